@@ -25,10 +25,10 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(_problem)
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import best_of, quality, win_rate
+    from cda.api.benchmarks import best_of, quality
     from cda.api.calibration import calibrate, dose
+    from cda.api.comparing import compare
     from cda.api.data import audit_data
-    from cda.api.reports import compare, leaderboard
     from cda.api.results import (
         Audit,
         BestOf,
@@ -37,11 +37,8 @@ if TYPE_CHECKING:
         DataAudit,
         Discovery,
         Dose,
-        Leaderboard,
-        Panel,
         Quality,
         Run,
-        WinRate,
         load,
     )
     from cda.api.rewards import RewardFunction, reward_function
@@ -54,10 +51,10 @@ __version__ = "0.1.0"
 
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
-    "cda.api.benchmarks": ("best_of", "quality", "win_rate"),
+    "cda.api.benchmarks": ("best_of", "quality"),
     "cda.api.calibration": ("calibrate", "dose"),
     "cda.api.data": ("audit_data",),
-    "cda.api.reports": ("compare", "leaderboard"),
+    "cda.api.comparing": ("compare",),
     "cda.api.results": (
         "Audit",
         "BestOf",
@@ -66,11 +63,8 @@ _NAMES = {
         "DataAudit",
         "Discovery",
         "Dose",
-        "Leaderboard",
-        "Panel",
         "Quality",
         "Run",
-        "WinRate",
         "load",
     ),
     "cda.api.rewards": ("RewardFunction", "reward_function"),
@@ -79,6 +73,7 @@ _NAMES = {
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
     "cda.results.base": ("Estimate", "Missing"),
 }
+_NOW = {"win_rate": "quality(model, first, over=second)", "WinRate": "Quality"}
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Audit",
@@ -92,17 +87,14 @@ __all__ = [
     "Dose",
     "Estimate",
     "LLMError",
-    "Leaderboard",
     "Missing",
     "ModelError",
-    "Panel",
     "Quality",
     "RecipeError",
     "RewardFunction",
     "Run",
     "RunError",
     "SpendingError",
-    "WinRate",
     "audit",
     "audit_data",
     "best_of",
@@ -111,19 +103,18 @@ __all__ = [
     "discover",
     "dose",
     "label",
-    "leaderboard",
     "load",
     "quality",
     "reward_function",
     "rewrite",
     "train",
-    "win_rate",
 ]
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise AttributeError(f"module 'cda' has no attribute '{name}'")
+        now = f"; it is now {_NOW[name]}" if name in _NOW else ""
+        raise AttributeError(f"module 'cda' has no attribute '{name}'{now}")
     return getattr(import_module(_MODULES[name]), name)
 
 

@@ -14,7 +14,8 @@ from cda.recipe.explain import all_settings
 
 DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = {
-    "audit": "AuditResult; PanelResult for several models; RewardCheck with --check-reward",
+    "audit": "AuditResult; RewardCheck with --check-reward",
+    "compare": "ComparisonResult",
     "train": "TrainResult",
     "label": "LabelCounts",
     "synthesize": "SynthesizeCounts",
@@ -24,11 +25,9 @@ RESULTS = {
     "data": "DataResult",
     "quality": "QualityResult",
     "best-of": "BestOfResult",
-    "win-rate": "WinRateResult",
     "discover": "DiscoverResult; TopicsResult with --by-topic",
     "inspect": "InspectResult; Prompts with --prompts",
-    "report": "TrainResult; AuditResult for a folder; ComparisonResult with --compare",
-    "leaderboard": "LeaderboardResult",
+    "report": "TrainResult; AuditResult for a folder",
     "pairs": "Written",
     "texts": "Written",
     "study export": "Written",
@@ -97,6 +96,8 @@ def _commands_page() -> Iterator[str]:
 def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
     """Words and click command of every command, those of groups included."""
     for word, inner in group.commands.items():
+        if inner.hidden:  # refused with its new spelling
+            continue
         if hasattr(inner, "commands"):
             yield from every_command(inner, f"{before}{word} ")
         else:

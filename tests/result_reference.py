@@ -11,32 +11,29 @@ from typing import Any
 from cda.numbers.measures import MEASURES
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
-from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.benchmarks import BestOfResult, QualityResult
+from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.inspect import InspectResult
-from cda.results.panel import ComparisonResult, LeaderboardResult, LeaderboardRow, PanelResult
 from cda.results.study import StudyResult
 from cda.results.topics import TopicsResult
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS: dict[str, tuple[type[Saved], str]] = {
     "audit": (AuditResult, "`audit/audit.json` of a run: `cda audit`, `cda train`, `cda.audit`, `run.audit`"),
-    "panel": (PanelResult, "`panel.json`: `cda audit` of several models, `cda.audit` of a list"),
     "quality": (QualityResult, "`quality.json`: `cda quality`, `cda.quality`"),
     "best_of": (BestOfResult, "`best_of_n.json`: `cda best-of`, `cda.best_of`"),
     "data": (DataResult, "`data.json`: `cda data`, `cda.audit_data`"),
-    "win_rate": (WinRateResult, "`win_rate.json`: `cda win-rate`, `cda.win_rate`"),
     "dose": (
         DoseResult,
         "`dose/dose.json` of a training: `run.dose`; `dose.json` of `cda dose … --against …`, `cda.dose`",
     ),
     "calibration": (CalibrationResult, "`calibration.json`: `cda calibrate`, `cda.calibrate`"),
     "discover": (DiscoverResult, "`discover.json`: `cda discover`, `cda.discover`"),
-    "comparison": (ComparisonResult, "`comparison.json`: `cda report --compare`, `cda.compare`"),
-    "leaderboard_row": (LeaderboardRow, "a row to share: `cda audit --export`, `audit.export`"),
-    "leaderboard": (LeaderboardResult, "`leaderboard.json`: `cda leaderboard`, `cda.leaderboard`"),
+    "comparison": (ComparisonResult, "`comparison.json`: `cda compare`, `cda.compare`"),
+    "audit_row": (AuditRow, "a row to share: `--export` of `cda audit` and `cda compare`, `audit.export`"),
     "topics": (TopicsResult, "`topics.json`: `cda discover --by-topic`, `cda.discover(…, by_topic=True)`"),
     "study": (StudyResult, "`votes.summary.json`: `cda study import`"),
     "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),
@@ -83,8 +80,8 @@ reason; intervals are 95%. What the numbers mean stands in [reading a report](..
 
 
 MEASURES_HEAD = """The numbers of an audit that have one name everywhere: in conditions (`--fail-if 'jargon.skew>0.7'`), in
-`audit.numbers.where("skew", "change", bias="jargon")` and `.pivot("bias", "moment")`, in frames, and, under the name in the last column,
-in experiment trackers and model cards, shared rows and leaderboards, and panels. Older names are read, with a warning."""
+`audit.numbers.where("skew", "change", bias="jargon")` and `.pivot("bias", "moment")`, in frames, shared rows and comparisons, and,
+under the name in the last column, in experiment trackers and model cards. Older names are read, with a warning."""
 
 
 def _page(schemas: dict[str, dict[str, Any]]) -> Iterator[str]:
@@ -105,13 +102,12 @@ def _measures() -> Iterator[str]:
         "",
         MEASURES_HEAD,
         "",
-        "| measure | in reports | of | unit | elsewhere |",
+        "| measure | in reports | of | unit | in trackers |",
         "| --- | --- | --- | --- | --- |",
     ]
     for key, measure in MEASURES.items():
-        names = {"tracker": key, "row": key, "panel": measure.title} | measure.shown_as
-        places = (f"{place} `{names[place]}`" for place in ("tracker", "row", "panel") if place in measure.places)
-        yield f"| `{key}` | {measure.title} | {measure.on} | {measure.unit} | {', '.join(places)} |"
+        tracked = f"`{measure.shown_as.get('tracker', key)}`" if "tracker" in measure.places else ""
+        yield f"| `{key}` | {measure.title} | {measure.on} | {measure.unit} | {tracked} |"
 
 
 def _table(of: dict[str, Any]) -> list[str]:

@@ -66,7 +66,6 @@ def test_an_audit_stays_where_it_is_until_the_new_one_is_complete(desk: Path) ->
     for words, message in (
         (["runs"], "runs: no finished audit here"),
         (["runs/audit-rm.py-reward", "seed=3"], "seed=3 goes with a recipe"),
-        (["runs/audit-rm.py-reward", "--compare"], "two finished runs or more are compared"),
         (["jargon", "--out", "page.html"], "--out page.html: of a recipe it is the folder of the run"),
     ):
         result = CliRunner().invoke(app, ["report", *words])

@@ -70,7 +70,7 @@ def declared(options: type) -> Callable[[F], F]:
             return function(*args, **defaults | given)
 
         parameters = [
-            *islice(inspect.signature(function).parameters.values(), function.__code__.co_argcount),
+            *islice(inspect.signature(function).parameters.values(), len(inspect.signature(function).parameters) - 1),
             *(
                 inspect.Parameter(
                     name, inspect.Parameter.KEYWORD_ONLY, default=option.arg.default, annotation=_said(option.kind)
@@ -139,7 +139,7 @@ _FORMS: dict[str, tuple[Check, str]] = {
 _SHARED = ("overrides", "out", "budget_usd", "confirm", "progress", "limit", "fresh")
 _AUDITED = ("audit.max_contrasts", "audit.max_triples", "audit.max_quality")
 _LIMITED = {
-    "cda.audit": _AUDITED, "cda.train": ("data.max_pairs", "data.max_contrasts", *_AUDITED), "cda.quality": ("audit.max_quality",),
+    "cda.audit": _AUDITED, "cda.compare": _AUDITED, "cda.train": ("data.max_pairs", "data.max_contrasts", *_AUDITED), "cda.quality": ("audit.max_quality",),
     **dict.fromkeys(("cda.calibrate", "cda.dose"), ("audit.max_contrasts", "audit.max_quality")), "cda.discover": ("discover.max_prompts",),
 }  # fmt: skip
 """Function to the settings that its `limit` sets."""
@@ -297,15 +297,14 @@ def path_text(path: str | Path | None) -> str | None:
     return None if path is None else str(path)
 
 
-def refuse_results(model: object) -> list[str]:
-    """The mistake of giving the folder of a command's results where a model is measured."""
+def refuse_results(model: object, of_one: bool = True) -> list[str]:
+    """The mistake of giving the folder of a command's results where a model is measured; that of a finished run if it is `of_one`."""
     if not isinstance(model, str | PathLike):
         return []
     folder = user_path(str(model))
-    if is_a_file(folder / "audit" / AUDIT_FILE):
+    if of_one and is_a_file(folder / "audit" / AUDIT_FILE):
         return [
-            f"{model}: the folder of a finished run. `cda report {model}` draws its report; next to other models or runs it is part "
-            "of a panel"
+            f"{model}: the folder of a finished run. `cda report {model}` draws its report, `cda compare {model} …` compares it"
         ]
     held = [name for name in OTHER_RESULTS if is_a_file(folder / name)]
     return [f"{model}: holds {held[0]}, the result of another command; give a model"] if held else []

@@ -1,4 +1,4 @@
-"""Accuracy, best-of-n and win rates from Python."""
+"""Accuracy, win rates and best-of-n from Python."""
 
 from __future__ import annotations
 
@@ -7,22 +7,23 @@ from pathlib import Path
 from typing import Unpack
 
 from cda.api.arguments import Terms, declared, loaded_with_folder, path_text, several
-from cda.api.results import BestOf, Quality, WinRate, shown
+from cda.api.results import BestOf, Quality, shown
 from cda.api.rows import as_reference
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
-from cda.benchmarks.win_rate import run_win_rate
 from cda.finetuning.applied import asked_subjects
-from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments, WinRateArguments
+from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments
 
 
 @declared(QualityArguments)
 def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpack[QualityArguments]) -> Quality:
-    """Accuracy on preferences by section, before and after an adapter or of two models, as `cda quality` measures it.
+    """Accuracy on preferences by section, or the win rate of outputs over others, before and after an adapter or of two models, as
+    `cda quality` measures it.
 
     Args:
         model: As for `cda.audit`.
-        data: Rows of prompt, chosen and rejected (and perhaps subset or section), or one or several files in any known format.
+        data: Rows of prompt, chosen and rejected (and perhaps subset or section), or one or several files in any known format;
+            with `over`, rows or a file of prompt and response.
         settings: As for `cda.audit`.
 
     Returns:
@@ -35,17 +36,20 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
         >>> import cda
         >>> pairs = [{"prompt": f"{n} + 1?", "chosen": str(n + 1), "rejected": str(n)} for n in range(20)]
         >>> cda.quality("my-org/my-reward-model", pairs).sets[0].overall.scores["model"].estimate  # doctest: +SKIP
+        >>> outcome = cda.quality("judge:gpt-4o", "new.jsonl", over="old.jsonl", budget_usd=5)  # doctest: +SKIP
+        >>> outcome.sets[0].win_rates["model"].wins  # doctest: +SKIP
     """
     terms = Terms.of("cda.quality", QualityArguments, options)
     adapter, dose = path_text(options["adapter"]), options["dose"]
     files = _files(data, terms)
     missing = "pairs: has no rows" if terms.overrides is None else "give at least one file of preferences"
-    inputs = {"on": sorted(files), "with": adapter, "at": dose}
+    over = None if options["over"] is None else as_reference(options["over"], "over", terms.inputs)
+    inputs = {"on": sorted(files), "over": over, "with": adapter, "at": dose}
     settings = terms.nested()
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
     opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
     with opened as (loaded, other):
-        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"]))
+        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"], over))
 
 
 @declared(BestOfArguments)
@@ -86,38 +90,6 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
             columns=columns, split=split, figures=options["figures"], limit=terms.limit,
         )  # fmt: skip
         return shown(BestOf, done)
-
-
-@declared(WinRateArguments)
-def win_rate(model: Model, first: Data, second: Data, /, **options: Unpack[WinRateArguments]) -> WinRate:
-    """Share of comparisons in which a judge or reward model prefers the first output, as `cda win-rate` measures it.
-
-    Args:
-        model: As for `cda.audit`.
-        first: Rows of prompt and response.
-        second: Rows for the same prompts; the i-th output for a prompt is compared with the i-th one in `first`.
-        settings: As for `cda.audit`.
-
-    Returns:
-        Win, tie and loss shares with an exact test.
-
-    Raises:
-        CdaError: As `cda.audit`.
-
-    Example:
-        >>> import cda
-        >>> outcome = cda.win_rate("judge:gpt-4o", "new.jsonl", "old.jsonl", budget_usd=5)  # doctest: +SKIP
-        >>> outcome.result.win_rate.value  # doctest: +SKIP
-    """
-    terms = Terms.of("cda.win_rate", WinRateArguments, options)
-    columns, split = options["columns"], options["split"]
-    files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
-    inputs = {"of": files[0], "over": files[1]}
-    settings, others = terms.nested(), (*terms.words, *_reading(columns, split))
-    problems = _data_settings(settings, terms)
-    with loaded_with_folder(model, terms, settings, inputs, others, problems=problems) as (loaded, _):
-        out = loaded.recipe.run_path
-        return shown(WinRate, run_win_rate(files[0], files[1], loaded, out, columns, split, terms.limit))
 
 
 def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:

@@ -13,17 +13,15 @@ from pydantic import BaseModel, PrivateAttr
 
 from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE, planned_calls
-from cda.auditing.comparison_page import comparison_document
 from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import audit_document, notebook_html
-from cda.auditing.row import export_row, row_file
 from cda.benchmarks.best_of_n_report import best_of_n_document
 from cda.benchmarks.quality_report import quality_document
-from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_document
+from cda.comparing.page import comparison_document
+from cda.comparing.row import export_row, row_file, row_name
 from cda.data.load import prompt_of
-from cda.discovery.discovery_page import discover_document
-from cda.discovery.topics_page import topics_document
+from cda.discovery.discovery_page import discovery_document
 from cda.dosing.stage import dose_document
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
@@ -33,8 +31,6 @@ from cda.jobs.perform import Done
 from cda.launch import is_main, say
 from cda.numbers.number import Numbers, flat
 from cda.numbers.views import numbers_in
-from cda.panels.leaderboard import leaderboard_csv, leaderboard_document
-from cda.panels.panel_report import panel_document
 from cda.pipeline import plan as planning
 from cda.pipeline.stages import OTHER_RESULTS, audit_of, check_earlier, run_stages, train_result
 from cda.preferences.data_page import data_document
@@ -46,12 +42,12 @@ from cda.resources.llm_access import plan_lines
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
-from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.commands import Plan
+from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
 from cda.results.dose import CalibrationResult, DoseResult
-from cda.results.panel import ComparisonResult, LeaderboardResult, PanelResult
 from cda.results.stages import LabelCounts, SynthesizeCounts
 from cda.results.topics import TopicsResult
 from cda.run import RunFolder
@@ -200,7 +196,7 @@ class Audit(AuditResult, Shown):
         return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"
 
     def export(self, path: str | Path) -> Path:
-        """Write it as one row that can be shared, for `cda.leaderboard`: numbers, scoring, and texts by content; no local paths.
+        """Write it as one row that can be shared, for `cda.compare`: numbers, scoring, and texts by content; no local paths.
 
         Args:
             path: A file that ends in .json; or a folder, for a file named after the model and the row's content.
@@ -211,57 +207,32 @@ class Audit(AuditResult, Shown):
         Raises:
             RunError: The audit was read from a file alone, its folder lacks the scores, or the file cannot be written.
         """
-        row = export_row(self, self.folder)
-        file = place_for(row_file(path, row))
-        with writing(file):
-            save(row, file)
-        return file
+        return _written(export_row(self, self.folder), path)
+
+
+def _written(row: AuditRow, path: str | Path) -> Path:
+    file = place_for(row_file(path, row_name(row)))
+    with writing(file):
+        save(row, file)
+    return file
 
 
 class Comparison(ComparisonResult, Shown):
-    """Finished audits held against each other; its fields are those of `ComparisonResult`."""
+    """Several audits next to each other; its fields are those of `ComparisonResult`."""
 
     _document = comparison_document
 
-    def __repr__(self) -> str:
-        return f"<Comparison of {', '.join(self.audits)}>"
-
-
-class Leaderboard(LeaderboardResult, Shown):
-    """Shared rows in groups of the same texts; its fields are those of `LeaderboardResult`."""
-
-    _document = leaderboard_document
-
-    def to_csv(self, path: str | Path) -> None:
-        """Write every number of every row as CSV; RunError: the file cannot be written."""
-        file = place_for(user_path(path))
-        with writing(file):
-            write_page(file, leaderboard_csv(self))
-
-    def __repr__(self) -> str:
-        return f"<Leaderboard of {sum(len(group.entries) for group in self.groups)} audits in {self.name}>"
-
-
-class Panel(PanelResult, Shown):
-    """Several models next to each other and on average; its fields are those of `PanelResult`."""
-
-    _document = panel_document
-    _runs: tuple[Path, ...] = PrivateAttr(default=())
-
     def export(self, folder: str | Path) -> tuple[Path, ...]:
-        """Write each of its audits as a row that can be shared; see `Audit.export`. RunError: it was read from a file."""
-        if not self._runs:
-            raise RunError("a panel that was read from a file cannot be exported: export the audits of its runs")
-        return tuple(Run(run).audit.export(f"{folder}/") for run in self._runs)
+        """Write each of its audits as a row that can be shared; see `Audit.export`."""
+        return tuple(_written(row, f"{folder}/") for row in self.audits.values())
 
     def failures(self, *conditions: str) -> list[str]:
-        """Conditions that hold for a model, or have no number, with its folder; see `Audit.failures`. RunError as of `export`."""
-        if not self._runs:
-            raise RunError("a panel that was read from a file has no audits to look at: load the audits of its runs")
-        return [f"{run}: {problem}" for run in self._runs for problem in Run(run).audit.failures(*conditions)]
+        """Conditions that hold for an audit, or have no number, with its name; see `Audit.failures`."""
+        wanted = conditions_of(conditions, "condition")
+        return [f"{name}: {problem}" for name, row in self.audits.items() for problem in failures(row, wanted)]
 
     def __repr__(self) -> str:
-        return f"<Panel of {', '.join([*self.models, *self.trainings])}>"
+        return f"<Comparison of {', '.join(self.audits)}>"
 
 
 class Quality(QualityResult, Shown):
@@ -290,15 +261,6 @@ class DataAudit(DataResult, Shown):
 
     def __repr__(self) -> str:
         return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"
-
-
-class WinRate(WinRateResult, Shown):
-    """Win rate of one set of outputs, with the fields of `WinRateResult`. It has no report."""
-
-    __str__ = win_rate_text
-
-    def __repr__(self) -> str:
-        return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
 
 
 class Dose(DoseResult, Shown):
@@ -452,7 +414,7 @@ def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report",
     return plan
 
 
-Loaded = Panel | Quality | BestOf | WinRate | Dose | Calibration | DataAudit | Comparison | Leaderboard
+Loaded = Comparison | Quality | BestOf | Dose | Calibration | DataAudit
 """Results in one file of their own, apart from audits."""
 
 
@@ -480,10 +442,10 @@ def load(path: str | Path) -> Run | Audit | Loaded | Discovery:
     fields = content if isinstance(content, dict) else {}
     if "by_attribute" in fields:
         topics = load_result(TopicsResult, place, "cda discover --by-topic")
-        return Discovery(place.parent, topics_document(topics).text(), None, topics)
+        return Discovery(place.parent, discovery_document(topics).text(), None, topics)
     if "generations" in fields:
         result = load_result(DiscoverResult, place, "cda discover")
-        return Discovery(place.parent, discover_document(result).text(), result)
+        return Discovery(place.parent, discovery_document(result).text(), result)
     for name, (kind, command) in _KINDS.items():
         if name in fields:
             return load_result(kind, place, command)
@@ -491,13 +453,10 @@ def load(path: str | Path) -> Run | Audit | Loaded | Discovery:
 
 
 _KINDS: dict[str, tuple[type[Loaded], str]] = {
-    "panels": (Panel, "cda audit"),
+    "paired": (Comparison, "cda compare"),
     "regression": (DataAudit, "cda data"),
-    "differences": (Comparison, "cda report --compare"),
-    "superseded": (Leaderboard, "cda leaderboard"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
-    "without_counterpart": (WinRate, "cda win-rate"),
     **dict.fromkeys(("methods", "held_out"), (Dose, "cda dose")),
     "corrections": (Calibration, "cda calibrate"),
 }

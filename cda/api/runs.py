@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Unpack, overload
+from typing import Unpack
 
 from cda.api.arguments import (
     Terms,
@@ -17,8 +17,7 @@ from cda.api.arguments import (
     put,
     refuse_results,
 )
-from cda.api.panels import audit_panel
-from cda.api.results import Audit, Discovery, Panel, Run, carry_out
+from cda.api.results import Audit, Discovery, Run, carry_out
 from cda.api.rows import as_reference
 from cda.discovery.discover import run_discover
 from cda.errors import RecipeError, type_in_words
@@ -32,34 +31,23 @@ _BY_NAME = (
 STAGES = ("label", "synthesize", "train", "dose", "audit", "report")
 
 
-@overload
-def audit(target: list[Model], /, **options: Unpack[AuditArguments]) -> Panel: ...
-
-
-@overload
-def audit(target: Model, /, **options: Unpack[AuditArguments]) -> Audit: ...
-
-
 @declared(AuditArguments)
-def audit(target: Model | list[Model], /, **options: Unpack[AuditArguments]) -> Audit | Panel:
-    """Measure one reward model or judge as it is, or several next to each other, as `cda audit` does.
+def audit(target: Model, /, **options: Unpack[AuditArguments]) -> Audit:
+    """Measure a reward model or judge as it is, as `cda audit` does; `cda.compare` takes several.
 
     Args:
         target: Hub id, folder, `embedded`, `judge:NAME`, `grade:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `scores:FILE` or
             `module:function`; a function (prompts, responses) -> rewards of shape (n,), or (prompts, first, second) ->
-            preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages. A list of
-            these, and of folders of finished runs, is a panel.
+            preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
 
     Returns:
-        The audit; its `folder` has the report, the scores behind it, and everything else. Of a list the panel, with models that
-        could not be audited in `failed`.
+        The audit; its `folder` has the report, the scores behind it, and everything else.
 
     Raises:
         RecipeError: A wrong setting, or several; all at once.
         DataError: Data that cannot be used.
         ModelError: A model or function that cannot be used, or that returned anything but a number for each text.
-        RunError: None of several models could be audited.
         SpendingError: The cost was not agreed to.
         CdaError: Base of all of these and of every other error that a user can act on.
 
@@ -73,7 +61,7 @@ def audit(target: Model | list[Model], /, **options: Unpack[AuditArguments]) -> 
     """
     terms = Terms.of("cda.audit", AuditArguments, options)
     if isinstance(target, list):
-        return audit_panel(target, terms, options)
+        raise RecipeError(["cda.audit: takes one model; several are audited and compared by cda.compare(*models)"])
     return audit_run(target, terms, options).audit
 
 

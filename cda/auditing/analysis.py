@@ -153,7 +153,6 @@ def _judged(margins: FloatArray, group: Group, people: Majority | None) -> Judge
 
 
 Cutoffs = Mapping[str, Sequence[float]]
-_NO_COLUMN = "no file has it"
 
 
 def by_columns(

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from cda.arrays import LARGEST
 from cda.errors import RecipeError, did_you_mean
-from cda.numbers.measures import Found, known_key, of_audits, unknown
+from cda.numbers.measures import MEASURES, Found, known_key, of_audits, unknown
 from cda.report.numbers import plain
 from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Missing
+from cda.results.comparison import AuditRow
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
@@ -41,23 +42,23 @@ class Condition:
     sign: str
     bound: float
 
-    def failure(self, audit: AuditResult) -> str | None:
+    def failure(self, moments: Mapping[str, Found]) -> str | None:
         """Why a run fails by this condition: it holds, or there is no number; None if it does not hold."""
-        found = self._found(audit)
+        found = self._found(moments)
         if isinstance(found, Missing):
             return f"{self.text}: no value: {found.reason}"
         if not _OPERATORS[self.sign](found.value, self.bound):
             return None
         return f"{self.text}: found {plain(found.value, 3)} [{plain(found.low, 3)}, {plain(found.high, 3)}] (n = {found.n})"
 
-    def _found(self, audit: AuditResult) -> Found:
-        measure = of_audits()[self.measure]
+    def _found(self, moments: Mapping[str, Found]) -> Found:
         if not self.moment:
-            return measure.last(audit, self.subject)
-        found = {str(moment): each for moment, each in measure.moments(audit, self.subject).items()}
-        if self.moment in found or "model" not in found:
-            return found.get(self.moment, Missing(reason=f"{measure.title} has no value {self.moment}"))
-        return found["model"] if self.moment == "before" else NOT_TRAINED
+            return next(moments[each] for each in ("model", "after", "before") if each in moments)
+        if self.moment in moments or "model" not in moments:
+            return moments.get(
+                self.moment, Missing(reason=f"{MEASURES[self.measure].title} has no value {self.moment}")
+            )
+        return moments["model"] if self.moment == "before" else NOT_TRAINED
 
 
 def conditions_of(words: Sequence[str], where: str = "--fail-if") -> tuple[Condition, ...]:
@@ -114,7 +115,16 @@ def check_conditions(conditions: Sequence[Condition], biases: Collection[str], t
         raise RecipeError(problems)
 
 
-def failures(audit: AuditResult, conditions: Sequence[Condition]) -> list[str]:
-    """Why a run fails, a sentence for each condition that holds or has no number."""
-    found = (condition.failure(audit) for condition in conditions)
+def failures(of: AuditResult | AuditRow, conditions: Sequence[Condition]) -> list[str]:
+    """Why an audit, or a shared row, fails: a sentence for each condition that holds or has no number."""
+    found = []
+    for each in conditions:
+        moments: Mapping[str, Found]
+        if isinstance(of, AuditRow):
+            moments = of.moments(each.measure, "" if each.subject == _QUALITY else each.subject)
+        else:
+            moments = {
+                str(moment): number for moment, number in MEASURES[each.measure].moments(of, each.subject).items()
+            }
+        found.append(each.failure(moments))
     return [problem for problem in found if problem is not None]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -13,22 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
-from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.attributes import Attribute, attributes_of, followed
+from cda.benchmarks.best_of_n_report import best_of_n_document
 from cda.data.sampled import load_sampled
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
-from cda.inert import visible
 from cda.jobs.perform import Done, Job, Made, perform
-from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.plots import save_plot
 from cda.resources.artifacts import Form, shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
-from cda.results.base import Estimate, Missing, or_missing
+from cda.results.base import Missing, or_missing
 from cda.results.benchmarks import (
     AskedModel,
     AtSize,
@@ -54,71 +49,6 @@ from cda.stats.means import (
 )
 from cda.stats.multiplicity import holm
 from cda.stats.tilt import Padded, Tilted, fewest_effective
-
-COLUMNS = (
-    "policy", "attribute", "kind", "unit", "scoring", "n", "beta", "beta_sd", "kl_nats", "effective_responses",
-    "value", "low", "high", "n_responses", "n_prompts", "note",
-)  # fmt: skip
-
-
-def best_of_n_csv(result: BestOfResult) -> str:
-    """Levels of best-of-n over the prompts that reach the largest n, then of the tilted policies, with 95% intervals. The
-    scoring of a change is `change`; a note says why there is no value or no interval."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for curve in result.curves:
-        writer.writerows(_best_of_rows(curve))
-    if not isinstance(result.tilt, Missing):
-        for attribute in result.tilt.followed:
-            writer.writerows(_tilted_rows(attribute, result.tilt))
-    return file.getvalue()
-
-
-def _best_of_rows(curve: Curve) -> Iterator[dict[str, object]]:
-    for at in curve.at:
-        for scoring, level in at.complete.items():
-            own = {"policy": "best of n", "scoring": scoring, "n": at.n, "kl_nats": at.kl_nats}
-            yield own | _named(curve) | _number(level)
-
-
-def _tilted_rows(attribute: TiltedAttribute, tilt: Tilt) -> Iterator[dict[str, object]]:
-    for policies, at in zip(tilt.policies, attribute.at, strict=True):
-        for scoring, level in at.scorings.items():
-            policy = policies[scoring]
-            own = {
-                "policy": "tilted", "scoring": scoring, "beta": policy.beta, "beta_sd": policy.beta_sd,
-                "effective_responses": policy.effective,
-                "kl_nats": "" if isinstance(policy.kl_nats, Missing) else policy.kl_nats.value,
-            }  # fmt: skip
-            yield own | _named(attribute) | _number(level)
-        if at.change is not None:
-            yield {"policy": "tilted", "scoring": "change", **_same(policies)} | _named(attribute) | _number(at.change)
-
-
-def _same(policies: Mapping[str, TiltedPolicy]) -> dict[str, object]:
-    """β of a change, in the unit in which it is the same for both scorings."""
-    first, second = policies.values()
-    return {
-        name: getattr(first, name)
-        for name in ("beta", "beta_sd")
-        if abs(getattr(first, name) - getattr(second, name)) <= 1e-9 * getattr(first, name)
-    }
-
-
-def _named(of: Curve | TiltedAttribute) -> dict[str, object]:
-    return {"attribute": visible(of.name), "kind": of.kind, "unit": visible(of.unit)}
-
-
-def _number(found: Measured | Missing) -> dict[str, object]:
-    if isinstance(found, Missing):
-        return {"note": found.reason}
-    if not isinstance(found, Estimate):
-        return {"value": found.value, "note": found.reason}
-    return {
-        "value": found.value, "low": found.low, "high": found.high, "n_responses": found.n, "n_prompts": found.n_prompts
-    }  # fmt: skip
-
 
 GRID = tuple(2.0 ** (half / 2) for half in range(4, -5, -1))
 """β in standard deviations of rewards within prompts, from weak to strong: 4 to ¼."""
@@ -258,8 +188,8 @@ def _difference(step: Mapping[str, FloatArray | None]) -> FloatArray | None:
 
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")
-RESULT, SCORES, REPORT, FIGURE = "best_of_n.json", "scores.jsonl", "best_of_n.md", "best_of_n.svg"
-PAGE, NUMBERS = "report.html", "best_of_n.csv"
+RESULT, SCORES, REPORT = "best_of_n.json", "scores.jsonl", "best_of_n.md"
+PAGE = "report.html"
 
 
 def run_best_of_n(
@@ -301,7 +231,7 @@ def run_best_of_n(
             f"report      {out / PAGE}",
         ]
 
-    def work(out: Path) -> Made[BestOfResult]:
+    def work(_: Path) -> Made[BestOfResult]:
         scored: dict[str, Rewards] = {}
         models = {}
         for subject in subjects:
@@ -339,13 +269,11 @@ def run_best_of_n(
             excluded={**left_out, "scored responses": unscored},
             versions=versions(),
         )
-        document = report.best_of_n_document(result)
+        document = best_of_n_document(result)
         forms: dict[str, Form] = {
-            PAGE: document.page, REPORT: document.markdown, FIGURE: None, NUMBERS: partial(best_of_n_csv, result), RESULT: result,
+            PAGE: document.page, REPORT: document.markdown,  RESULT: result,
             SCORES: _rows(read, rewards, attributes, quality),
         }  # fmt: skip
-        if is_main():
-            save_plot(report.overview_plot(result), out, "svg")
         return Made(result, document, forms)
 
     costs = partial(planned_verdicts, subjects, settings, [(prompt, text, text) for prompt, text in texts])

@@ -13,6 +13,7 @@ from operator import getitem
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 
 from cda import __version__
 from cda.cli import complete
@@ -33,7 +34,23 @@ EXIT_CODES = {
     143: "stopped by SIGTERM; likewise",
 }
 
+RENAMED = {"leaderboard": "compare FOLDER", "report --compare": "compare RUN RUN …"}
+"""Commands, or commands with an option, to what they are called now."""
+
+
+class _Commands(TyperGroup):
+    """Commands that name the new spelling of an old one."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        for old, new in RENAMED.items():
+            command, *options = old.split()
+            if args[:1] == [command] and set(options) <= set(args):
+                ctx.fail(f"`cda {old}` is now `cda {new}`.")
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,  # `cda completion` prints the script; the options of typer would write into the user's files
     no_args_is_help=True,
     pretty_exceptions_enable=False,

@@ -1,25 +1,34 @@
-"""`cda audit`: models and judges as they are, several next to each other, or a recipe before and after its training."""
+"""`cda audit`: a model or judge as it is, or a recipe before and after its training; and `cda compare`, which of several."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from cda.cli import complete
-from cda.cli.app import MEASURE, TARGET, Call, job, json_word, settings_apart
+from cda.cli.app import MEASURE, SHOW, TARGET, Call, job, json_word, settings_apart
 from cda.cli.output import Output
 from cda.cli.recipes import AUDITED_FILES, run_until
 from cda.errors import RecipeError, RunError
 from cda.jobs.options import AuditArguments
 from cda.launch import is_main
 
-if TYPE_CHECKING:
-    from cda.api.arguments import Terms
-
 _FILES = ("votes", "verdicts", "quality", "triples")
+
+
+By = Annotated[
+    list[str] | None,
+    Option(
+        help="A column of your contrasts or triples to compare effects by, such as a topic; several times for several."
+    ),
+]
+Export = Annotated[
+    str | None,
+    Option(help="Also write each audit as one row to share, for `cda compare FOLDER`: a .json file, or a folder/."),
+]
 
 
 @job(
@@ -32,21 +41,12 @@ def audit(
     targets: Annotated[
         list[str],
         Argument(
-            help=f"{TARGET} Several, or folders of finished runs, make a panel. Or a recipe: that is audited before and after its "
-            "training. And section.key=value, as many as you like.",
+            help=f"{TARGET} Or a recipe: that is audited before and after its training. And section.key=value, as many as you like.",
             autocompletion=complete.models,
         ),
     ],
-    by: Annotated[
-        list[str] | None,
-        Option(
-            help="A column of your contrasts or triples to compare effects by, such as a topic; several times for several."
-        ),
-    ] = None,
-    export: Annotated[
-        str | None,
-        Option(help="Also write each audit as one row to share, for `cda leaderboard`: a .json file, or a folder/."),
-    ] = None,
+    by: By = None,
+    export: Export = None,
     check_reward: Annotated[
         tuple[str, str, float] | None,
         Option(
@@ -57,12 +57,12 @@ def audit(
     ] = None,
     **options: Any,
 ) -> None:
-    """Measure reward models and judges as they are, several next to each other; with a recipe, before and after its training."""
+    """Measure a reward model or judge as it is; with a recipe, before and after its training."""
     words, models = settings_apart(targets)
     words += [f"audit.by={json_word(by)}"] if by else []
     target = models[0] if models else ""
     from cda.api.arguments import Terms
-    from cda.api.reports import check_export, export_run
+    from cda.api.comparing import check_export, export_rows
     from cda.api.runs import audit_run
     from cda.auditing.conditions import conditions_of, failures
     from cda.recipe.load import is_recipe
@@ -74,8 +74,12 @@ def audit(
         unused = [f"--{name}" for name, value in others.items() if value]
         _check_reward(call.output, models, check_reward, call.words(words), unused)
         return
-    check_export(export, len(models))
-    if len(models) == 1 and is_recipe(target):
+    check_export(export)
+    if len(models) != 1:
+        raise RecipeError(
+            [f"cda audit takes one model, and found {len(models)}; several: cda compare {' '.join(models) or 'A B …'}"]
+        )
+    if is_recipe(target):
         given = {"bias": (options["biases"], "biases"), "pairs": (options["contrasts"], "audit.contrasts"), "by": (by, "audit.by"),
                  **{name: (options[name], f"audit.{name}") for name in _FILES}}  # fmt: skip
         problems = [
@@ -100,11 +104,9 @@ def audit(
         return
     terms = Terms.of("cda.audit", AuditArguments, options | call.paid(words, *AUDITED_FILES))
     terms = replace(terms, conditions=conditions_of(call.fail_if or ()))
-    if len(models) != 1:
-        _panel(call, models, terms, options, export)
-        return
     run = audit_run(target, terms, options)  # type: ignore[arg-type]  # of AuditArguments
-    export_run(run, export)
+    if export is not None:
+        export_rows(run.audit, export)
     call.output.show(lambda: run.audit, "")
     if terms.conditions and is_main():
         call.output.fail(failures(run.audit, terms.conditions))
@@ -129,19 +131,43 @@ def _check_reward(
         output.fail([f"--check-reward: {check.reward:.6g}, and {expected:.6g} ± {check.tolerance:.2g} was expected"])
 
 
-def _panel(call: Call, models: Sequence[str], terms: Terms, options: Any, export: str | None) -> None:
-    """Audit several models; RunError if one could not be audited, after the others."""
-    from cda.api.panels import audit_panel, plan_panel
-    from cda.api.reports import export_run
+@job(
+    SHOW,
+    "biases contrasts votes verdicts quality triples by out export fail_if fresh limit seed columns figures",
+    AuditArguments,
+)
+def compare(
+    call: Call,
+    targets: Annotated[
+        list[str],
+        Argument(
+            help=f"{TARGET} Folders of finished runs, files of audits, rows that `--export` wrote, or folders of these. And "
+            "section.key=value, as many as you like.",
+            autocompletion=complete.models,
+        ),
+    ],
+    by: By = None,
+    export: Export = None,
+    **options: Any,
+) -> None:
+    """Which of these? Models, audited now on the same texts, finished audits and shared rows next to each other."""
+    words, models = settings_apart(targets)
+    words += [f"audit.by={json_word(by)}"] if by else []
+    from cda.api.arguments import Terms
+    from cda.api.comparing import check_export, compare_targets, export_rows, plan_comparison
+    from cda.auditing.conditions import conditions_of
 
+    check_export(export, several=True)
+    terms = Terms.of("cda.compare", AuditArguments, options | call.paid(words, *AUDITED_FILES))
+    terms = replace(terms, conditions=conditions_of(call.fail_if or ()))
     if call.output.dry_run:
-        call.output.show(plan_panel(models, terms, options, call.output.full), "")
+        call.output.show(plan_comparison(models, terms, options, call.output.full), "")  # type: ignore[arg-type]  # of AuditArguments
         return
-    panel = audit_panel(models, terms, options)
-    call.output.show(panel, f"\n{panel.summary}")
-    export_run(panel, export)
+    comparison = compare_targets(models, terms, options)  # type: ignore[arg-type]
+    call.output.show(comparison, f"\n{comparison.summary}")
+    export_rows(comparison, export)
     if terms.conditions and is_main():
-        call.output.fail(panel.failures(*(condition.text for condition in terms.conditions)))
-    if panel.failed:
-        n = len(panel.models) + len(panel.trainings) + len(panel.failed)
-        raise RunError(f"{len(panel.failed)} of {n} models could not be audited: {', '.join(panel.failed)}")
+        call.output.fail(comparison.failures(*(condition.text for condition in terms.conditions)))
+    if comparison.failed:
+        n = len(comparison.audits) + len(comparison.failed)
+        raise RunError(f"{len(comparison.failed)} of {n} models could not be audited: {', '.join(comparison.failed)}")

@@ -22,7 +22,7 @@ def run_until(
 ) -> None:
     """Run a recipe's stages up to one, show its result, and hold the audit against the conditions of --fail-if."""
     from cda.api.arguments import Terms
-    from cda.api.reports import export_run
+    from cda.api.comparing import export_rows
     from cda.api.runs import train_run
     from cda.auditing.conditions import conditions_of, failures
     from cda.launch import is_main
@@ -40,7 +40,8 @@ def run_until(
         conditions=conditions,
     )
     run = train_run(recipe, terms, until=until, only=only, figures=call.figures)
-    export_run(run, export)
+    if export is not None:
+        export_rows(run.audit, export)
     call.output.show((lambda: run.audit) if until == "audit" else lambda: run.outcome(until), "")
     if until in ("audit", "report") and conditions and is_main():
         call.output.fail(failures(run.audit, conditions))

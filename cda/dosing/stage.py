@@ -18,7 +18,8 @@ from pydantic import JsonValue
 from cda.arrays import FloatArray
 from cda.auditing.audit import audit_rewriting, audit_texts, measured_settings
 from cda.auditing.groups import Group, contrast_comparisons, make_groups, pair_comparisons, people_of, read_margins
-from cda.auditing.report_trainings import dose_curves, dose_sentences, dose_tables
+from cda.auditing.report_plots import dose_curves
+from cda.auditing.report_trainings import dose_sentences, dose_tables
 from cda.auditing.texts import load_audit_texts
 from cda.biases import Bias
 from cda.counterfactuals.label import PAIRS

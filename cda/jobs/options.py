@@ -180,10 +180,10 @@ class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     out: Annotated[
         Place | None,
         Arg(
-            "Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a panel: "
-            "the folder that holds a run for each model, and `panel`."
+            "Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a "
+            "comparison: the folder that holds a run for each model, and `comparison`."
         ),
-        Flag("Folder of the run, or of all runs of a panel. Default: runs/audit-<model>."),
+        Flag("Folder of the run; of a comparison that of its models' runs and `comparison`. Default: below runs/."),
     ]
     limit: Annotated[int | None, Arg(_QUICK), LIMIT]
     fresh: Fresh
@@ -236,6 +236,11 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
 
 
 class QualityArguments(Paid, ModelSettings, total=False):
+    over: Annotated[
+        Data | None,
+        Arg("Other outputs to the same prompts: the i-th output to a prompt is compared with the i-th one there."),
+        Flag("Win rate: the file holds outputs (prompt, response), and this one others to the same prompts."),
+    ]
     adapter: Annotated[
         Place | None,
         Arg("Measure again with it: its folder, or that of a finished run."),
@@ -277,15 +282,6 @@ class BestOfArguments(Called, ModelSettings, total=False):
     split: Split
     out: Annotated[Place | None, folder("best-of-<model>-<inputs>", "best-of-<model>-<what is asked>")]
     figures: Figures
-    limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
-
-
-class WinRateArguments(Paid, ModelSettings, DoseSettings, total=False):
-    columns: Annotated[
-        Mapping[str, str] | None, Arg('Our column names to the files\', such as `{"response": "output"}`.'), COLUMN
-    ]
-    split: Split
-    out: Annotated[Place | None, folder("win-rate-<model>-<files>", "win-rate-<model>-<files>")]
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
 
 

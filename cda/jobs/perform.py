@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
-from cda.files.paths import free_place, place_for, writing
 from cda.recipe.load import LoadedRecipe
 from cda.report.document import Document
-from cda.resources.artifacts import Form, free_folder, out_folder, publish, write_form
+from cda.resources.artifacts import Form, free_folder, out_folder, publish
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, plan_lines
 from cda.results.base import Saved
@@ -68,25 +67,3 @@ def perform(job: Job[R], loaded: LoadedRecipe | None, folder: str | Path, figure
     out = out_folder(folder, job.file, job.command)
     made = job.work(out)
     return Done(made.result, out, publish(made.document, out, made.files, figures, made.text))
-
-
-_SAID = {".csv": "Table", ".json": "Numbers", ".html": "Page"}
-
-
-def perform_page(
-    page: Path,
-    plan: Callable[[], list[str]],
-    work: Callable[[], Made[R]],
-    kinds: Sequence[str],
-    unused: tuple[str, ...] = (),
-) -> tuple[R, str]:
-    """Do work whose result is a page, with files of these further endings next to it; the result and the text for a terminal.
-    RunError: a file cannot be written."""
-    files = {kind: free_place(page).with_suffix(kind) for kind in kinds}
-    names = ", ".join([str(page), *(file.name for file in files.values())])
-    stop_if_dry(None, lambda: [*plan(), f"writes      {names}"], unused)
-    made, files = work(), files | {".html": place_for(page)}
-    for kind, file in files.items():
-        with writing(file):
-            write_form(file, made.files[kind])
-    return made.result, "\n".join([f"{made.text}\n", *(f"{_SAID[kind]}: {file}" for kind, file in files.items())])

@@ -1,5 +1,5 @@
-"""The measures of an audit. A new measure is one entry here: conditions, trackers, model cards, rows, leaderboards, panels,
-comparisons, CSV, frames and the glossary read it from this table."""
+"""The measures of an audit. A new measure is one entry here: conditions, trackers, model cards, shared rows, comparisons, CSV, frames
+and the glossary read it from this table."""
 
 from __future__ import annotations
 
@@ -18,14 +18,16 @@ from cda.results.skew import Plain
 Moment = Literal["model", "before", "after", "change"]
 """`model` if one model is measured as it is; else before and after its training, and the paired change."""
 Found = Estimate | Missing
-Place = Literal["tracker", "row", "panel", "report"]
-"""Trackers and model cards; rows of leaderboards and comparisons; panels of models; the first table of an audit's report."""
-Unit = Literal["share", "share difference", "distance of shares", "AUC", "reward", "standard deviations", "rank"]
+Place = Literal["tracker", "report"]
+"""Trackers and model cards; the first table of an audit's report."""
+Unit = Literal[
+    "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
+]
 On = Literal["contrasts", "votes", "triples", "quality"]
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
-    "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "share difference": (-1.0, 1.0), "AUC": (0.0, 1.0), "reward": _FREE,
-    "standard deviations": _FREE, "rank": _FREE,
+    "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "share difference": (-1.0, 1.0), "AUC": (0.0, 1.0),
+    "correlation": (-1.0, 1.0), "reward": _FREE, "standard deviations": _FREE, "rank": _FREE,
 }  # fmt: skip
 """Least and largest value of a unit, in the order in which tables have the units."""
 _ABSENT: Mapping[On, str] = {
@@ -56,11 +58,13 @@ class AuditMeasure:
     meaning: str = ""
     """Both of the glossary."""
     places: Collection[str] = get_args(Place)
-    """The places that have it, beside conditions and frames, which have all."""
+    """The places that have it, beside conditions, rows and frames, which have all."""
     caption: str = ""
-    """Of its table in leaderboards, comparisons and panels; empty: it has none."""
+    """Of its table in comparisons; empty: it has none."""
+    null: float | None = None
+    """No effect: models on both sides of it have no mean that is shown."""
     shown_as: Mapping[str, str] = field(default_factory=dict)
-    """Place to its name there, and `comparison` or `panel caption` to its caption there, until these are the key and the caption."""
+    """Place to its name there, until this is the key."""
 
     @property
     def of_bias(self) -> bool:
@@ -122,6 +126,16 @@ def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
     return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
 
 
+def _correlation(of: str) -> Callable[[Any, str], Any]:
+    """Correlation of a bias's attribute with the preference of the model, or of people."""
+
+    def find(audit: object, bias: str) -> object:
+        analysis = getattr(audit, "analysis", {}).get(bias)
+        return getattr(analysis.correlation, of, None) if analysis else None
+
+    return find
+
+
 def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAfter | Missing | None]:
     """RATE's double-rewrite ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
 
@@ -153,15 +167,15 @@ MEASURES: dict[str, AuditMeasure] = {
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
         "of exactly 0 counts as no preference for it.",
-        caption="Skew: share of contrasts on which the side with the bias is preferred",
-        shown_as={"comparison caption": "Skew", "panel caption": "Skew: how often each model prefers the side with the bias"},
+        caption="Skew: how often each prefers the side with the bias",
+        null=0.5,
     ),
     "human_skew": AuditMeasure(
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
-        places=("tracker", "row", "panel"), shown_as={"row": "people"},
+        places=("tracker",),
     ),
     "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=("panel",),
+        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
     ),
     "signed_gap": AuditMeasure(
         title="skew − human skew",
@@ -169,21 +183,16 @@ MEASURES: dict[str, AuditMeasure] = {
         on="votes",
         find=_signed_gap,
         test=_at("votes", "gap_test"),
-        places=("row", "panel"),
-        caption="Skew − people, in percentage points",
-        shown_as={
-            "row": "distance",
-            "panel": "distance",
-            "panel caption": "Distance from people: skew − people's share, in percentage points, where people have a majority",
-        },
+        places=(),
+        caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
+        null=0.0,
     ),
     "miscalibration": AuditMeasure(
         title="miscalibration",
         unit="share",
         on="votes",
         find=_at("votes", "miscalibration"),
-        caption="Miscalibration: share on which model and people's majority disagree",
-        shown_as={"panel caption": "Miscalibration: how often a model and people's majority disagree"},
+        caption="Miscalibration: how often each disagrees with people's majority",
     ),
     "gap": AuditMeasure(
         title="gap",
@@ -226,7 +235,8 @@ MEASURES: dict[str, AuditMeasure] = {
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
-        shown_as={"tracker": "quality_accuracy", "row": "quality"},
+        caption="Quality accuracy",
+        shown_as={"tracker": "quality_accuracy"},
     ),
     "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),
@@ -234,14 +244,29 @@ MEASURES: dict[str, AuditMeasure] = {
         test=_at("rate", "test"),
     ),
     "rate_standardised": AuditMeasure(
-        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("row",),
+        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=(),
         find=_rate("standardised", "RATE could not be measured on its triples"),
-        caption="RATE's ATE in standard deviations of the originals' rewards", shown_as={"row": "rate"},
+        caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
     ),
-    "rank_by_skew": AuditMeasure(title="rank by skew", unit="rank", on="contrasts", places=()),
-    "rank_by_distance": AuditMeasure(title="rank by distance", unit="rank", on="votes", places=()),
+    "correlation": AuditMeasure(
+        title="correlation with the preference", unit="correlation", on="contrasts", places=(), find=_correlation("model"),
+        caption="Correlation (r) of the attribute with being preferred", null=0.0,
+    ),
+    "people_correlation": AuditMeasure(
+        title="correlation with people's preference", unit="correlation", on="votes", places=(), find=_correlation("people"),
+    ),
+    "rank_by_skew": AuditMeasure(
+        title="rank by skew", unit="rank", on="contrasts", places=(),
+        caption="Rank by skew, 1 the highest; in brackets the middle 95% of places over draws of prompts",
+    ),
+    "rank_by_distance": AuditMeasure(
+        title="rank by distance", unit="rank", on="votes", places=(),
+        caption="Rank by distance, 1 the nearest to people; in brackets the middle 95% of places over draws of prompts",
+    ),
+    "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
+    "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),
 }  # fmt: skip
-"""By key. Trackers, rows and reports have them in this order."""
+"""By key. Trackers, rows, reports and comparisons have them in this order."""
 
 
 def of_audits() -> dict[str, AuditMeasure]:

@@ -10,7 +10,7 @@ from cda.errors import DataError
 from cda.numbers.measures import MEASURES, Found, Moment, known_key, unknown
 from cda.results.base import Estimate, Test
 
-LEVELS = ("bias", "audit", "model", "kind", "models", "training", "topic", "seed", "dose", "judge")
+LEVELS = ("bias", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge")
 """What a number can be of: names of `Number.at`."""
 
 

@@ -35,6 +35,7 @@ from cda.finetuning import applied, train
 from cda.finetuning.applied import NAME, applied_dose, chosen_dose
 from cda.finetuning.applied import NAME as ADAPTER
 from cda.finetuning.train import Training, tracked, trainings
+from cda.inspection.inspect import with_rewrites
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
@@ -283,8 +284,7 @@ OTHER_RESULTS = (
     "best_of_n.json",
     "discover.json",
     "topics.json",
-    "win_rate.json",
-    "panel.json",
+    "comparison.json",
     "calibration.json",
     "dose.json",
     "data.json",
@@ -530,7 +530,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     folder = run_folder.path / "report" if out is None else out
     html = folder / REPORT
     with of_this_version(file):
-        document = audit_document(audit, str(html), adapter)
+        document = with_rewrites(audit_document(audit, str(html), adapter), run_folder)
         page, text, summary = document.page(), document.markdown(), document.text()
     if out is None:
         own_folder(folder)
@@ -579,7 +579,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     stop_if_dry(
         None,
         lambda: [_read_from(audited, audit_of(run_folder, AuditResult)), f"report      {place / REPORT}"],
-        ("only", "compare", "limit", "seed", "column"),
+        ("only", "limit", "seed", "column"),
     )
     if out is not None:
         write_report(run_folder, figures, out_folder(out, REPORT, "cda report"))

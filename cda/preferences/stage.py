@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from cda.biases import Bias
@@ -17,7 +16,7 @@ from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.inert import inert
 from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import say
-from cda.preferences import data_page as page
+from cda.preferences.data_page import data_document
 from cda.preferences.measure import by_column, data_biases, grouped
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
@@ -203,7 +202,7 @@ def _by_texts(file: str, rows: Sequence[Row], data: PairData) -> list[Row | None
     return found
 
 
-RESULT, PAGE, REPORT, TABLE = "data.json", "report.html", "data.md", "data.csv"
+RESULT, PAGE, REPORT = "data.json", "report.html", "data.md"
 _SECTIONS = ("llm", "label", "seed", "run", "name", "biases")
 """Settings that have an effect here."""
 
@@ -277,7 +276,7 @@ def _made(
         seed=seed,
         versions=versions(),
     )
-    document = page.data_document(result)
+    document = data_document(result)
     text = document.text()
     if suggested := () if options.by else data.suggested():
         text += (
@@ -286,7 +285,6 @@ def _made(
     files: dict[str, Form] = {
         PAGE: document.page,
         REPORT: document.markdown,
-        TABLE: partial(page.data_csv, result),
         RESULT: result,
     }
     return Made(result, document, files, text)

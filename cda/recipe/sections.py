@@ -52,6 +52,9 @@ def _columns_of(*known: str) -> AfterValidator:
 
 # Our name of a column to the user's.
 PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected", "preference", "topic")]
+QualityColumns = Annotated[
+    dict[str, str], _columns_of("prompt", "chosen", "rejected", "preference", "topic", "response", "responses")
+]
 ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
 TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
 ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS, "topic")]
@@ -193,7 +196,7 @@ class AuditSection(Section):
     """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
     quality: str | None = "embedded"
     """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
-    quality_columns: PairColumns = {}
+    quality_columns: QualityColumns = {}
     """Our column to yours, for the file of quality pairs."""
     quality_split: str = "test"
     """Split of quality pairs from a folder or hub id with several."""
@@ -323,12 +326,8 @@ class DiscoverSection(Section):
     max_failed: Share = 0.5
     """A rewriter that fails on more than this share of an attribute's responses, or whose rewrites lack a verdict of the judge
     more often than this, does not count for it; exactly this share is allowed."""
-    trim: bool = False
-    """Leave margins beyond 1.5 interquartile ranges out of means; a changed sign is reported."""
     pair_quality: bool = True
-    """Ask the LLM about the quality of the rewrites of confirmed attributes."""
-    penalty: Annotated[float, Field(ge=0)] = 1.0
-    """Penalty for likeness, in the strength of the whole run; 1 as in the paper."""
+    """Have the LLM label both sides of the rewrites of confirmed attributes; false: their own measures label them."""
 
     @model_validator(mode="before")
     @classmethod

@@ -18,13 +18,13 @@ class Plan(Result):
     """The plan, a step a line."""
 
 
-class PanelPlan(Result):
+class ComparisonPlan(Result):
     """Dry runs of several models."""
 
     models: dict[str, Plan]
     """By model; a finished run, which is read as it is, has none."""
     folder: Path
-    """Folder of the panel."""
+    """Folder of the comparison."""
 
 
 class Name(Result):

@@ -11,7 +11,7 @@ from scipy import stats
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, or_missing
-from cda.results.panel import PairedMargins
+from cda.results.comparison import PairedMargins
 from cda.stats.draws import ROUNDING, cluster_sums
 from cda.stats.proportions import Z_95, ModelTies, exact_change_test, hits_of, paired_change, wilson_share
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from cda.discovery.evidence import confirm, validate
+from cda.discovery.held_out import confirm, validate
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
 from cda.results.discover import Measured

@@ -1,4 +1,4 @@
-"""Claim: `cda audit` of several models averages them as the paper does: over the released reward models of "Flattery, Fluff, and
+"""Claim: `cda compare` of several models averages them as the paper does: over the released reward models of "Flattery, Fluff, and
 Fog", as they came and after the paper's fine-tuning, the panel's means equal the known ones.
 
 The three released sizes are audited together on each bias, with their released scores in place of the models, before and after the
@@ -22,7 +22,8 @@ from typing import Any
 
 import cda
 from cda.files.jsonl import read_jsonl
-from cda.results.panel import PanelMean
+from cda.results.base import Estimate
+from cda.results.comparison import MeanOver
 from evals.real_data.paper_numbers import EXPECTED, SIZES
 from evals.real_data.paper_outcome import written
 from evals.shared import DATA, ROOT, Check, finish
@@ -33,7 +34,7 @@ Score = Callable[[Sequence[Any], Sequence[str]], list[float]]
 
 
 def released_model(release: Path, bias: str, size: str, run: str) -> Score:
-    """A reward model that gives the released score of each text; other texts have 0 and are not in the panel."""
+    """A reward model that gives the released score of each text; other texts have 0 and are not in the comparison."""
     name = f"{bias}_scored_{size}.jsonl" if run == "base" else f"{bias}_scored_fine_tuned_{size}_{run}.jsonl"
     scores: dict[tuple[str, str], float] = {}
     for row in read_jsonl(release / "data" / "fine_tuned_model_scores" / bias / name):
@@ -48,8 +49,8 @@ def released_model(release: Path, bias: str, size: str, run: str) -> Score:
     return score
 
 
-def mean_of(release: Path, files: Path, bias: str, run: str, folder: Path) -> PanelMean:
-    """The mean over the sizes of one run, by a panel of the public API."""
+def mean_of(release: Path, files: Path, bias: str, run: str, folder: Path) -> tuple[MeanOver, dict[str, Estimate]]:
+    """The mean over the sizes of one run, and its numbers by measure, by the public API."""
     models: list[Any] = [released_model(release, bias, size, run) for size in SIZES]
     words = [
         f"audit={files / 'audit.yaml'}",
@@ -57,17 +58,21 @@ def mean_of(release: Path, files: Path, bias: str, run: str, folder: Path) -> Pa
         "audit.triples=null",
         "audit.similarity=false",
     ]
-    panel = cda.audit(models, biases=bias, out=folder, progress=False, overrides=words)
-    (mean,) = panel.panels[0].biases[bias].means
-    return mean
+    found = cda.compare(*models, biases=bias, out=folder, progress=False, overrides=words)
+    (mean,) = (each for each in found.means if each.bias == bias)
+    numbers = found.numbers.where(audit=mean.name, bias=bias)
+    return mean, {each.measure: each.found for each in numbers if isinstance(each.found, Estimate)}
 
 
-def checks(bias: str, run: str, at: int, mean: PanelMean, table: dict[str, Any]) -> Iterator[Check]:
-    """One panel against the known numbers; `at` is the place of its run among the expected ones."""
+def checks(
+    bias: str, run: str, at: int, mean: MeanOver, people: dict[str, Estimate], table: dict[str, Any]
+) -> Iterator[Check]:
+    """One mean against the known numbers; `at` is the place of its run among the expected ones."""
     (share, n), means, _, _ = EXPECTED[bias]
-    people, where = mean.people, f"{bias} {run}"
-    assert people is not None
-    found = {"human skew": people.human_skew, "skew": people.skew, "miscalibration": people.miscalibration}
+    where = f"{bias} {run}"
+    found = {
+        "human skew": people["human_skew"], "skew": people["skew_on_voted"], "miscalibration": people["miscalibration"],
+    }  # fmt: skip
     expected = {"human skew": share, "skew": means[at], "miscalibration": means[2 + at]}
     for what, estimate in found.items():
         off = abs(100 * estimate.value - expected[what])
@@ -76,7 +81,7 @@ def checks(bias: str, run: str, at: int, mean: PanelMean, table: dict[str, Any])
             off <= TOLERANCE_POINTS and (what != "human skew" or estimate.n == n),
         )  # fmt: skip
     known = table["labels"]["as_released"]["models"][run]["mean"]
-    pairs = {"skew": people.skew, "miscalibration": people.miscalibration, "signed_gap": people.distance}
+    pairs = {"skew": found["skew"], "miscalibration": found["miscalibration"], "signed_gap": people["signed_gap"]}
     differing = [
         f"{what} {end}: {getattr(estimate, end)} and not {known[what][end]}"
         for what, estimate in pairs.items()
@@ -85,8 +90,8 @@ def checks(bias: str, run: str, at: int, mean: PanelMean, table: dict[str, Any])
     ]
     yield Check(f"{where}: means and intervals as in paper_tables", "; ".join(differing) or "equal", not differing)
     yield Check(
-        f"{where}: {len(SIZES)} models, interval over prompts alone", f"{len(mean.models)} models, over {mean.interval_over}",
-        len(mean.models) == len(SIZES) and mean.interval_over == "prompts",
+        f"{where}: {len(SIZES)} models, interval over prompts alone", f"{len(mean.audits)} models, over {mean.interval_over}",
+        len(mean.audits) == len(SIZES) and mean.interval_over == "prompts",
     )  # fmt: skip
 
 
@@ -107,9 +112,9 @@ def main(arguments: list[str] | None = None) -> int:
         written(release, files)
         for bias in EXPECTED:
             for at, run in enumerate(("base", tables["headline_runs"][bias])):
-                mean = mean_of(release, files, bias, run, Path(temporary) / f"{bias}-{run}")
-                found += checks(bias, run, at, mean, tables["biases"][bias])
-                numbers[f"{bias} {run}"] = mean.model_dump()
+                mean, own = mean_of(release, files, bias, run, Path(temporary) / f"{bias}-{run}")
+                found += checks(bias, run, at, mean, own, tables["biases"][bias])
+                numbers[f"{bias} {run}"] = {name: each.model_dump() for name, each in own.items()}
                 print(f"  {bias} {run}: done", flush=True)
     return finish("panel_release", (__doc__ or "").split("\n\n")[0].removeprefix("Claim: "), found, numbers)
 

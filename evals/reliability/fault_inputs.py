@@ -52,7 +52,7 @@ WRONG: tuple[Wrong, ...] = (
     Wrong(("merge", "no_such_run", "--out", "merged"), ("no_such_run",)),
     Wrong(("samples", "2"), ("2",)),
     Wrong(("quality", "embedded", "missing.jsonl"), ("missing.jsonl",)),
-    Wrong(("report", "--compare", "no_run_a", "no_run_b"), ("no_run_a", "no_run_b")),
+    Wrong(("compare", "no_run_a", "no_run_b"), ("no_run_a", "no_run_b")),
     # Recipes.
     Wrong(("train", "bad.yaml"), ("bad.yaml",), _files({"bad_yaml": "biases: [jargon\nmodel: embedded\n"})),
     Wrong(("train", "twice.yaml"), ("twice.yaml", "seed"), _files({"twice_yaml": "biases: jargon\nseed: 1\nseed: 2\n"})),

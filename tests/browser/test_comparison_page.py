@@ -1,34 +1,42 @@
-"""The page that compares trainings, in a browser."""
+"""The page of a comparison, in a browser: read on every screen and on paper, its tables sorted by a press on a column's name."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from playwright.sync_api import Page
 
-from cda.auditing.comparison_page import comparison_document
-from cda.auditing.comparison_result import compare_audits
-from cda.auditing.row import AuditFolder
+from cda.comparing.compare import compare_audits
+from cda.comparing.members import Gathered, Member
+from cda.comparing.page import comparison_document
+from cda.comparing.row import audit_row
 
 
-def test_reads_on_every_screen_and_on_paper(make_audit: Any, opened: Callable[[str], Page]) -> None:
+def test_reads_on_every_screen_and_sorts(make_audit: Any, opened: Callable[[str], Page]) -> None:
     others = tuple(f"bias{number}" for number in range(7))
     audits = {
         "runs/<b>one</b>": make_audit(others=others),
-        "runs/two": make_audit({"bias0": (0.5, 0.6)}, others=others[1:]),
+        "runs/two": make_audit({"bias0": (0.5, 0.6)}, quality=(0.8, 0.9), others=others[1:]),
     }
-    page = opened(
-        comparison_document(compare_audits({name: AuditFolder(audit) for name, audit in audits.items()})).page()
-    )
-    figure = page.get_by_role("img", name="Change of skew in percentage points")
-    assert figure.get_by_text("−48*").count() == 1
-    assert figure.get_by_text("+10*").count() == 1
+    members = tuple(Member(name, name, audit_row(audit, None), audit=audit) for name, audit in audits.items())
+    html = comparison_document(compare_audits(Gathered(members, {}, ()), 42)).page()
+    page = opened(html)
     assert page.locator("body b").count() == 0
+    table = page.locator("table").first
+    assert table.get_by_text("−48 [−57,\u00a0−37]*").count() == 1
     for width in (360, 768, 1280):
         page.set_viewport_size({"width": width, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert figure.is_visible()
+    quality = table.get_by_role("button", name="quality")
+    quality.click()
+    assert table.locator("tbody th").all_inner_texts()[0].endswith("one</b>, change")
+    quality.click()
+    assert table.locator("tbody th").all_inner_texts()[0] == "runs/two, after"
+    assert table.locator("th[aria-sort]").count() == 1
     page.emulate_media(media="print", color_scheme="dark")
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
-    assert page.locator("section").count() == page.locator("section:visible").count() == 7
+    assert page.locator("section").count() == page.locator("section:visible").count()
+    bare = re.sub(r"<script>.*</script>", "", html, flags=re.DOTALL)
+    assert opened(bare).locator("table").first.locator("button").count() == 0

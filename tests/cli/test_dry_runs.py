@@ -19,9 +19,7 @@ from typer.testing import CliRunner
 from cda.cli import app
 
 RUN = "audit rm.py:longer --bias length --pairs contrasts.jsonl --quality none --triples none --out"
-STUDY = (
-    "writes      NEW: index.html, README.md, assignments.json, key.json, items.csv, label_studio.json, label_studio.xml"
-)
+STUDY = "writes      NEW: README.md, items.csv, key.json"
 
 
 def run(*words: str) -> Result:
@@ -66,13 +64,11 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("study import st filled.csv --out NEW.jsonl", {"out": "NEW.jsonl"},
          ["reads       1 file of results: 72 votes on 24 contrasts (none of 72 dropped)",
           "writes      NEW.jsonl, NEW.summary.json, NEW.summary.html"]),
-        ("leaderboard rows --out NEW.html", {"out": "NEW.html"},
-         ["reads       rows: 1 row in 1 group, each on the same texts",
-          "writes      NEW.html, NEW.csv, NEW.json"]),
+        ("compare rows --out NEW", {"out": "NEW"}, ["rm.py:longer; biases: length", "report      NEW/comparison/report.html"]),
         ("report a --figures svg", {"figures": "svg"}, ["reads       a/audit/audit.json: rm.py:longer; biases: length", "report      a/report/report.html"]),
         ("report a --out NEW", {"out": "NEW"}, ["report      NEW/report.html"]),
-        ("report a b --compare --out NEW.html", {"compare": True, "out": "NEW.html"},
-         ["reads       a: rm.py:longer; biases: length", "compares    a with b, by contrast", "writes      NEW.html, NEW.json"]),
+        ("compare a b --out NEW", {"out": "NEW"},
+         ["reads       a: rm.py:longer; biases: length", "reads       b: rm.py:longer; biases: length"]),
     ],
     ids=lambda value: value.partition(" --")[0] if isinstance(value, str) else "",
 )  # fmt: skip
@@ -97,11 +93,10 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
         ("study export contrasts.jsonl rows", "rows: is not empty. A study gets a new folder of its own"),
         ("study export contrasts.jsonl rm.py/st", "rm.py: is a file, so that no folder can be made there. Name a folder elsewhere"),
         ("study import st filled.csv --out votes.csv", "give a name that ends in .jsonl"),
-        ("leaderboard rows --out rm.py/x.html", "cannot be written (rm.py: is a file, so that no folder can be made there)"),
+        ("compare rows --out rm.py", "rm.py: is a file"),
         ("report a --out rows", "rows: holds something other than results of `cda report`"),
-        ("report a b --compare --out rm.py/x.html", "rm.py: is a file, so that no folder can be made there); choose another place"),
         ("report a --limit 3", "--limit: only with a recipe; a is the folder of a run, whose report is drawn as it is"),
-        ("report a b --compare --seed 3", "--seed: not with --compare, which draws what finished runs hold"),
+        ("compare a b --seed 3", "seed=3: no effect on finished audits, and no model is audited here"),
         ("dose scores:rm.py --against scores:after.jsonl", "rm.py: unknown file type; use one of .jsonl"),
         ("dose scores:scored.jsonl --against scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none",
          "length: people's majorities on 0 prompts, and choosing a dose needs 20 at least of one bias"),

@@ -61,18 +61,14 @@ CASES = (
     Case("train-seeds", (f"train length {_TINY} {_DOSED} 'train.seeds=[7, 3]' run.folder={{out}}",)),
     Case("train-reused", (f"train jargon {_TINY} {_VOTED} run.folder=train/run",), ("train",)),
     Case("report", ("report {out} --figures svg",), ("train",), copy="train/run", kept=("run/report/*",)),
-    Case("report-compare", ("report train/run train-seeds/run --compare --out {out}.html",), ("train", "train-seeds")),
-    Case("report-compare-audits", ("report audit-votes/run audit-preference/run --compare --out {out}.html",),
-         ("audit-votes", "audit-preference")),
-    Case("leaderboard", (
+    Case("compare-rows", (
         f"audit scorers.py:reward {_OWN} --votes votes.csv --quality quality.jsonl --triples triples.jsonl --out {{out}}/a --export {{out}}/rows/reward.json",
         f"audit scorers.py:debiased {_OWN} --votes votes.csv --quality quality.jsonl --triples triples.jsonl --out {{out}}/b --export {{out}}/rows/debiased.json",
         f"audit scorers.py:preference {_OWN} --quality none --triples none --out {{out}}/c --export {{out}}/rows/more/preference.json",
-        "leaderboard {out}/rows",
-    ), kept=("run/rows/*",)),
+        "compare {out}/rows --out {out}/rows",
+    ), kept=("run/rows/*.json", "run/rows/more/*")),
     Case("merge", ("merge train/run --out {out} --adapter-only",), ("train",)),
     Case("inspect-run", ("inspect train/run --n 2 --model none --html {out}.html",), ("train",)),
-    Case("inspect-file", ("inspect triples.jsonl --n 3 --model scorers.py:reward --html {out}.html",)),
     Case("inspect-fresh", ("inspect length --n 2 --model none",)),
     Case("inspect-prompts", ("inspect jargon --prompts", "inspect judge:judge --prompts")),
     Case("label", ("label jargon data.max_pairs=40 run.folder={out}",)),
@@ -92,19 +88,17 @@ CASES = (
     Case("audit-panel", (f"audit judge:judge,other {_JUDGE} {_OWN} --quality none --triples none --out {{out}}",)),
     Case("audit-rubric", (f"audit judge:judge,other,third {_JUDGE} {_OWN} --votes votes.csv --quality none --triples none "
                           "'score.judge.criteria=[correctness, {name: tone, question: \"Which answer is kinder?\"}]' --out {out}",)),
-    Case("panel", (
-        f"audit scorers.py:reward scorers.py:debiased scorers.py:preference judge:judge scorers.py:debiased llm.base_url={{llm}} {_OWN} "
+    Case("compare-models", (
+        f"compare scorers.py:reward scorers.py:debiased scorers.py:preference judge:judge scorers.py:debiased llm.base_url={{llm}} {_OWN} "
         "--votes votes.csv --quality quality.jsonl --triples none --figures svg --out {out}",
-    ), kept=("run/panel/*",)),
-    Case("panel-trainings", ("audit train/run train-seeds/run audit-votes/run --out {out}",), ("train", "train-seeds", "audit-votes"),
-         kept=("run/panel/*",)),
+    ), kept=("run/comparison/*",)),
+    Case("compare-audits", ("compare audit-votes/run audit-preference/run --out {out}",), ("audit-votes", "audit-preference"),
+         kept=("run/comparison/*.json",)),
+    Case("compare-trainings", ("compare train/run train-seeds/run audit-votes/run --out {out}",), ("train", "train-seeds", "audit-votes"),
+         kept=("run/comparison/*.md",)),
     Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
-    Case("quality-adapter", ("quality embedded quality.jsonl --adapter train/run model.precision=fp32 "
-                             "model.max_length_tokens=48 --out {out}",), ("train",)),
-    Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --out {out}",)),
-    Case("best-of-tilt", ("best-of scorers.py:reward samples.jsonl --bias jargon --beta 3 --beta 0.2 --out {out}",)),
-    Case("win-rate", ("win-rate scorers.py:reward first.jsonl second.jsonl --out {out}",)),
-    Case("win-rate-judge", (f"win-rate judge:judge first.jsonl second.jsonl {_JUDGE} --out {{out}}",)),
+    Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --beta 3 --beta 0.2 --out {out}",)),
+    Case("win-rate-judge", (f"quality judge:judge first.jsonl --over second.jsonl {_JUDGE} --out {{out}}",)),
     Case("dose-scores", ("dose scores:before.jsonl --against scores:after.jsonl --bias jargon --pairs voted.jsonl --votes dose_votes.jsonl "
                          "--quality scored_pairs.jsonl audit.ties=half --out {out}",)),
     Case("calibrate", ("calibrate scorers.py:reward --bias jargon dose.repeats=3 --pairs calibrated.jsonl --quality none --out {out}",)),
@@ -115,10 +109,10 @@ CASES = (
     )),
     Case("pairs", ("pairs {out}.jsonl --bias jargon --responses first.jsonl",)),
     Case("study-export", ("study export contrasts.jsonl {out} --participants crowd --people 4 --attention 2",)),
-    Case("study-import", ("study import study-export/run p01.json p02.json p03.json --out {out}.jsonl",), ("study-export",)),
+    Case("study-import", ("study import study-export/run filled.csv --out {out}.jsonl",), ("study-export",)),
     Case("discover-offline", ("discover scorers.py:likes_openers --judge scorers.py:dislikes_openers "
                               "'discover.populations=[16,5,3]' 'discover.batches=[10,12]' discover.responses_each=1 --out {out}",),
-         kept=(*_FOUND, "run/search/*", "run/lineage.jsonl")),
+         kept=(*_FOUND, "run/search/*")),
     Case("discover-attribute", ("discover scorers.py:reward --judge scorers.py:debiased --attribute jargon "
                                 "discover.max_test=16 discover.responses_each=1 --out {out}",), kept=_FOUND),
     Case("discover-by-topic", ("discover scorers.py:turning --judge scorers.py:turning_judge --responses by_topic.jsonl --by-topic "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,18 @@ from made_audits import KINDS, make_audit
 from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
-from cda.auditing.row import AuditFolder, leaderboard_row
 from cda.auditing.tracked import as_metrics, tracked_numbers
+from cda.comparing.compare import compare_audits
+from cda.comparing.members import gather
+from cda.comparing.page import comparison_csv, comparison_document
+from cda.comparing.row import audit_row, read_row
 from cda.errors import DataError, RecipeError
 from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.number import Number, Numbers
 from cda.numbers.views import numbers_in
-from cda.panels.leaderboard import leaderboard_csv, leaderboard_document, ranked
-from cda.report.tables import tables_by_bias
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, save
 from cda.results.base import Measure as Share
-from cda.results.panel import LeaderboardResult, LeaderboardRow
 
 
 def estimate(value: float, unit: str = "share") -> Estimate:
@@ -101,10 +102,10 @@ def test_a_level_that_no_number_has_is_said_to_have_none(voted: AuditResult) -> 
 
 def test_an_older_key_is_read_and_warns(voted: AuditResult, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "cda"):
-        assert numbers_in(voted).where("distance") == numbers_in(voted).where("signed_gap")
+        assert numbers_in(voted).where("ate") == numbers_in(voted).where("rate")
         (condition,) = conditions_of(["quality.quality_accuracy<0.5"])
     assert condition.measure == "accuracy"
-    assert "'distance' is now called 'signed_gap'" in caplog.text
+    assert "'ate' is now called 'rate'" in caplog.text
     assert "'quality_accuracy' is now called 'accuracy'" in caplog.text
 
 
@@ -143,9 +144,9 @@ def test_every_measure_can_be_a_condition_with_and_without_a_moment(voted: Audit
 
 def test_rows_are_flat_with_estimates_tests_and_reasons() -> None:
     test = Number("skew", "change", {"bias": "jargon"}, estimate(0.1, "share difference"))
-    missing = Number("gap", "after", {"bias": "jargon", "model": "m"}, Missing(reason="nobody voted"))
+    missing = Number("gap", "after", {"bias": "jargon", "audit": "m"}, Missing(reason="nobody voted"))
     first, second = Numbers([test, missing]).rows()
-    assert (first["measure"], first["moment"], first["bias"], first["model"], first["value"]) == (
+    assert (first["measure"], first["moment"], first["bias"], first["audit"], first["value"]) == (
         "skew", "change", "jargon", "", 0.1,
     )  # fmt: skip
     assert (second["value"], second["reason"]) == (None, "nobody voted")
@@ -198,38 +199,26 @@ def test_one_entry_is_a_condition_a_tracked_number_a_glossary_entry_and_a_row_of
 
 
 @pytest.mark.usefixtures("made_up")
-def test_one_entry_is_in_shared_rows_leaderboards_their_csv_and_comparisons(alone: AuditResult) -> None:
-    row = leaderboard_row(AuditFolder(alone))
-    bias = next(iter(alone.skew))
+def test_one_entry_is_in_shared_rows_and_comparisons(alone: AuditResult, tmp_path: Path) -> None:
     first = main_table(alone)
-    assert first.header[-1] == "leaning" and first.rows[0][-1].startswith(
-        f"{100 * leaning(alone, bias).before.value:.0f}%"
-    )  # type: ignore[union-attr]
-    value = abs(2 * alone.skew[bias].before.value - 1)
-    again = LeaderboardRow.model_validate_json(row.model_dump_json())
-    assert again == row and again.biases[bias].model_dump()["leaning"]["value"] == pytest.approx(value)
-    result = LeaderboardResult(name="rows", groups=(ranked("set", {"a.json": row}),))
-    header, line = (next(each) for each in [iter(leaderboard_csv(result).splitlines())] * 2)
-    assert float(line.split(",")[header.split(",").index(f"{bias} leaning")]) == pytest.approx(value)
-    assert "Leaning: how far each model leans" in leaderboard_document(result).markdown()
-    (found,) = [
-        table
-        for table in tables_by_bias(numbers_in(result), "comparison", ("audit", {"a.json": "a"}), {})
-        if table.caption.startswith("Leaning")
-    ]
-    assert found.rows[0][0] == "a" and found.rows[0][1].endswith("n 40")
-
-
-@pytest.mark.usefixtures("made_up")
-def test_a_row_with_an_impossible_further_measure_is_refused(alone: AuditResult) -> None:
-    content = leaderboard_row(AuditFolder(alone)).model_dump()
     bias = next(iter(alone.skew))
-    own = content["biases"][bias]
-    with pytest.raises(ValueError, match="skw"):
-        LeaderboardRow.model_validate(content | {"biases": {bias: own | {"skw": 0.7}}})
-    own["leaning"] |= {"value": 4.0, "high": 5.0}
-    with pytest.raises(ValueError, match=r"leaning of .* is outside of 0 to 1"):
-        LeaderboardRow.model_validate(content)
+    value = abs(2 * alone.skew[bias].before.value - 1)
+    assert first.header[-1] == "leaning" and first.rows[0][-1].startswith(f"{100 * value:.0f}%")
+    row, file = audit_row(alone, None), tmp_path / "row.json"
+    save(row, file)
+    assert read_row(file) == row and row.last("leaning", bias) == estimate(value)
+    (tmp_path / "other.json").write_text(row.model_copy(update={"model": "other"}).model_dump_json())
+    result = compare_audits(gather([tmp_path]), 0)
+    document = comparison_document(result)
+    lines = [line for line in csv.DictReader(io.StringIO(comparison_csv(result))) if line["measure"] == "leaning"]
+    assert [float(line["value"]) for line in lines if line["bias"] == bias] == [pytest.approx(value)] * 2
+    assert "Leaning: how far each model leans" in document.markdown() and "How far the model leans." in document.page()
+    content = row.model_dump()
+    (number,) = [each for each in content["numbers"] if each["measure"] == "leaning" and each["at"]["bias"] == bias]
+    number["found"] |= {"value": 4.0, "high": 5.0}
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"leaning of .* is outside of 0 to 1"):
+        read_row(file)
 
 
 @pytest.mark.usefixtures("made_up")
@@ -248,35 +237,3 @@ def test_one_entry_is_in_frames(alone: AuditResult) -> None:
 
 def own_estimate(audit: AuditResult, bias: str) -> Estimate:
     return estimate(abs(2 * audit.skew[bias].before.value - 1))
-
-
-@pytest.mark.usefixtures("made_up")
-def test_one_entry_is_in_panels_their_csv_and_their_file(tmp_path: Path) -> None:
-    import cda
-
-    contrasts = [
-        {
-            "id": f"c{at}",
-            "prompt": f"What is {at}?",
-            "base": f"Plain thing {at}.",
-            "perturbed": f"Scalable paradigm {at}.",
-        }
-        for at in range(8)
-    ]
-
-    def fond(_: Any, responses: Any) -> list[float]:
-        return [float("paradigm" in text) for text in responses]
-
-    def split(_: Any, responses: Any) -> list[float]:
-        return [float("paradigm" in text) * (-1) ** int(text.rstrip(".")[-1]) for text in responses]
-
-    given: dict[str, Any] = {"biases": "jargon", "quality": "none", "triples": "none", "progress": False}
-    panel = cda.audit([fond, split], contrasts=contrasts, out=tmp_path / "out", **given)
-    assert [each.found.value for each in panel.numbers.where("leaning")] == [1.0, 0.0]  # type: ignore[union-attr]
-    lines = list(csv.DictReader(io.StringIO((tmp_path / "out" / "panel" / "panel.csv").read_text(encoding="utf-8"))))
-    found = {line["who"]: line["value"] for line in lines if line["measure"] == "leaning"}
-    assert found == {"memory:fond": "1.0", "memory:split": "0.0"}
-    assert "Leaning: how far each model leans" in str(panel)
-    assert "How far the model leans." in (tmp_path / "out" / "panel" / "panel.md").read_text(encoding="utf-8")
-    again = cda.load(tmp_path / "out" / "panel")
-    assert isinstance(again, cda.Panel) and again.numbers == panel.numbers

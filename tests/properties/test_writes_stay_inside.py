@@ -158,7 +158,7 @@ COMMANDS = (
     ("study", "import", "OUT", "answers.jsonl"),
     ("inspect", "jargon", "--n", "1", "--model", "none", "--html", "OUT"),
     ("merge", "OUT", "--out", "new"),
-    ("report", "--compare", "OUT", "--compare", "folder"),
+    ("compare", "OUT", "folder"),
 )
 
 

@@ -124,10 +124,10 @@ def test_an_llm_that_grades_is_asked_at_its_endpoint_at_its_price(servers: dict[
 
 
 def test_several_judges_of_one_command_are_asked_at_their_own(servers: dict[str, Keyed], tmp_path: Path) -> None:
-    command = words(servers, tmp_path, "judge:tiny@east", "judge:tiny@south", "--yes", "--out", str(tmp_path / "panel"))
-    assert "failed" not in said_by(command)
+    command = words(servers, tmp_path, "judge:tiny@east", "judge:tiny@south", "--yes", "--out", str(tmp_path / "both"))
+    assert "failed" not in said_by(["compare", *command[1:]])
     assert [len(server.models_asked) for server in servers.values()] == [0, 6, 6]
-    names = [json.loads(path.read_text())["model"] for path in tmp_path.glob("panel/*/audit/audit.json")]
+    names = [json.loads(path.read_text())["model"] for path in tmp_path.glob("both/*/audit/audit.json")]
     assert sorted(each["asked_at"].split()[0] for each in names) == ["east", "south"]
 
 

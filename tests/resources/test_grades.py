@@ -50,7 +50,7 @@ def pairs(tmp_path: Path) -> Path:
 
 def audit(targets: str, pairs: Path, out: Path, url: str, *more: str) -> Result:
     words = f"--bias jargon --pairs {pairs} --quality none --triples none --out {out} llm.base_url={url}".split()
-    return CliRunner().invoke(app, ["audit", *targets.split(), *words, *more])
+    return CliRunner().invoke(app, ["compare" if " " in targets else "audit", *targets.split(), *words, *more])
 
 
 def found_in(out: Path) -> dict[str, Any]:
@@ -109,9 +109,11 @@ def test_next_to_a_judge_with_one_agreement(serve: Callable[..., str], pairs: Pa
     assert done.exit_code == 0, done.output
     assert f"grading single answers: about {2 * N} calls of j" in done.output
     assert f"judging, each in both orders: about {2 * N} calls of j" in done.output
-    panel = json.loads((tmp_path / "out" / "panel" / "panel.json").read_text(encoding="utf-8"))
-    kinds = {model["model"]: model["kind"] for model in panel["models"].values()}
-    assert kinds == {"grade:j": "reward models", "judge:j": "judges"}
+    found = json.loads((tmp_path / "out" / "comparison" / "comparison.json").read_text(encoding="utf-8"))
+    assert {name: row["kind"] for name, row in found["audits"].items()} == {
+        "grade:j": "reward model",
+        "judge:j": "judge",
+    }
 
 
 def test_a_dry_run_says_the_calls_and_asks_nothing(pairs: Path, tmp_path: Path) -> None:
@@ -152,7 +154,8 @@ def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Pat
     for path, side in ((first, "perturbed"), (second, "base")):
         own = [{"prompt": row["prompt"], "response": row[side]} for row in ROWS]
         path.write_text("\n".join(map(json.dumps, own)), encoding="utf-8")
-    assert "win rate 100" in run("win-rate", "grade:j", str(first), str(second), "--out", str(tmp_path / "w"))
+    said = run("quality", "grade:j", str(first), "--over", str(second), "--out", str(tmp_path / "w"))
+    assert "scoring win rate" in said and "model 100% [" in said
 
 
 def test_prompts_can_be_looked_at_and_a_discovery_takes_no_grades(tmp_path: Path) -> None:

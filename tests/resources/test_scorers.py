@@ -243,7 +243,7 @@ def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: P
         ("score.workers=4", "of sequence classifiers alone"),
         ("score.log_ratio.no_reference=true", "wants none"),
         (f"score.log_ratio.adapter={tmp_path}", "no adapter here"),
-        ("score.log_ratio.vector=no.npy", "no such file"),
+        ("score.log_ratio.vector=no.npy", "score.log_ratio.vector: a steered model is a scorer of your own"),
     ):
         done = audit(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "o", setting)
         assert done.exit_code != 0 and said in done.output, done.output

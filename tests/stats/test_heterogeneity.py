@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 from cda.errors import DataError
+from cda.stats.levels import heterogeneity
 from cda.stats.means import clustered_t_test
-from cda.stats.multiplicity import heterogeneity
 
 
 def of_groups(groups: list[np.ndarray]) -> tuple[list[float], list[float], list[int]]:

@@ -13,7 +13,7 @@ from changed import changed
 from made_rate import made_rate
 from pydantic_core import to_jsonable_python
 
-from cda.auditing.comparison_page import compare_runs
+import cda
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.inspection.sources import rewrites_of_run
@@ -127,7 +127,7 @@ def holds(run: RunFolder) -> bool:
     twin = shutil.copytree(run.path, run.path.with_name("twin"), dirs_exist_ok=True)
     for action in (
         lambda: write_report(run),
-        lambda: compare_runs([str(run.path), str(twin)], str(run.path / "c.html")),
+        lambda: cda.compare(run.path, twin, out=run.path.with_name("compared")),
         lambda: rewrites_of_run(run.path),
     ):
         try:

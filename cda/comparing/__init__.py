@@ -1,0 +1,1 @@
+"""Several audits next to each other: models, finished runs and shared rows."""

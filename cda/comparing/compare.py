@@ -1,0 +1,284 @@
+"""Which of these? Places over all biases, means over audits of one kind with their ranks, and every audit paired with the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import compress
+from statistics import fmean
+from typing import get_args
+
+import numpy as np
+
+from cda.arrays import BoolArray, FloatArray
+from cda.comparing.findings import findings, limits
+from cda.comparing.members import Gathered, Member
+from cda.comparing.row import QUALITY
+from cda.errors import DataError
+from cda.provenance import versions
+from cda.records import content_id
+from cda.results.base import Estimate, Missing
+from cda.results.comparison import (
+    AuditRow,
+    ComparisonResult,
+    Kind,
+    MeanOver,
+    PairedAudits,
+    PairedMargins,
+    RankedBy,
+    RankedGroup,
+    SavedNumber,
+)
+from cda.stats.draws import ROUNDING, Stream, generator
+from cda.stats.multiplicity import benjamini_hochberg, holm
+from cda.stats.paired import compare_margins
+from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
+from cda.stats.people import human_skew
+from cda.stats.votes import Majority
+
+_NOT_MEASURED = Missing(reason="not measured by both")
+
+
+def compare_audits(
+    gathered: Gathered, seed: int, failed: Mapping[str, str] | None = None, repeated: Sequence[str] = ()
+) -> ComparisonResult:
+    """The comparison of audits; `failed` models and `repeated` targets are named in it."""
+    members = gathered.members
+    numbers: list[SavedNumber] = []
+    ranked = tuple(_ranked(members, numbers))
+    means = tuple(_means(members, seed, numbers))
+    paired = adjusted(list(_pairs(members)))
+    result = ComparisonResult(
+        audits={member.name: member.row for member in members},
+        sources={member.name: member.source for member in members},
+        together=tuple(numbers),
+        means=means,
+        ranked=ranked,
+        paired=tuple(paired),
+        n_tests=sum(1 for _ in _tested(paired)),
+        findings=(),
+        limits=limits(members),
+        failed=dict(failed or {}),
+        refused=dict(gathered.refused),
+        seed=seed,
+        versions=versions(),
+    )
+    said = [*gathered.superseded, *(f"Given more than once, counted once: {name}." for name in repeated)]
+    return result.model_copy(update={"findings": tuple(findings(result, members, said))})
+
+
+def _number(measure: str, found: Estimate, moment: str = "model", **at: str) -> SavedNumber:
+    return SavedNumber.model_validate({"measure": measure, "moment": moment, "at": at, "found": found})
+
+
+_SCORES: dict[RankedBy, tuple[str, float | None]] = {
+    "miscalibration": ("miscalibration", None),
+    "size of RATE's effect": ("rate_standardised", 0.0),
+    "distance of skew from 50%": ("skew", 0.5),
+}
+"""Measures in the order of preference, each with the value of no effect that its size is the distance from; lower is better, or at
+least less of an effect."""
+
+
+def _ranked(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[RankedGroup]:
+    """Places among audits of the same texts, two at least, the largest group first. Scores and places go into `numbers`."""
+    groups: dict[str, dict[str, AuditRow]] = {}
+    for member in members:
+        contents = {name: texts.content for name, texts in member.row.texts.items()}
+        if None not in contents.values():
+            # Of one text set the biases are the same, unless a row was changed by hand.
+            groups.setdefault(content_id(contents, sorted(member.row.biases)), {})[member.name] = member.row
+    for rows in sorted(groups.values(), key=len, reverse=True):
+        if len(rows) > 1:
+            group, found = ranked(rows)
+            numbers += found
+            yield group
+
+
+def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[SavedNumber]]:
+    """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
+    the places that the scores' intervals allow; equal scores share the mean of their places."""
+    for by, (key, null) in _SCORES.items():
+        measure: RankedBy = by
+        sizes = {name: [_size(row.last(key, bias), null) for bias in row.biases] for name, row in rows.items()}
+        if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
+            break
+    scores = {name: mean_of_biases(own) for name, own in sizes.items()}
+    order = sorted(rows, key=lambda name: (scores[name].value, name))
+    numbers = []
+    for name in order:
+        own = scores[name]
+        slack = ROUNDING * max(1.0, abs(own.value))
+        lower = sum(other.value < own.value - slack for other in scores.values())
+        equal = sum(abs(other.value - own.value) <= slack for other in scores.values())
+        best = 1 + sum(other.high < own.low for other in scores.values())
+        worst = len(scores) - sum(other.low > own.high for other in scores.values())
+        at = {
+            "value": lower + (equal + 1) / 2,
+            "low": float(best),
+            "high": float(worst),
+            "unit": "rank",
+            "method": "overlap of intervals",
+        }
+        numbers += [_number("score", own, audit=name), _number("place", own.model_copy(update=at), audit=name)]
+    return RankedGroup(audits=tuple(order), ranked_by=measure), numbers
+
+
+def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
+    """Distance from `null`, with the interval of the distances of all values in the interval."""
+    if isinstance(found, Missing) or null is None:
+        return found
+    ends = sorted((abs(found.low - null), abs(found.high - null)))
+    low = 0.0 if found.low <= null <= found.high else ends[0]
+    return found.model_copy(update={"value": abs(found.value - null), "low": low, "high": ends[1]})
+
+
+def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
+    """Mean over the biases of one audit, each of the same weight. The interval has the mean of the intervals' ends, as wide as if all
+    biases erred together: an upper bound, since their contrasts may share prompts. DataError: a missing value, or none."""
+    known = [value for value in values if isinstance(value, Estimate)]
+    if not known or len(known) < len(values):
+        raise DataError("a mean over biases needs a value for each of them")
+    return Estimate(
+        value=fmean(value.value for value in known),
+        low=fmean(value.low for value in known),
+        high=fmean(value.high for value in known),
+        n=sum(value.n for value in known),
+        n_prompts=max(value.n_prompts for value in known),
+        unit=known[0].unit,
+        method="mean of the biases' interval ends, an upper bound",
+    )
+
+
+def _means(members: Sequence[Member], seed: int, numbers: list[SavedNumber]) -> Iterator[MeanOver]:
+    """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it.
+    Means and ranks go into `numbers`."""
+    for kind in get_args(Kind):
+        own = [member for member in members if member.row.kinds == kind]
+        for bias in dict.fromkeys(bias for member in own for bias in member.row.biases):
+            sets: dict[tuple[str, ...] | None, list[Member]] = {}
+            for member in own:
+                if bias in member.margins and (member.row.training is None or bias in member.row.training.against):
+                    sets.setdefault(member.row.text_set("votes", bias), []).append(member)
+            for alike in sorted(sets.values(), key=len, reverse=True):
+                if len(alike) > 1 and (found := _mean(bias, kind, alike, len(alike) == len(own), seed)):
+                    numbers += found[1]
+                    yield found[0]
+
+
+def _mean(
+    bias: str, kind: Kind, alike: Sequence[Member], are_all: bool, seed: int
+) -> tuple[MeanOver, list[SavedNumber]] | None:
+    """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
+    moments = alike[0].scorings
+    hits = np.stack([[member.hits(bias, moment) for member in alike] for moment in moments])
+    common: BoolArray = np.asarray(~np.isnan(hits).any(axis=(0, 1)))
+    if not common.any():
+        return None
+    name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
+    at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
+    ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
+    found = [
+        _number(key, each, moment, **at) for key, moment, each in _shares(hits, moments, common, people, ids, seed)
+    ]
+    if len(moments) == 1:
+        found += _ranks(bias, alike, hits[0], common, people, seed)
+    mean = MeanOver(
+        bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
+        interval_over="prompts" if len(alike) < FEW_MODELS else "models and prompts",
+        sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
+    )  # fmt: skip
+    return mean, found
+
+
+def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
+    """People's majorities on the common contrasts; None if there are none."""
+    people = member.margins[bias].people
+    if people is None or not (people.majority.used & common).any():
+        return None
+    return replace(people.majority, used=people.majority.used & common)
+
+
+def _shares(
+    hits: FloatArray, moments: Sequence[str], common: BoolArray, people: Majority | None, ids: Sequence[str], seed: int
+) -> Iterator[tuple[str, str, Estimate]]:
+    """Measure, moment and mean; `hits` of shape (moments, audits, n). Each number is drawn from a fresh generator, so that none depends on
+    which others were made."""
+    parts = [("skew", common, hits)]
+    if people is not None:
+        target = people.target
+        parts += [("skew_on_voted", people.used, hits), ("miscalibration", people.used, np.abs(hits - target))]
+        voted = list(compress(ids, people.used))
+        yield "human_skew", moments[0], human_skew(people, ids)
+        for rows, moment in zip(hits[:, :, people.used], moments, strict=True):
+            yield "signed_gap", moment, mean_change(target[people.used], rows, voted, _rng(seed))
+    for key, used, values in parts:
+        of, kept = list(compress(ids, used)), values[:, :, used]
+        yield from ((key, moment, mean_share(rows, of, _rng(seed))) for rows, moment in zip(kept, moments, strict=True))
+        if len(moments) > 1:
+            yield key, "change", mean_change(kept[0], kept[1], of, _rng(seed))
+
+
+def _ranks(
+    bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None, seed: int
+) -> Iterator[SavedNumber]:
+    """Places by skew and, if people voted, by distance; none with fewer than two prompts."""
+    wanted = {"rank_by_skew": (common, None)}
+    if people is not None:
+        wanted["rank_by_distance"] = (people.used, people.target[people.used])  # type: ignore[assignment]
+    for key, (used, target) in wanted.items():
+        ids = list(compress(alike[0].margins[bias].prompt_ids, used))
+        places = ranks(hits[:, used], ids, _rng(seed), target) if len(set(ids)) > 1 else []
+        for member, place in zip(alike, places, strict=False):
+            yield _number(key, place, audit=member.name, kind=member.row.kinds, bias=bias)
+
+
+def _rng(seed: int) -> np.random.Generator:
+    return generator(seed, Stream.AUDIT_INTERVALS)
+
+
+def _pairs(members: Sequence[Member]) -> Iterator[PairedAudits]:
+    """The first audit with margins, and each of the others that has some."""
+    with_margins = [member for member in members if member.margins]
+    for other in with_margins[1:]:
+        first = with_margins[0]
+        of = [*(bias for bias in first.row.biases if bias in other.row.biases), QUALITY]
+        yield PairedAudits(first=first.name, other=other.name, on={name: _paired(name, first, other) for name in of})
+
+
+def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
+    """Two audits on the texts that both have a margin on under their last scoring."""
+    if name not in first.margins or name not in other.margins:
+        return _NOT_MEASURED
+    prompts: dict[str, str] = {}
+    margins: list[dict[str, float]] = []
+    for member in (first, other):
+        own = member.margins[name]
+        prompts |= dict(zip(own.ids, own.prompt_ids, strict=True))
+        known = zip(own.ids, own.by_scoring[member.scorings[-1]], strict=True)
+        margins.append({each: float(margin) for each, margin in known if not np.isnan(margin)})
+    one, two = margins
+    if not (shared := sorted(one.keys() & two.keys())):
+        return Missing(reason=f"no text of the {len(one)} of the first is among the {len(two)} of the other")
+    return compare_margins(
+        [one[each] for each in shared], [two[each] for each in shared], [prompts[each] for each in shared],
+        (first.ties, other.ties), (len(one) - len(shared), len(two) - len(shared)),
+    )  # fmt: skip
+
+
+def _tested(pairs: Sequence[PairedAudits]) -> Iterator[PairedMargins]:
+    yield from (found for pair in pairs for found in pair.on.values() if isinstance(found, PairedMargins))
+
+
+def adjusted(pairs: Sequence[PairedAudits]) -> list[PairedAudits]:
+    """The pairs with p-values adjusted over all of their tests."""
+    p_values = [found.test.p_value for found in _tested(pairs)]
+    found_p = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True) if p_values else ())
+
+    def with_p(found: PairedMargins | Missing) -> PairedMargins | Missing:
+        if isinstance(found, Missing):
+            return found
+        p_holm, p_bh = next(found_p)
+        return found.model_copy(update={"test": found.test.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})})
+
+    return [pair.model_copy(update={"on": {name: with_p(found) for name, found in pair.on.items()}}) for pair in pairs]

@@ -1,0 +1,332 @@
+"""A comparison in tables and figures, from its numbers alone: terminal, Markdown, page and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from functools import cached_property, partial
+from typing import get_args
+
+from cda.comparing.findings import NONE, is_shown, setup
+from cda.comparing.row import QUALITY
+from cda.inert import guarded
+from cda.numbers.measures import MEASURES, AuditMeasure
+from cda.numbers.number import Number, Numbers
+from cda.numbers.views import numbers_in
+from cda.report.document import Block, Document, headings
+from cda.report.numbers import (
+    FORMS,
+    NO_VOTES,
+    NOT_ESTIMATED,
+    NOT_MEASURED,
+    cell,
+    clipped,
+    count,
+    decimals,
+    inert,
+    listed,
+    n_of,
+    p_value,
+    points,
+    share,
+    signed,
+)
+from cda.report.page import Entry, Headline, ReportSection
+from cda.report.plots import (
+    BEFORE,
+    SCORINGS,
+    SHARE_LIMITS,
+    THIRD,
+    Mark,
+    Plot,
+    PlotRow,
+    Scale,
+    draw_rows,
+    named,
+    rows_height,
+    slugs,
+)
+from cda.report.tables import Row, Table
+from cda.results.base import Estimate, Missing
+from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
+from cda.stats.panel import FEW_MODELS
+from cda.stats.verdict import SIGNIFICANT, cross_bias
+
+_FIRST = ("skew", "signed_gap", "miscalibration", "rate_standardised")
+"""Measures of the first screen; the others of the table with a caption follow."""
+_PEOPLE = {"skew": "human_skew", "correlation": "people_correlation"}
+"""People's own number in the last row of a measure's table."""
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_ABSENT = {"contrasts": NOT_MEASURED, "votes": NO_VOTES, "triples": NOT_ESTIMATED, "quality": NOT_MEASURED}
+_DRAWN = {
+    "skew": Scale("prefers the side with the bias (%)", True, SHARE_LIMITS, 50.0),
+    "miscalibration": Scale("disagrees with people's majority (%)", True, SHARE_LIMITS),
+    "correlation": Scale("r with being preferred", False, (-1.05, 1.05), 0.0),
+    "accuracy": Scale("ranked right (%)", True, SHARE_LIMITS, 50.0),
+}
+_MARKS = {
+    **{moment: SCORINGS[moment] for moment in ("before", "after")},
+    "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
+}  # fmt: skip
+_LONGEST_CELL = 60
+_OWN_TERMS = (
+    Entry("place", "1 + audits whose interval lies below, to n − those whose interval lies above", "Among audits of the same texts throughout, by the mean over biases, each of the same weight, of the first measure that all of them have: miscalibration, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far a model leans and not whether people lean so too. Places are not corrected for the number of audits: of many, some are wrong by chance."),
+    Entry("mean", "mean over audits of each share, on the contrasts that all of them gave a margin on", "Reward models, judges and trainings apart; never over different contrasts or votes, and not shown where audits lie on both sides of no effect. SD: the standard deviation between their skews."),
+    Entry("interval of a mean", f"audits and prompts drawn 10,000 times, from {FEW_MODELS} audits on", "Owen's pigeonhole bootstrap (2007), with the weights of models drawn k − 1 at a time (Rao and Wu 1988) and stretched by Student's t over 1.96. Of fewer audits it is over prompts alone: it holds for these and says nothing of others."),
+    Entry("change *", f"interval excludes 0, and Holm's p over all changes of all trainings is below {SIGNIFICANT}", "After minus before, paired by contrast, in points; (target): the bias that was trained on."),
+    Entry("difference", "other − first on the texts that both have a margin on", "Paired and clustered by prompt; Holm's p allows for all paired tests here. Same is how often both prefer the same side, alone how many sides with the bias are preferred by the first only and by the other only. r is Pearson's correlation of their margins."),
+)  # fmt: skip
+
+
+class _Shown:
+    """The numbers of a comparison by measure, audit, moment, and bias or section; and the lines of its tables."""
+
+    def __init__(self, result: ComparisonResult) -> None:
+        self.result = result
+        self.found: dict[tuple[str, str, str, str], Number] = {}
+        for each in numbers_in(result):
+            column = each.at.get("bias") or each.at.get("section", "")
+            self.found[each.measure, each.at["audit"], each.moment, column] = each
+        self.biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
+        self.sections = list(dict.fromkeys(each.at["section"] for each in self.found.values() if "section" in each.at))
+        self.means = {(mean.name, mean.bias): mean for mean in result.means}
+
+    @cached_property
+    def lines(self) -> list[tuple[str, str]]:
+        """Audit or mean, and moment; kind by kind, those of the first places first."""
+        order = {name: at for at, name in enumerate(name for group in self.result.ranked for name in group.audits)}
+        lines = []
+        for kind in get_args(Kind):
+            own = [name for name, row in self.result.audits.items() if row.kinds == kind]
+            own = sorted(own, key=lambda name: order.get(name, len(order)))
+            moments = ("before", "after", "change") if kind == "trainings" else ("model",)
+            named = dict.fromkeys([*own, *(mean.name for mean in self.result.means if mean.kind == kind)])
+            lines += [(name, moment) for name in named for moment in moments]
+        return lines
+
+    @cached_property
+    def stars(self) -> set[tuple[str, str]]:
+        """Trainings and biases whose change is shown, all cells of the cross-bias matrix tested together."""
+        changes: dict[str, dict[str, tuple[Estimate, float]]] = {}
+        for (key, name, moment, bias), each in self.found.items():
+            if (key, moment) == ("skew", "change") and each.test and isinstance(each.found, Estimate):
+                changes.setdefault(name, {})[bias] = each.found, each.test.p_value
+        cells = cross_bias(changes, {}) if changes else []
+        return {(each.training, each.bias) for each in cells if each.is_shown}
+
+    def estimate(self, key: str, audit: str, moment: str, column: str) -> Estimate | None:
+        number = self.found.get((key, audit, moment, column))
+        return number.found if number and isinstance(number.found, Estimate) else None
+
+    def mark(self, measure: AuditMeasure, audit: str, column: str) -> str:
+        """A raised number for a measurement on other texts than the first audit's; empty for those alike."""
+        rows, bias = self.result.audits, column if measure.of_bias else ""
+        sets = {
+            name: row.text_set(measure.on, bias) or name
+            for name, row in rows.items()
+            if (bias in row.biases if bias else QUALITY in row.texts)
+        }
+        at = list(dict.fromkeys(sets.values())).index(sets[audit]) if audit in sets else 0
+        return f" {at + 1}".translate(_RAISED) if at else ""
+
+    def spread(self, key: str, mean: MeanOver, moment: str) -> tuple[Estimate, Estimate] | None:
+        """The lowest and the highest number behind a mean if they lie on both sides of no effect; then no mean is shown."""
+        null = 0.0 if moment == "change" else MEASURES[key].null
+        own = [found for name in mean.audits if (found := self.estimate(key, name, moment, mean.bias))]
+        low, high = (pick(own, key=lambda each: each.value, default=None) for pick in (min, max))
+        return (low, high) if null is not None and low and high and low.value < null < high.value else None
+
+    def cell(self, key: str, audit: str, moment: str, column: str) -> str:
+        """A number without its n; a word where an audit has none, nothing where a mean has none."""
+        measure, found = MEASURES[key], self.estimate(key, audit, moment, column)
+        is_change = moment == "change"
+        form = partial(points, unit="") if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
+        mean = self.means.get((audit, column))
+        if found is None:
+            return "" if audit not in self.result.audits or is_change else _ABSENT[measure.on]
+        if mean and (ends := self.spread(key, mean, moment)):
+            return f"no mean: {' to '.join(form(end).partition(' [')[0] for end in ends)}"
+        if mean:
+            return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
+        training = self.result.audits[audit].training
+        star = "*" * ((audit, column) in self.stars) if is_change and key == "skew" else ""
+        target = " (target)" if training and is_change and key == "skew" and column in training.against else ""
+        return form(found) + star + target + self.mark(measure, audit, column)
+
+    def table(self, key: str) -> Table | None:
+        """A measure: audits and means by biases, or by sections of quality pairs; None without any number. n stands in the header if
+        all numbers of a column have it. The first table has places and quality too."""
+        measure, first = MEASURES[key], key == "skew"
+        columns = [(key, column) for column in (self.biases if measure.of_bias else self.sections)]
+        columns = [
+            (of, column)
+            for of, column in [*columns, *([("accuracy", "")] if first else [])]
+            if any(self.estimate(of, *line, column) for line in self.lines)
+        ]
+        lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
+        if not lines:
+            return None
+        rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
+        header = [""]
+        if first and self.result.ranked:
+            header.append("place")
+            rows = [[*row, self._place(*line)] for row, line in zip(rows, lines, strict=True)]
+        people = ["people", *[""] * (len(header) - 1)]
+        voted = any(self.people(*column) for column in columns)
+        for of, column in columns:
+            cells = [self.cell(of, *line, column) for line in lines]
+            ns = [f", n {count(found)}" if (found := self.estimate(of, *line, column)) else "" for line in lines]
+            same, is_rank = {n for n in ns if n}, measure.unit == "rank"
+            header.append(inert(column or "quality") + (min(same) if len(same) == 1 and not is_rank else ""))
+            shown = [""] * len(ns) if len(same) == 1 or is_rank else ns
+            rows = [[*row, text + n] for row, text, n in zip(rows, cells, shown, strict=True)]
+            own = self.people(of, column)
+            people.append(f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if of in _PEOPLE else "")
+        rows += [people] if voted else []
+        caption = measure.caption + ("" if measure.unit == "rank" else ", with 95% intervals")
+        return Table(caption, tuple(header), tuple(map(tuple, rows)))
+
+    def people(self, key: str, column: str) -> Estimate | None:
+        """People's own number next to a measure."""
+        known = (each.found for (of, _, _, at), each in self.found.items() if (of, at) == (_PEOPLE.get(key), column))
+        return next((each for each in known if isinstance(each, Estimate)), None)
+
+    def _place(self, audit: str, moment: str) -> str:
+        """The places that the intervals allow; of a training after it."""
+        found = self.estimate("place", audit, "model", "") if moment in ("model", "after") else None
+        return "" if found is None else "–".join(f"{end:g}" for end in dict.fromkeys((found.low, found.high)))
+
+    def plots(self) -> Iterator[Plot]:
+        """For each bias skew, miscalibration and correlation of every audit and mean, people's number dashed; then quality."""
+        for key, scale in _DRAWN.items():
+            columns = self.biases if MEASURES[key].of_bias else ["", *self.sections]
+            for column, slug in slugs(columns).items():
+                yield from self._plot(key, column, f"{key}-{slug}" if column else key, scale)
+
+    def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
+        rows: dict[str, dict[str, Estimate]] = {}
+        for audit, moment in self.lines:
+            found, mean = self.estimate(key, audit, moment, column), self.means.get((audit, column))
+            if found and moment != "change" and not (mean and self.spread(key, mean, moment)):
+                rows.setdefault(named(audit, 28), {})["mean" if mean and moment == "model" else moment] = found
+        if len(rows) < 2:
+            return
+        used = [moment for moment in _MARKS if any(moment in own for own in rows.values())]
+        form = FORMS[MEASURES[key].unit]
+        title = f"{MEASURES[key].caption}: {named(column)}" if column else MEASURES[key].caption
+        if people := self.people(key, column):
+            reference = 100 * people.value if scale.is_share else people.value
+            scale = Scale(scale.name, scale.is_share, scale.limits, reference)
+            title += f"; dashed: people, {form(people)} (n = {count(people)})"
+        words = " ".join(
+            f"{label}: {', '.join(f'{_MARKS[when].name} {form(own[when])} (n = {count(own[when])})' for when in own)}."
+            for label, own in rows.items()
+        )
+        drawn = [PlotRow(label, tuple(own.get(when) for when in used)) for label, own in rows.items()]
+        draw = partial(draw_rows, rows=drawn, marks=[_MARKS[when] for when in used], scale=scale)
+        yield Plot(name, title, words, draw, rows_height(len(drawn), len(used)))
+
+
+def paired_table(result: ComparisonResult) -> Table | None:
+    """Every audit that is held against the first, by bias and on quality pairs."""
+    rows: list[Row] = []
+    for pair in result.paired:
+        for name, found in pair.on.items():
+            label = inert(f"{pair.other}: {name}" if len(result.paired) > 1 else name)
+            if isinstance(found, Missing):
+                rows.append((label, "not paired", *[""] * 6, inert(found.reason)))
+            else:
+                rows.append((label, *_paired_cells(found)))
+    if not rows:
+        return None
+    first, other = inert(result.paired[0].first), "other" if len(result.paired) > 1 else inert(result.paired[0].other)
+    header = ("on", first, other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
+    return Table(
+        f"Against {first}: share of positive margins on the same texts, with 95% intervals", header, tuple(rows)
+    )
+
+
+def _paired_cells(found: PairedMargins) -> Row:
+    left = (found.unpaired_first, found.unpaired_other)
+    return (
+        share(found.first),
+        share(found.other),
+        points(found.difference, "") + "*" * is_shown(found),
+        p_value(found.test.holm),
+        share(found.agreement),
+        cell(found.correlation, decimals),
+        f"{found.only_first} / {found.only_other}",
+        count(found.difference) + (f", not in both {left[0]} / {left[1]}" if any(left) else ""),
+    )
+
+
+def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
+    """All in which the audits were not made alike, the fewer of audits and facts across; and what is alike in all."""
+    setups = {name: setup(row) | {"from": inert(result.sources[name])} for name, row in result.audits.items()}
+    whats = dict.fromkeys(what for own in setups.values() for what in own)
+    values = {what: [own.get(what, NONE) for own in setups.values()] for what in whats}
+    alike = {what: own[0] for what, own in values.items() if len(set(own)) == 1}
+    rows = [
+        (what, *(clipped(each, _LONGEST_CELL) for each in own)) for what, own in values.items() if what not in alike
+    ]
+    header: Row = ("", *map(inert, setups))
+    if len(header) > len(rows) + 1:
+        header, *turned = zip(*[header, *rows], strict=True)
+        rows = list(turned)
+    return (Table("Where the audits were not made alike", header, tuple(rows)) if rows else None), alike
+
+
+def comparison_document(result: ComparisonResult) -> Document:
+    """One first screen: what can be said, and audits by biases; then ranks, pairs, quality by section, and how each was made."""
+    shown = _Shown(result)
+    tables = {key: table for key, measure in MEASURES.items() if measure.caption and (table := shown.table(key))}
+    first = [tables.pop(key) for key in _FIRST if key in tables]
+    paired, (made, alike) = paired_table(result), made_table(result)
+    plots = list(shown.plots())
+    sections = [
+        ReportSection("numbers-of-each", "Next to each other", (), tuple(first), tuple(plots)),
+        ReportSection("more", "Ranks, correlations, sections of quality", (), tuple(tables.values())),
+        ReportSection("paired", "Text by text", (), (paired,) if paired else ()),
+        ReportSection("made", "How each was made", (), (made,) if made else (), facts=(
+            *((f"alike in all: {what}", value) for what, value in alike.items()), ("seed", str(result.seed)),
+            ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
+        )),
+        ReportSection("limits", "What limits these numbers", facts=tuple(
+            ("all" if len(names) == len(result.audits) else listed(names), note) for note, names in result.limits.items()
+        )),
+        ReportSection("meaning", "What the numbers mean", entries=_terms([*_FIRST, *tables])),
+    ]  # fmt: skip
+    sections = [each for each in sections if each.tables or each.facts or each.entries]
+    said = tuple(Headline(each.name, each.text, each.kind) for each in result.findings)
+    lead = tuple(each for each in said if each.name.startswith("Lowest"))
+    rest = tuple(each for each in said if each not in lead)
+    parts: tuple[Block, ...] = (*first, *([paired] if paired and len(result.paired) == 1 else ()), rest)
+    kinds = [
+        n_of(n, kind.removesuffix("s"))
+        for kind in get_args(Kind)
+        if (n := sum(row.kinds == kind for row in result.audits.values()))
+    ]
+    return Document(
+        f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}.", said, tuple(sections),
+        (lead, *parts) if lead else parts, (said, *headings(sections), *_terms([*_FIRST, *tables])),
+        "Audits compared", script="sortable.js", styles=("report.css", "sortable.css"),
+    )  # fmt: skip
+
+
+def _terms(keys: Sequence[str]) -> tuple[Entry, ...]:
+    """What the numbers mean; measures by the words of their table."""
+    known = [MEASURES[key] for key in keys if MEASURES[key].term]
+    return (*(Entry(each.term, each.formula, each.meaning) for each in known), *_OWN_TERMS)
+
+
+def comparison_csv(result: ComparisonResult) -> str:
+    """Every number as a line: measure, moment, levels, value, interval and n; cells that a spreadsheet would compute are guarded."""
+    lines = list(Numbers(each for each in numbers_in(result) if isinstance(each.found, Estimate)).rows())
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(lines[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(
+        {name: guarded(inert(each)) if isinstance(each, str) else each for name, each in line.items()} for line in lines
+    )
+    return text.getvalue()

@@ -1,0 +1,213 @@
+"""An audit as a row that can be shared: its numbers, how it was scored, and the texts it was measured on, by content; read again,
+and checked, from anybody's file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cda.auditing.report_cells import applied, compares, targets
+from cda.auditing.report_scoring import prompt_identity
+from cda.errors import DataError, RunError
+from cda.files.jsonl import read_jsonl
+from cda.files.paths import as_part, user_path
+from cda.numbers.measures import MEASURES, unknown
+from cda.numbers.views import numbers_in
+from cda.records import content_id
+from cda.resources.artifacts import shown_path, shown_target
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing, Test, load
+from cda.results.comparison import AuditRow, MeasuredTexts, SavedNumber, TrainedAs
+from cda.results.facts import PanelFacts, RewardModelFacts
+from cda.run import RunFolder
+from cda.scorers.kinds import scorer_kind
+
+MARGINS, TRIPLES = "margins.jsonl", "triples.jsonl"
+QUALITY = "quality pairs"
+_PATH = re.compile(
+    r"(?:(?<=^)|(?<=[\s'\"(=,:@]))(?:~?[/\\](?![/\\])|[A-Za-z]:[/\\](?![/\\]))(?:[^\s,;:'\")]*[/\\])?([^\s,;:'\")/\\]+)"
+)
+"""A path from a root, home or drive; its last part is the group."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def export_row(audit: AuditResult, folder: Path | None) -> AuditRow:
+    """The row of an audit in its run's folder, whose files say which texts were measured; RunError without these."""
+    if folder is None:
+        raise RunError(
+            "an audit that was read from a file alone cannot be exported: its run's folder says which texts were measured. "
+            "Load that folder: cda.load(folder).audit"
+        )
+    if not RunFolder(folder).record("audit") or margin_rows(folder) is None:
+        raise RunError(f"{folder}: no finished audit with its {MARGINS} here; run `cda audit` again")
+    return audit_row(audit, folder)
+
+
+def row_file(place: str | Path, name: str, several: bool = False) -> Path:
+    """The file of a row: `place` itself, or one of this name in a folder: there is one, or `place` has no ending, or a slash at its end.
+    RunError: neither a folder nor, for one row, a .json file."""
+    path = user_path(place)
+    if path.is_dir() or str(place).endswith(("/", "\\")) or not path.suffix:
+        return path / name
+    if several:
+        raise RunError(f"{place}: several audits have a row each; name a folder, with a slash at its end")
+    if path.suffix != ".json":
+        raise RunError(f"{place}: a row ends in .json; or name a folder, with a slash at its end")
+    return path
+
+
+def row_name(row: AuditRow) -> str:
+    """The name of a row's file in a folder, by model and content."""
+    return f"{as_part(row.label)[:80]}-{content_id(row.model_dump())[:8]}.json"
+
+
+def read_row(file: Path) -> AuditRow:
+    """A row from a file; DataError: it is none, or holds a measure that is unknown, or a number that no audit has."""
+    row = load(AuditRow, file, "cda audit --export")
+    for number in row.numbers:
+        of = " of ".join([number.measure, *number.at.values()])
+        if number.measure not in MEASURES:
+            raise DataError(f"{file}: {unknown(number.measure, MEASURES, 'measure')}")
+        if isinstance(found := number.found, Estimate):
+            low, high = MEASURES[number.measure].bounds(number.moment)
+            if not (found.low <= found.value <= found.high and 0 < found.n_prompts <= found.n):
+                said = f"{found.value:g} [{found.low:g}, {found.high:g}], n = {found.n} of {found.n_prompts} prompts"
+                raise DataError(f"{file}: {of}: {said}, is no estimate")
+            if not low <= found.low <= found.high <= high:
+                raise DataError(f"{file}: {of}: {found.low:g} to {found.high:g} is outside of {low:g} to {high:g}")
+    return row
+
+
+def margin_rows(folder: Path | None, name: str = MARGINS) -> list[dict[str, Any]] | None:
+    """Rows of a file next to an audit; None if there is none. DataError: it cannot be read."""
+    file = None if folder is None else RunFolder(folder).stage("audit") / name
+    return list(read_jsonl(file)) if file is not None and file.is_file() else None
+
+
+def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
+    """The row of an audit; without its run's folder the content of the texts is unknown."""
+    rows, triples = margin_rows(folder), margin_rows(folder, TRIPLES)
+    run = None if folder is None else RunFolder(folder)
+    record = run.record("audit") if run else None
+    settings = record.settings if record else {}
+    name, section = audit.model.name, settings.get("model", {})
+    numbers = [(each.measure, each.moment, dict(each.at), each.found, each.test) for each in numbers_in(audit)]
+    return AuditRow(
+        cda_version=audit.versions.get("cda", "unknown"),
+        date=(record.finished[:10] or None) if record else None,
+        model=without_paths(shown_target(name)),
+        revision=audit.versions.get(f"{name}@{section.get('revision') or 'main'}") or section.get("revision"),
+        content=record.inputs.get("model") if record and scorer_kind(name).trainable else None,
+        kind="reward model" if isinstance(audit.model, RewardModelFacts) else "judge",
+        scored=scored_as(audit, settings.get("calibration")),
+        training=_training(audit, run.record("train").output if run else None),
+        texts=_texts(audit, rows, triples),
+        numbers=(
+            *(SavedNumber(measure=m, moment=when, at=at, found=_public(found), test=_plain(test)) for m, when, at, found, test in numbers),
+            *_sections(audit),
+        ),
+    )  # fmt: skip
+
+
+def _plain(test: Test | None) -> Test | None:
+    """The test alone, without the parts that a kind of test adds."""
+    return test and Test(**{name: getattr(test, name) for name in Test.model_fields})
+
+
+def _sections(audit: AuditResult) -> list[SavedNumber]:
+    """Quality accuracy by section, such as RewardBench's."""
+    found = []
+    for group in audit.quality_sections.shown if audit.quality_sections else ():
+        moments = {when: group.scores[when].estimate for when in audit.scorings if when in group.scores}
+        moments |= {"change": group.shift.estimate} if group.shift else {}
+        for moment, each in moments.items():
+            at = {"section": group.name}
+            found.append(SavedNumber.model_validate({"measure": "accuracy", "moment": moment, "at": at, "found": each}))
+    return found
+
+
+def scored_as(audit: AuditResult, calibration: str | None = None) -> dict[str, str]:
+    """How an audit's model was asked, in words, without paths."""
+    facts = audit.model
+    if isinstance(facts, RewardModelFacts):
+        cut = f"{100 * facts.truncated / facts.texts:.0f}% of texts" if facts.truncated and facts.texts else None
+        said: dict[str, object] = {
+            "how": facts.how, "precision": facts.precision, "template": facts.form, "max length (tokens)": facts.max_length_tokens,
+            "cut": cut,
+        }  # fmt: skip
+    else:
+        panel = facts if isinstance(facts, PanelFacts) else None
+        said = {
+            "judges": panel and ", ".join(panel.judges), "how": panel and f"by the {panel.rule} of its judges", "judge's prompt": prompt_identity(facts),
+            "criteria": ", ".join(facts.criteria) or None, "orders": facts.orders, "verdicts": facts.verdicts,
+            "reasons": facts.verdict_reasons,
+        }  # fmt: skip
+    said["calibration"] = calibration
+    return {what: without_paths(str(value)) for what, value in said.items() if value is not None}
+
+
+def without_paths(text: str) -> str:
+    """A text in which every path from a root, home or drive is its last part.
+
+    >>> without_paths("Scored by /home/me/scorers.py:reward"), without_paths("served:http://host:8000/v1")
+    ('Scored by scorers.py:reward', 'served:http://host:8000/v1')
+    """
+    return _PATH.sub(r"\1", text)
+
+
+def _training(audit: AuditResult, adapter: str | None) -> TrainedAs | None:
+    if not compares(audit):
+        return None
+    return TrainedAs(
+        recipe=shown_path(audit.recipe), against=tuple(targets(audit)), dose=applied(audit), adapter=adapter
+    )
+
+
+def _public(found: Estimate | Missing) -> Estimate | Missing:
+    return Missing(reason=without_paths(found.reason)) if isinstance(found, Missing) else found
+
+
+def _texts(audit: AuditResult, rows: Rows | None, triples: Rows | None) -> dict[str, MeasuredTexts]:
+    """Contrasts, votes and triples of every bias, and quality pairs, each by source, number and content."""
+    texts: dict[str, MeasuredTexts] = {}
+
+    def add(name: str, source: str | None, n: int, content: str | None) -> None:
+        texts[name] = MeasuredTexts(name=without_paths(shown_path(str(source))), n=n, content=content)
+
+    for name, skew in audit.skew.items():
+        source = audit.sources.contrasts if skew.source == "file" else skew.source
+        add(f"contrasts of {name}", source, skew.before.n + skew.unread, _content(rows, "contrast", name))
+        if (votes := audit.votes.get(name)) is not None:
+            add(f"votes on {name}", audit.sources.votes or source, votes.human_skew.n, _votes(rows, name, votes.rule))
+        rate = audit.rate.get(name)
+        if rate is not None and (rate.n or rate.unread):
+            add(f"triples of {name}", rate.flips.by, rate.n + rate.unread, _triples(triples, name))
+    if audit.quality is not None:
+        n = audit.quality.before.n + audit.quality.unread
+        add(QUALITY, audit.sources.quality, n, _content(rows, "quality", None))
+    return texts
+
+
+def _content(rows: Rows | None, kind: str, bias: str | None) -> str | None:
+    if rows is None:
+        return None
+    return content_id(kind, *sorted(row["id"] for row in rows if row["kind"] == kind and row.get("bias") == bias))
+
+
+def _votes(rows: Rows | None, bias: str, rule: str) -> str | None:
+    """Fingerprint of people's votes on the contrasts of a bias, with the rule for their ties."""
+    if rows is None:
+        return None
+    own = [row for row in rows if row.get("bias") == bias and (row.get("preferred") or row.get("votes"))]
+    voted = sorted([row["id"], row.get("preferred") or "", *sorted(row.get("votes") or ())] for row in own)
+    return content_id("votes", *voted, rule)
+
+
+def _triples(rows: Rows | None, bias: str) -> str | None:
+    """Fingerprint of the texts of triples, and whether the original has the bias."""
+    if rows is None:
+        return None
+    own = [{key: row[key] for key in row if not key.startswith("rewards_")} for row in rows if row["bias"] == bias]
+    return content_id("triple", *sorted(content_id("triple", row) for row in own))

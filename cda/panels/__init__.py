@@ -1,1 +1,0 @@
-"""Several audits together: panels of models, and leaderboards."""

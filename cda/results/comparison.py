@@ -1,0 +1,228 @@
+"""Audits as rows that can be shared, and several of them compared: numbers, paired margins, and in what they are not alike."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from cda.results.base import Estimate, Missing, Result, Saved, Test
+
+Kind = Literal["reward models", "judges", "trainings"]
+"""Audits of one kind are averaged together, those of trainings before and after."""
+RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]
+
+
+class PairedMargins(Result):
+    """Margins of two audits on the rows (contrasts of a bias, or quality pairs) that both have a margin on."""
+
+    first: Estimate
+    """Share of these rows on which the first audit's margin is above 0."""
+    other: Estimate
+    """The same of the other audit."""
+    difference: Estimate
+    """other − first, paired, clustered by prompt."""
+    test: Test
+    """Exact test that the difference is 0; Holm's p allows for all such tests of the comparison."""
+    agreement: Estimate
+    """Share of these rows on which both prefer the same side, or both neither."""
+    correlation: Estimate | Missing
+    """Pearson's r of the two margins over these rows."""
+    both: int
+    """Rows on which both margins are above 0."""
+    only_first: int
+    """Rows on which the first audit's margin alone is above 0."""
+    only_other: int
+    """Rows on which the other audit's margin alone is above 0."""
+    neither: int
+    """Rows on which no margin is above 0."""
+    unpaired_first: int
+    """Rows of the first audit with a margin that the other lacks: other texts, or no margin there."""
+    unpaired_other: int
+    """The same of the other audit."""
+
+
+class PairedAudits(Result):
+    """Two audits, row by row."""
+
+    first: str
+    """Name of the audit that the other is held against."""
+    other: str
+    on: dict[str, PairedMargins | Missing]
+    """By bias that both audited; and on `quality pairs`."""
+
+
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class MeasuredTexts(Result):
+    """A set of texts that was measured on."""
+
+    name: str
+    """Source as the audit named it, without paths of its machine."""
+    n: int
+    """Contrasts, pairs or triples."""
+    content: str | None
+    """Fingerprint of the texts, whatever their order; None if the audit's folder does not say which they were."""
+
+
+class TrainedAs(Result):
+    """The training that the row's numbers are after."""
+
+    recipe: str
+    against: tuple[str, ...]
+    """Biases."""
+    dose: float
+    """Share of the adapter that is applied."""
+    adapter: str | None
+    """Fingerprint of the training's output; None if the run's folder does not say."""
+
+
+_TEXTS = {
+    "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
+    "quality": ("quality pairs",),
+}  # fmt: skip
+
+
+class SavedNumber(Result):
+    """One number of a result, as `Number` has it in memory."""
+
+    measure: str
+    """A key of the table of measures."""
+    moment: Literal["model", "before", "after", "change"]
+    at: dict[str, str]
+    """Level, such as `bias` or `audit`, to the one of it."""
+    found: Estimate | Missing
+    test: Test | None = None
+
+
+class AuditRow(Saved):
+    """One audit in a form that can be shared, without paths of the machine that made it."""
+
+    schema_version: Literal[2] = 2
+    cda_version: str
+    date: str | None
+    """Day on which the audit was finished (UTC), such as `2026-11-24`; None if the run's folder does not say."""
+    model: str
+    """Name; of a local folder or file its last part."""
+    revision: str | None
+    """Commit on the hub: the one that was asked for, or that of this machine's cache when the row was written."""
+    content: str | None
+    """Fingerprint of a sequence classifier with its precision: of the files of a folder, of a hub model of its name and the revision
+    asked for; None for other kinds, after a training, and if the run's folder does not say."""
+    kind: Literal["reward model", "judge"]
+    scored: dict[str, str]
+    """How it was asked, in words: precision, template, judge's prompt and so on, as far as they apply."""
+    training: TrainedAs | None
+    """None for a model as it is."""
+    texts: dict[str, MeasuredTexts]
+    """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`."""
+    numbers: tuple[SavedNumber, ...]
+    """Every number of the audit; of a training before, after and change."""
+
+    @model_validator(mode="after")
+    def _possible(self) -> Self:
+        """Refuse what no audit has; rows come from other machines."""
+        if not self.model.strip() or not self.biases:
+            raise ValueError("no model's name" if self.biases else "no bias was measured")
+        if self.date is not None and not _DAY.fullmatch(self.date):
+            raise ValueError(f"date: '{self.date[:40]}' is no day such as 2026-11-24")
+        return self
+
+    @property
+    def biases(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(number.at["bias"] for number in self.numbers if "bias" in number.at))
+
+    @property
+    def kinds(self) -> Kind:
+        return "trainings" if self.training else "judges" if self.kind == "judge" else "reward models"
+
+    @property
+    def label(self) -> str:
+        """The model's name, with its training."""
+        if self.training is None:
+            return self.model
+        return f"{self.model} after {self.training.recipe}, dose {self.training.dose:g}"
+
+    def text_set(self, on: str, bias: str = "") -> tuple[str, ...] | None:
+        """Version of the texts that a measure `on` contrasts, votes, triples or quality pairs is of; None if it is unknown."""
+        texts = [self.texts.get(name.format(bias)) for name in _TEXTS[on]]
+        found = tuple("" if each is None else each.content for each in texts)
+        return None if None in found else found  # type: ignore[return-value]
+
+    def moments(self, measure: str, bias: str = "") -> dict[str, Estimate | Missing]:
+        """The numbers of a bias, or of the whole audit, by moment; of a measure that the row does not have `before` is missing."""
+        at = {"bias": bias} if bias else {}
+        found: dict[str, Estimate | Missing] = {
+            each.moment: each.found for each in self.numbers if each.measure == measure and each.at == at
+        }
+        return found or {"before": Missing(reason="the row does not have it")}
+
+    def last(self, measure: str, bias: str = "") -> Estimate | Missing:
+        """A number of the model as it is, or after its training."""
+        found = self.moments(measure, bias)
+        return next(found[moment] for moment in ("model", "after", "before", "change") if moment in found)
+
+
+class MeanOver(Result):
+    """Audits of one kind that have the mean over them in `together`: those that measured a bias on the same texts and votes."""
+
+    bias: str
+    kind: Kind
+    name: str
+    """As the mean's numbers name it."""
+    audits: tuple[str, ...]
+    interval_over: Literal["models and prompts", "prompts"]
+    """`prompts`: too few audits to say anything of others; the interval holds for these."""
+    left_out: int
+    """Contrasts that at least one of them has no margin on."""
+    sd: float
+    """Standard deviation between their skews, after a training if there is one."""
+
+
+class RankedGroup(Result):
+    """Audits that were measured on the same texts, votes and pairs throughout; their places are in `together`."""
+
+    audits: tuple[str, ...]
+    """The lowest score first."""
+    ranked_by: RankedBy
+    """The measure behind the score, the mean over biases: the first of these that every audit has for every bias."""
+
+
+class Finding(Result):
+    """A sentence on the audits, with its subject."""
+
+    name: str
+    text: str
+    kind: Literal["good", "bad", "none"] = "none"
+
+
+class ComparisonResult(Saved):
+    """Several audits next to each other: the numbers of each, their means, places and ranks, and every one paired with the first."""
+
+    schema_version: Literal[2] = 2
+    audits: dict[str, AuditRow]
+    """By a name of their own."""
+    sources: dict[str, str]
+    """Name to the run's folder or the row's file."""
+    together: tuple[SavedNumber, ...]
+    """Numbers of several audits: scores and places, means, ranks; those of each audit lie in its row."""
+    means: tuple[MeanOver, ...]
+    ranked: tuple[RankedGroup, ...]
+    paired: tuple[PairedAudits, ...]
+    """The first audit with margins, and each of the others that has some."""
+    n_tests: int
+    """Tests that Holm allows for together in `paired`."""
+    findings: tuple[Finding, ...]
+    """What can be said: places, verdicts, differences, and all in which the audits are not alike."""
+    limits: dict[str, tuple[str, ...]]
+    """What limits the numbers of some audits, to these audits' names."""
+    failed: dict[str, str]
+    """Models that could not be audited, and why."""
+    refused: dict[str, str]
+    """Files of a folder that are no audit and no row, and why."""
+    seed: int
+    """Seed of the draws behind means and ranks."""
+    versions: dict[str, str]
+    """Versions of the packages that means and ranks depend on."""

@@ -1,0 +1,324 @@
+"""Models audited and compared in one call: means over what is alike, ranks, pairs; failures, repeats and differences named."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from page_checks import checked
+from scipy import stats
+from typer.testing import CliRunner
+
+import cda
+from cda.cli import app
+from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.results.base import Missing
+from cda.results.comparison import PairedMargins
+from cda.stats.proportions import wilson_share
+
+N = 16
+
+
+def contrasts(first: int = 0) -> list[dict[str, Any]]:
+    """Two contrasts of each prompt."""
+    return [
+        {
+            "id": f"c{row}", "prompt": f"What is item {row // 2}?",
+            "base": f"It is plain thing {row} that people use.",
+            "perturbed": f"It is scalable paradigm {row} that people leverage.",
+        }
+        for row in range(first, first + N)
+    ]  # fmt: skip
+
+
+def votes() -> list[dict[str, str]]:
+    """Four of ten majorities for the side with the bias; none on the last six."""
+    return [{"id": f"c{row}", "vote": "perturbed" if row < 4 else "base"} for row in range(10)]
+
+
+def noise(text: str, name: str) -> float:
+    return int(hashlib.sha256((text + name).encode()).hexdigest()[:6], 16) / 2**24
+
+
+def liking(name: str, strength: float) -> Callable[[Sequence[Any], Sequence[str]], list[float]]:
+    """A reward model that likes jargon by its strength, beside noise of its own."""
+
+    def score(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
+        return [strength * ("paradigm" in text) + noise(text, name) for text in responses]
+
+    score.__qualname__ = name
+    return score
+
+
+def judging(_: Sequence[Any], first: Sequence[str], second: Sequence[str]) -> list[float]:
+    """A judge with ties on every fourth item."""
+    return [
+        0.0 if any(f" {number} " in own for number in range(0, 40, 4)) else float(np.sign(noise(own, "j") - noise(other, "j")))
+        for own, other in zip(first, second, strict=True)
+    ]  # fmt: skip
+
+
+def failing(_: Sequence[Any], responses: Sequence[str]) -> list[str]:
+    return ["no number" for _ in responses]
+
+
+COMMON: dict[str, Any] = {"biases": "jargon", "quality": "none", "triples": "none", "progress": False}
+MODELS = {"strong": 2.0, "mild": 0.3, "none": 0.0, "against": -0.4, "mild2": 0.25}
+MEAN = "mean of 5 reward models"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[cda.Comparison, Path]:
+    """Five reward models, a judge and a model that fails, with votes."""
+    out = tmp_path_factory.mktemp("compare") / "out"
+    models = [*(liking(name, strength) for name, strength in MODELS.items()), judging, failing]
+    return cda.compare(*models, contrasts=contrasts(), votes=votes(), out=out, **COMMON), out
+
+
+def hits_in(out: Path, name: str) -> tuple[np.ndarray, list[str]]:
+    """Hits and prompts counted from a run's file alone, in the order of ids."""
+    rows = [
+        row for row in read_jsonl(out / f"audit-memory-{name}" / "audit" / "margins.jsonl") if row["kind"] == "contrast"
+    ]
+    rows.sort(key=lambda row: row["id"])
+    return np.array([float(row["perturbed_model"] > row["base_model"]) for row in rows]), [
+        row["prompt_id"] for row in rows
+    ]
+
+
+def of(comparison: cda.Comparison, measure: str, audit: str) -> Any:
+    (number,) = comparison.numbers.where(measure, audit=audit)
+    return number.found
+
+
+def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Comparison, Path]) -> None:
+    comparison, out = made
+    (mean,) = comparison.means  # a judge alone has none
+    assert (mean.name, mean.kind, len(mean.audits), mean.left_out) == (MEAN, "reward models", 5, 0)
+    shares = [hits_in(out, name)[0].mean() for name in MODELS]
+    skew = of(comparison, "skew", MEAN)
+    assert skew.value == pytest.approx(np.mean(shares)) and mean.sd == pytest.approx(np.std(shares, ddof=1))
+    assert (skew.n, skew.n_prompts) == (N, N // 2)
+    assert mean.interval_over == "models and prompts" and "two-way" in skew.method
+    people = of(comparison, "human_skew", MEAN)
+    assert (people.value, people.n) == (0.4, 10)
+    distance = of(comparison, "signed_gap", MEAN)
+    assert distance.value == pytest.approx(of(comparison, "skew_on_voted", MEAN).value - 0.4)
+    for name in MODELS:
+        expected, own = wilson_share(*hits_in(out, name)), of(comparison, "skew", f"memory:{name}")
+        assert (own.value, own.low, own.high) == (expected.value, expected.low, expected.high)
+        voted = cda.load(out / f"audit-memory-{name}").audit.votes["jargon"]  # type: ignore[union-attr]
+        assert of(comparison, "miscalibration", f"memory:{name}") == voted.miscalibration.before
+    # The models lie on both sides of 50%, so that the table shows no mean of skews; miscalibration has no sides.
+    first, _, third = (table for table in str(comparison).split("\n\n") if MEAN in table)
+    assert "no mean: " in first and "no mean" not in third
+
+
+def test_ranks_and_places_follow_the_numbers(made: tuple[cda.Comparison, Path]) -> None:
+    comparison, out = made
+    shares = {f"memory:{name}": hits_in(out, name)[0].mean() for name in MODELS}
+    ranks = {name: of(comparison, "rank_by_skew", name) for name in shares}
+    assert (ranks["memory:strong"].value, ranks["memory:strong"].low) == (1, 1)
+    assert [rank.value for rank in ranks.values()] == pytest.approx(stats.rankdata([-each for each in shares.values()]))
+    assert all(1 <= of(comparison, "rank_by_distance", name).low <= 5 for name in shares)
+    assert not [each for each in comparison.numbers.where("rank_by_skew") if each.at["audit"] == "memory:judging"]
+    (group,) = comparison.ranked
+    scores = [of(comparison, "miscalibration", name).value for name in group.audits]
+    assert scores == sorted(scores) and len(scores) == 6 and group.ranked_by == "miscalibration"
+    assert f"Lowest miscalibration: {group.audits[0]}" in str(comparison)
+
+
+def test_a_model_that_fails_is_named_and_files_are_read_again(made: tuple[cda.Comparison, Path]) -> None:
+    comparison, out = made
+    assert list(comparison.failed) == ["memory:failing"] and "no number" in comparison.failed["memory:failing"]
+    assert "memory:failing was not audited: " in str(comparison) and comparison.folder == out / "comparison"
+    again = cda.load(out / "comparison")
+    assert isinstance(again, cda.Comparison) and again.model_dump() == comparison.model_dump()
+    page = (out / "comparison" / "report.html").read_text(encoding="utf-8")
+    checked(page)
+    assert "memory:strong" in page and "skew-jargon-desc" in page and "miscalibration-jargon-desc" in page
+    with (out / "comparison" / "comparison.csv").open(encoding="utf-8") as file:
+        (mean,) = [row for row in csv.DictReader(file) if row["audit"] == MEAN and row["measure"] == "skew"]
+    assert float(mean["value"]) == of(comparison, "skew", MEAN).value and (mean["audits"], mean["n"]) == ("5", str(N))
+    frame = comparison.to_frame()
+    assert ((frame.unit == "rank") & (frame.value == 1)).any()
+    assert comparison.failures("jargon.skew>0.99") == [
+        problem
+        for problem in comparison.failures("jargon.skew>0.99")
+        if problem.startswith("memory:strong: jargon.skew")
+    ]
+    rows = comparison.export(out / "rows")
+    assert len(rows) == 6 and cda.compare(out / "rows", out=out / "again").means == ()
+
+
+def finished(folder: Path, name: str, strength: float, **given: Any) -> Path:
+    """The run of one reward model."""
+    run = cda.audit(liking(name, strength), out=folder / name, **{"contrasts": contrasts(), **COMMON, **given}).folder
+    assert run is not None
+    return run
+
+
+def test_other_contrasts_and_other_votes_are_never_averaged(tmp_path: Path) -> None:
+    runs = [
+        finished(tmp_path, "a", 1.0),
+        finished(tmp_path, "b", 1.0),
+        finished(tmp_path, "c", 0.5, contrasts=contrasts(100)),
+        finished(tmp_path, "d", 0.5, votes=votes()),
+    ]
+    comparison = cda.compare(*runs, out=tmp_path / "out")
+    (mean,) = comparison.means
+    assert mean.audits == ("memory:a", "memory:b") and mean.name == "mean of 2 reward models (memory:a, memory:b)"
+    said = str(comparison)
+    assert "measured on different contrasts (memory:a, memory:b and memory:d; memory:c)" in said
+    (line,) = [line for line in said.splitlines() if line.startswith("memory:c  ")]
+    assert "] ²" in line and said.count("] ²") == 1
+    without_c = str(cda.compare(runs[0], runs[1], runs[3], out=tmp_path / "out2"))
+    assert "with different votes of people, or without (memory:a and memory:b; memory:d)" in without_c
+    assert not (tmp_path / "out" / "a").exists()  # finished runs are read as they are
+
+
+def test_two_audits_are_paired_by_their_texts(tmp_path: Path) -> None:
+    length = finished(tmp_path, "like", 2.0)
+    words = finished(tmp_path, "dislike", -2.0, contrasts=contrasts(1))
+    (pair,) = cda.compare(length, words, out=tmp_path / "out").paired
+    jargon = pair.on["jargon"]
+    assert isinstance(jargon, PairedMargins)
+    assert (jargon.both, jargon.only_first, jargon.only_other, jargon.neither) == (0, N - 1, 0, 0)
+    assert (jargon.first.value, jargon.other.value, jargon.unpaired_first, jargon.unpaired_other) == (1.0, 0.0, 1, 1)
+    assert jargon.test.holm == jargon.test.p_value < 0.05 and jargon.agreement.value == 0
+    quality = pair.on["quality pairs"]
+    assert isinstance(quality, Missing) and quality.reason == "not measured by both"
+    said = str(cda.load(tmp_path / "out" / "comparison"))
+    assert "memory:dislike against memory:like: skew is lower for jargon (−100" in said
+
+
+def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tmp_path: Path) -> None:
+    def silent(prompts: Sequence[Any], first: Sequence[str], second: Sequence[str]) -> list[float]:
+        return judging(prompts, first, second)
+
+    comparison = cda.compare(judging, silent, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    file = tmp_path / "out" / "audit-memory-silent" / "audit" / "margins.jsonl"
+    rows = list(read_jsonl(file))
+    rows[0]["margin_model"] = None
+    write_jsonl(file, rows)
+    runs = [tmp_path / "out" / f"audit-memory-{name}" for name in ("judging", "silent")]
+    with pytest.raises(cda.RunError, match=r"margins\.jsonl of its audit: cut, changed or gone"):
+        cda.compare(*runs, out=tmp_path / "again")
+    (file.parent / "stage.json").write_text(json.dumps({"stage": "audit", "output": "x"}))
+    again = cda.compare(*runs, out=tmp_path / "again")
+    (mean,) = again.means
+    assert (mean.left_out, of(again, "skew", "mean of 2 judges").n) == (1, N - 1)
+    assert "left out of the mean of 2 judges, for want of a margin of each: 1 contrast." in str(again)
+    assert comparison.means[0].left_out == 0
+    write_jsonl(file, [{key: value for key, value in row.items() if key != "prompt_id"} for row in rows])
+    with pytest.raises(cda.RunError, match=r"names no prompts.*run `cda audit` again"):
+        cda.compare(*runs, out=tmp_path / "again")
+
+
+def test_each_target_counts_once_and_two_runs_of_a_model_are_told_apart(tmp_path: Path) -> None:
+    first, second = (finished(tmp_path / name, "same", 1.0) for name in ("x", "y"))
+    comparison = cda.compare(first, str(second), f"{first}/", out=tmp_path / "out")
+    assert f"Given more than once, counted once: {first}/." in str(comparison)
+    assert list(comparison.audits) == ["memory:same (same) 1", "memory:same (same) 2"]
+
+
+def test_mistakes_are_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    wrong: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
+        "two objects of the name memory:a": ((liking("a", 1), liking("a", 2)), {}),
+        "jargon is a recipe": (("jargon", judging), {}),
+        "'embedded'": (("embeded", judging), {}),
+        r"two or more to compare, or a folder of them; found none": ((), {}),
+        r"run\.folder: names the folder of one run": ((judging, failing), {"run.folder": str(tmp_path / "one")}),
+        "jargn": ((judging, failing), {"biases": "jargn"}),
+    }
+    for said, (models, given) in wrong.items():
+        with pytest.raises(cda.RecipeError, match=said):
+            cda.compare(*models, **{**COMMON, "contrasts": contrasts(), **given})
+    assert not Path("runs").exists() or [path.name for path in Path("runs").iterdir()] == ["inputs"]
+    with pytest.raises(cda.RunError, match=r"memory:failing: .*no number"):
+        cda.compare(failing, liking("broken", float("nan")), contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    run = finished(tmp_path, "a", 1.0)
+    with pytest.raises(cda.RecipeError, match=r"a: the folder of a finished run.*`cda compare .*a …` compares it"):
+        cda.audit(str(run))
+    with pytest.raises(cda.RecipeError, match="biases: no effect on finished audits"):
+        cda.compare(run, finished(tmp_path, "b", 1.0), biases="jargon")
+    with pytest.raises(cda.RecipeError, match=r"two or more to compare.*a twice"):
+        cda.compare(run, run)
+    cda.compare(run, tmp_path / "b", out=tmp_path / "out")
+    with pytest.raises(cda.RecipeError, match=r"holds comparison\.json, the result of another command"):
+        cda.compare(run, tmp_path / "out" / "comparison")
+    with pytest.raises(cda.RecipeError, match=r"cda\.audit: takes one model; .*cda\.compare"):
+        cda.audit([judging, failing])  # type: ignore[arg-type]
+
+
+def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_the_bias(tmp_path: Path) -> None:
+    def same(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
+        return [1.0 for _ in responses]
+
+    def gappy(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
+        return [float("nan") if row % 4 == 0 else 1.0 for row in range(len(responses))]
+
+    models = (same, liking("against", -2.0), gappy)
+    comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    said = f"memory:same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
+    assert said in str(comparison) and "memory:against: Both" not in str(comparison)
+    assert comparison.failed["memory:gappy"].startswith("8 of 32 rewards are NaN")
+
+
+SCORERS = """
+def length(prompts, responses):
+    return [len(text) for text in responses]
+
+def shortness(prompts, responses):
+    return [-len(text) for text in responses]
+
+def broken(prompts, responses):
+    return ["?"] * len(responses)
+"""
+
+
+def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("scorers.py").write_text(SCORERS, encoding="utf-8")
+    write_jsonl(Path("contrasts.jsonl"), contrasts())
+    words = ["--bias", "jargon", "--pairs", "contrasts.jsonl", "--quality", "none", "--triples", "none"]
+    targets = ["scorers.py:length", "scorers.py:broken", "./scorers.py:length", "scorers.py:shortness", "seed=3"]
+    planned = CliRunner().invoke(app, ["compare", *targets, *words, "--dry-run"])
+    assert planned.exit_code == 0 and "[3/3] scorers.py:shortness" in planned.output and not Path("runs").exists()
+    done = CliRunner().invoke(app, ["compare", *targets, *words])
+    assert done.exit_code == 2 and "1 of 3 models could not be audited: scorers.py:broken" in done.output
+    assert "counted once: ./scorers.py:length" in done.output and "mean of 2" in done.output
+    (file,) = Path("runs").glob("compare-*/comparison.json")
+    result = json.loads(file.read_text())
+    assert result["seed"] == 3 and list(result["failed"]) == ["scorers.py:broken"]
+    assert str(tmp_path) not in file.read_text()
+    held = ["--fail-if", "jargon.skew>0.5", "--export", "rows/"]
+    again = CliRunner().invoke(app, ["compare", "scorers.py:length", "scorers.py:shortness", *words, *held, "seed=3"])
+    assert again.exit_code == 1 and again.output.count("audit: done before, reused") == 2
+    assert (
+        "failed: scorers.py:length: jargon.skew>0.5: found 1" in again.output and len(list(Path("rows").iterdir())) == 2
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("audit a b", "cda audit takes one model, and found 2; several: cda compare a b"),
+        ("leaderboard rows", "`cda leaderboard` is now `cda compare FOLDER`"),
+        ("report a b --compare", "`cda report --compare` is now `cda compare RUN RUN …`"),
+        ("compare x.py:f x.py:g --export a.json", "several audits have a row each; name a folder"),
+        ("audit x.py:f --export a.txt", "a row ends in .json; or name a folder"),
+    ],
+)
+def test_old_spellings_and_wrong_places_are_refused_in_a_sentence(words: str, said: str) -> None:
+    done = CliRunner().invoke(app, words.split())
+    assert done.exit_code == 2 and said in " ".join(done.output.replace("│", " ").split()), done.output

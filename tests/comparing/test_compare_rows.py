@@ -1,0 +1,260 @@
+"""Audits as rows to share: exported, checked when they are read, grouped by their texts, and given places within a group."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_audits import HOSTILE
+from page_checks import checked
+
+import cda
+from cda.comparing.compare import compare_audits, mean_of_biases, ranked
+from cda.comparing.members import gather
+from cda.comparing.page import comparison_csv, comparison_document
+from cda.errors import DataError
+from cda.numbers.measures import MEASURES
+from cda.results.base import Estimate, Missing, load, save
+from cda.results.comparison import AuditRow, ComparisonResult, MeasuredTexts, SavedNumber
+
+
+def number(value: float, half: float = 0.05, unit: str = "share") -> Estimate:
+    low, high = (max(0.0, value - half), min(1.0, value + half)) if unit == "share" else (value - half, value + half)
+    return Estimate(value=value, low=low, high=high, n=100, n_prompts=100, unit=unit, method="made")
+
+
+def bias(skew: float, wrong: float | None = None, rate: float | None = None, half: float = 0.05) -> dict[str, Estimate]:
+    found = {"skew": number(skew, half)}
+    found |= {} if wrong is None else {"miscalibration": number(wrong, half), "human_skew": number(0.5)}
+    return found | ({} if rate is None else {"rate_standardised": number(rate, half, "SD")})
+
+
+def row(model: str, biases: dict[str, dict[str, Estimate]], content: str | None = "c", **given: Any) -> AuditRow:
+    numbers = [
+        SavedNumber(measure=key, moment="model", at={"bias": name}, found=found)
+        for name, own in biases.items()
+        for key, found in own.items()
+    ]
+    numbers.append(SavedNumber(measure="accuracy", moment="model", at={}, found=number(0.7)))
+    texts = {f"contrasts of {name}": MeasuredTexts(name="embedded", n=100, content=content) for name in biases}
+    fixed = {"cda_version": "0.1.0", "date": "2026-11-24", "revision": None, "content": None, "training": None,
+             "kind": "reward model", "scored": {"precision": "bf16"}, "texts": texts, "numbers": tuple(numbers)}  # fmt: skip
+    return AuditRow(**{**fixed, "model": model, **given})
+
+
+def compared(folder: Path) -> ComparisonResult:
+    return compare_audits(gather([folder]), 42)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three rows on the same texts, one of them in a folder of its own, and one on others."""
+    (tmp_path / "more").mkdir()
+    save(row("org/low", {"jargon": bias(0.5, 0.10)}), tmp_path / "a.json")
+    save(row("org/high", {"jargon": bias(0.9, 0.40)}), tmp_path / "b.json")
+    save(row("org/close", {"jargon": bias(0.6, 0.14)}), tmp_path / "more" / "c.json")
+    save(row("org/other", {"jargon": bias(0.99)}, content="d"), tmp_path / "d.json")
+    return tmp_path
+
+
+def places(result: Any) -> dict[str, tuple[float, float, float]]:
+    found = {n.at["audit"]: n.found for n in result.together if n.measure == "place"}
+    return {name: (each.low, each.high, each.value) for name, each in found.items()}
+
+
+def test_rows_on_other_texts_have_no_places_together(folder: Path) -> None:
+    result = compared(folder)
+    (group,) = result.ranked  # an only one has nothing to be ranked with
+    assert group.audits == ("org/low", "org/close", "org/high") and group.ranked_by == "miscalibration"
+    assert places(result) == {"org/low": (1, 2, 1), "org/close": (1, 2, 2), "org/high": (3, 3, 3)}
+    text = comparison_document(result).text()
+    assert (
+        "Lowest miscalibration: org/low, 10% [5, 15], of 3 on the same texts; as low by the intervals: org/close."
+        in text
+    )
+    lines = [line.split()[:3] for line in text.split("\n\n")[1].splitlines()[2:]]
+    assert [line[:2] for line in lines[:3]] == [["org/low", "1–2"], ["org/close", "1–2"], ["org/high", "3"]]
+    assert lines[3][0] == "org/other" and "²" in text and "Without margins" in text and not result.means
+    sources = {name: result.sources[name] for name in ("org/low", "org/close")}
+    assert sources == {"org/low": "a.json", "org/close": "more/c.json"}
+
+
+def test_rows_that_are_exactly_equal_share_a_place() -> None:
+    rows = {
+        name: row(name, {"jargon": bias(0.5, wrong, half=half)})
+        for name, wrong, half in (("one", 0.1, 0.05), ("two", 0.1, 0.05), ("three", 0.14, 0.05), ("four", 0.4, 0.0), ("five", 0.4, 0.0))
+    }  # fmt: skip
+    _, numbers = ranked(rows)
+    found = places(type("Result", (), {"together": numbers}))
+    assert found == {
+        "one": (1, 3, 1.5),
+        "two": (1, 3, 1.5),
+        "three": (1, 3, 3),
+        "four": (4, 5, 4.5),
+        "five": (4, 5, 4.5),
+    }
+
+
+def test_places_go_by_the_first_measure_that_every_row_has() -> None:
+    rows = {"one": row("one", {"jargon": bias(0.5, 0.1, 2.0)}), "two": row("two", {"jargon": bias(0.5, None, -0.02)})}
+    group, numbers = ranked(rows)
+    assert group.ranked_by == "size of RATE's effect" and group.audits == ("two", "one")
+    (score,) = [n.found for n in numbers if n.measure == "score" and n.at["audit"] == "two"]
+    assert isinstance(score, Estimate) and (score.low, score.value, score.high) == (0.0, 0.02, pytest.approx(0.07))
+    rows["two"] = row("two", {"jargon": bias(0.9)})
+    group, _ = ranked(rows)
+    assert group.ranked_by == "distance of skew from 50%" and group.audits == ("one", "two")
+    mean = mean_of_biases([number(0.2, 0.1), number(0.4, 0.2)])
+    assert (mean.value, mean.low, mean.high, mean.n) == pytest.approx((0.3, 0.15, 0.45, 200))
+    with pytest.raises(DataError, match="a value for each"):
+        mean_of_biases([number(0.2), Missing(reason="none")])
+
+
+def test_of_one_model_scored_alike_the_newest_row_is_shown(folder: Path) -> None:
+    save(row("org/low", {"jargon": bias(0.5, 0.10)}), folder / "copy.json")
+    save(row("org/high", {"jargon": bias(0.9, 0.30)}, date="2026-12-01"), folder / "newer.json")
+    save(row("org/high", {"jargon": bias(0.9, 0.39)}, scored={"precision": "8bit"}), folder / "other.json")
+    save(row("org/unknown", {"jargon": bias(0.9, 0.39)}, content=None), folder / "unknown.json")
+    result = compared(folder)
+    said = [each.text for each in result.findings]
+    assert "copy.json: a copy of a.json, which is shown." in said
+    assert "b.json: the same model and texts, with other numbers, as newer.json, which is shown." in said
+    assert sorted(result.sources.values()) == [
+        "a.json",
+        "d.json",
+        "more/c.json",
+        "newer.json",
+        "other.json",
+        "unknown.json",
+    ]
+    assert "org/high (other.json)" in result.audits and "org/unknown" not in result.ranked[0].audits
+
+
+def test_a_bad_row_is_named_and_counted_and_the_others_are_shown(folder: Path) -> None:
+    good = json.loads((folder / "a.json").read_text())
+    skew = good["numbers"][0]
+
+    def with_skew(**changed: Any) -> str:
+        return json.dumps(good | {"numbers": [skew | {"found": skew["found"] | changed}]})
+
+    bad = {
+        "cut.json": ('{"model": ', "not valid JSON"),
+        "other.json": ('{"sets": [], "schema_version": 99}', "no row: a row has the field numbers"),
+        "future.json": (json.dumps(good | {"schema_version": 99}), "a newer version of cda"),
+        "earlier.json": (json.dumps(good | {"schema_version": 1}), "an earlier version of cda"),
+        "beyond.json": (with_skew(value=1.5, high=2.0), "skew of jargon: 0.45 to 2 is outside of 0 to 1"),
+        "no-interval.json": (with_skew(low=0.9), r"is no estimate"),
+        "latin.json": ('{"model": "\udce9"}', "line 1: not UTF-8"),
+        "no-bias.json": (json.dumps(good | {"numbers": []}), "no bias was measured"),
+        "no-name.json": (json.dumps(good | {"model": " "}), "no model's name"),
+        "no-day.json": (json.dumps(good | {"date": "yesterday"}), "date: 'yesterday' is no day such as 2026-11-24"),
+        "no-prompts.json": (with_skew(n_prompts=-5), "n = 100 of -5 prompts, is no estimate"),
+        "unknown.json": (json.dumps(good | {"numbers": [skew | {"measure": "skw"}]}), "'skw' is no measure. Did you mean 'skew'?"),
+        "more-fields.json": (json.dumps(good | {"rank": 1}), "rank: Extra inputs"),
+    }  # fmt: skip
+    for name, (text, _) in bad.items():
+        (folder / name).write_bytes(text.encode("utf-8", "surrogateescape"))
+    result = compared(folder)
+    assert set(result.refused) == set(bad)
+    for name, (_, said) in bad.items():
+        assert said in result.refused[name] and "\n" not in result.refused[name]
+        assert str(folder) not in result.refused[name]
+    assert len(result.audits) == 4
+    assert "13 of 17 files are no audits or rows." in comparison_document(result).text()
+    with pytest.raises(cda.RunError, match=r"(?s)cut\.json: not valid JSON.*other\.json: no row"):
+        cda.compare(folder / "cut.json", folder / "other.json", folder / "a.json")
+    for name in ("a", "b", "d", "more/c"):
+        (folder / f"{name}.json").unlink()
+    with pytest.raises(DataError) as caught:
+        compared(folder)
+    first, *files, last = str(caught.value).splitlines()
+    assert "no row that `cda audit --export" in first and len(files) == 9 and last == "… and 4 more files"
+
+
+def test_a_folder_is_compared_again_and_a_wrong_one_is_one_sentence(folder: Path) -> None:
+    first = cda.compare(folder, out=folder)
+    assert cda.compare(folder, out=folder).model_dump() == first.model_dump()  # its own numbers are no row
+    (folder / "empty").mkdir()
+    with pytest.raises(cda.RecipeError, match="empty: a folder without a model, a finished audit, or a row"):
+        cda.compare(folder / "empty")
+    with pytest.raises(cda.RecipeError, match=r"two or more to compare, or a folder of them; found .*a\.json"):
+        cda.compare(folder / "a.json")
+
+
+def test_hostile_names_stay_words(tmp_path: Path) -> None:
+    save(row(HOSTILE, {HOSTILE: bias(0.5, 0.1)}), tmp_path / "a.json")
+    save(row("=cmd()", {HOSTILE: bias(0.5, 0.2)}), tmp_path / "b.json")
+    result = compared(tmp_path)
+    document = comparison_document(result)
+    checked(document.page())
+    assert "<script>alert" not in document.page() and "\x1b" not in document.text() + document.markdown()
+    cells = [cell for line in csv.reader(io.StringIO(comparison_csv(result))) for cell in line]
+    assert "'=cmd()" in cells and not any(cell.startswith(("=", "+", "@")) for cell in cells)
+
+
+def by_length(_: list[Any], responses: list[str]) -> list[int]:
+    return [len(response) for response in responses]
+
+
+CONTRASTS = [
+    {"id": f"c{at}", "prompt": f"What is {at}?", "base": f"Thing {at}.", "perturbed": f"Paradigm {at}."}
+    for at in range(12)
+]
+PAIRS = [{"prompt": f"q{at}", "chosen": "good " * (at % 3 + 1), "rejected": "bad, long answer"} for at in range(12)]
+SMALL: dict[str, Any] = {"biases": "jargon", "quality": PAIRS, "triples": "none", "progress": False}
+
+
+def test_a_row_holds_the_audits_numbers_and_names_its_texts(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def score(prompts, responses):\n    return [len(text) for text in responses]\n")
+    votes = [{"id": f"c{at}", "vote": "base" if at % 3 else "perturbed"} for at in range(12)]
+    given = {**SMALL, "contrasts": CONTRASTS, "votes": votes}
+    audit = cda.audit(f"{tmp_path / 'mine.py'}:score", out=tmp_path / "run", **given)
+    file = audit.export(tmp_path / "row.json")
+    found = load(AuditRow, file, "")
+    for key, measure in MEASURES.items():
+        if measure.find and measure.of_bias:
+            assert found.last(key, "jargon") == measure.last(audit, "jargon")
+    assert audit.quality is not None and found.last("accuracy") == audit.quality.before and found.training is None
+    assert (found.model, found.scored["how"]) == ("mine.py:score", "Scored by mine.py:score")
+    assert found.date is not None and len(found.date) == 10
+    assert {name: texts.n for name, texts in found.texts.items()} == {
+        "contrasts of jargon": 12, "votes on jargon": 12, "quality pairs": 12,
+    }  # fmt: skip
+    assert str(tmp_path) not in file.read_text() and str(Path.home()) not in file.read_text()
+    again = cda.load(tmp_path / "run").audit.export(tmp_path / "rows/")  # type: ignore[union-attr]
+    assert again.parent == tmp_path / "rows" and again.name.startswith("mine.py-score-")
+    assert again.read_text() == file.read_text()
+    copies = cda.compare(tmp_path / "run", again, out=tmp_path / "out")
+    assert list(copies.audits) == ["mine.py:score"] and "a copy of" in str(copies)
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads((Path(cda.__file__).parent.parent / "docs" / "schemas" / "audit_row.json").read_text())
+    jsonschema.validate(json.loads(file.read_text()), schema)
+    audit.save(tmp_path / "audit.json")
+    with pytest.raises(cda.RunError, match=r"read from a file alone .*cda\.load\(folder\)\.audit"):
+        cda.load(tmp_path / "audit.json").export(tmp_path / "row.json")  # type: ignore[union-attr]
+    (tmp_path / "run" / "audit" / "margins.jsonl").unlink()
+    with pytest.raises(cda.RunError, match=r"no finished audit with its margins\.jsonl"):
+        audit.export(tmp_path / "row.json")
+    alone = cda.compare(tmp_path / "audit.json", again, out=tmp_path / "alone")  # a file says too little of its texts
+    assert len(alone.audits) == 2 and not alone.ranked
+
+
+def test_texts_are_known_by_content_and_votes_and_not_by_their_order(tmp_path: Path) -> None:
+    votes = [{"id": f"c{at}", "vote": "base"} for at in range(12)]
+    changed = [CONTRASTS[0] | {"base": "It is another thing."}, *CONTRASTS[1:]]
+    kinds: dict[str, dict[str, Any]] = {
+        "first": {}, "reordered": {"contrasts": CONTRASTS[::-1]}, "changed": {"contrasts": changed}, "voted": {"votes": votes},
+        "voted again": {"votes": [*votes[1:], votes[0] | {"vote": "perturbed"}]},
+    }  # fmt: skip
+    found = {}
+    for name, given in kinds.items():
+        audit = cda.audit(
+            by_length, out=tmp_path / name, **{**SMALL, "contrasts": CONTRASTS, "quality": "none", **given}
+        )
+        found[name] = load(AuditRow, audit.export(tmp_path / f"{name}.json"), "").text_set("votes", "jargon")
+    assert found["first"] == found["reordered"] and None not in found.values()
+    assert len(set(found.values())) == 4
