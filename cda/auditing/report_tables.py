@@ -293,24 +293,22 @@ def effects_table(audit: AuditResult) -> Table:
     two, rows = compares(audit), list[Row]()
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
-            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)))
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.drift[name].n)
             tests = () if two else _tested(effects.test)[1:]
             label = f"{name}, {when}" if two else name
-            rows.append((
-                label, *alike, margin_cell(under.direct, None), str(audit.drift[name].n), *tests, verdict
-            ))  # fmt: skip
-    header = ("bias", "among like pairs", "like pairs", *(f"adjusted, {form}" for form in FORMS.values()), "all pairs", "n",
+            rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
+    header = ("bias", "among like pairs", "like pairs, of n", *(f"adjusted, {form}" for form in FORMS.values()), "all pairs",
               *(() if two else ("p (Holm)",)), "the effect is")  # fmt: skip
     caption = f"Mean margin ({margin_unit(audit)}) of direct contrasts, with 95% intervals"
     return Table(caption, header, tuple(rows))
 
 
-def _identified_cells(under: DirectEffects, may_be_drift: bool) -> Row:
+def _identified_cells(under: DirectEffects, may_be_drift: bool, n: int) -> Row:
     found, direct = under.identification, under.direct
     if isinstance(direct, SameMargin):
-        return "", "", "", "", "identified" if direct.value else "none shown"
+        return "", f"of {n}", "", "", "identified" if direct.value else "none shown"
     if isinstance(found, Missing):
-        return found.reason, "", "", "", NOT_ESTIMATED
+        return found.reason, f"of {n}", "", "", NOT_ESTIMATED
     margins = at_no_drift(found)
     alike, *forms = (margin_words(margins.get(kind)) for kind in ("alike", *FORMS))
     verdict = "not identified from these pairs" if may_be_drift else found.verdict
@@ -553,10 +551,10 @@ def correlation_table(audit: AuditResult) -> Table | None:
         chosen = rates.selection_rate if isinstance(rates, Contingency) else rates
         trained, *found = labels.r_train if labels else None, r.people, *(model for _, model in r.model.items())
         shown = (cell(value, lambda r: f"{decimals(r)} (n {count(r)})") for value in (trained, *found))
-        rows.append((name, cell(chosen, lambda rate: f"{share(rate)} (n {count(rate)})", None), r.of, *shown))
+        rows.append((f"{name} ({r.of})", cell(chosen, lambda rate: f"{share(rate)} (n {count(rate)})", None), *shown))
     pairs = "training data" if compares(audit) else "labelled pairs"
     models = ("model" if when == "model" else f"model {when}" for when in audit.scorings)
-    header = ("bias", f"chosen where one side of the {pairs} has it", "attribute", f"r, {pairs}", "r, people",
+    header = ("bias", "chosen where one side has it", f"r, {pairs}", "r, people",
               *(f"r, {model}" for model in models))  # fmt: skip
     caption = "Correlation (r) of each bias with being preferred, with 95% intervals"
     return _without_empty(table(caption, header, rows))

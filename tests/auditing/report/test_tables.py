@@ -102,11 +102,25 @@ def test_the_first_table_has_what_was_asked_of_targets_and_the_skew_of_others(au
 
 
 def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -> None:
-    assert _row(effects_table(voted), "jargon, before")["n"] == str(voted.drift["jargon"].n)
-    shown = re.findall(r"([a-z ]+) ([+−][\d.]+) \[", drift_sentences(voted)[0])
-    sizes = [abs(float(number.replace("−", "-"))) for _, number in shown]
-    assert len(sizes) <= 3 and sizes == sorted(sizes, reverse=True)
-    assert not any("long word" in name for name, _ in shown)  # the bias itself is no drift
+    assert _row(effects_table(voted), "jargon, before")["like pairs, of n"].endswith(f" of {voted.drift['jargon'].n}")
+    (first, *_) = voted.drift["jargon"].features
+    sizes = {"words": 0.2, "long_word_share": 2.0, "hedges": -0.5, "bold": 0.05, "sentences": 0.3, "headers": 0.4}
+    features = tuple(
+        first.model_copy(
+            update={"feature": name, "is_treatment": name == "long_word_share", "standardised": _difference(size)}
+        )
+        for name, size in sizes.items()
+    )
+    said = drift_sentences(changed(voted, "drift.jargon.features", features))[0]
+    assert said.startswith(
+        "jargon: the sides also differ in hedges −0.50 [−0.60, −0.40], headers +0.40 [+0.30, +0.50], sentences +0.30 [+0.20, +0.40] (in"
+    )
+
+
+def _difference(value: float) -> Estimate:
+    return Estimate(
+        value=value, low=value - 0.1, high=value + 0.1, n=9, n_prompts=9, unit="standard deviations", method="m"
+    )
 
 
 def test_draws_are_those_of_the_code() -> None:
