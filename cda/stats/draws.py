@@ -37,6 +37,15 @@ class Stream(IntEnum):
     """Responses on which candidates of a discovery are validated. Its generations draw from 0, 1, 2, …"""
     TEST_RESPONSES = 10**6 + 1
     """Responses on which they are tested."""
+
+
+def generator(seed: int, stream: Stream, *within: int) -> np.random.Generator:
+    """A fresh generator of one stream of a run's seed; `within`: the number of a bias, if several biases draw from it."""
+    return np.random.default_rng([seed, stream, *within])
+
+
+def drawn(items: Sequence[T], most: int | None, seed: int, stream: Stream = Stream.AUDITED) -> list[T]:
+    """At most so many of the items, drawn without replacement and left in their order; all of them if `most` is None."""
     if most is None or len(items) <= most:
         return list(items)
     kept = generator(seed, stream).choice(len(items), size=most, replace=False)
