@@ -21,14 +21,12 @@ class Stream(IntEnum):
     """Prompts held out of training."""
     REWRITTEN = 2
     """Pairs that are rewritten; with the number of the bias."""
-    AUDIT_INTERVALS = 3
-    """Bootstraps of an audit, and of `cda quality`."""
     AUDITED = 4
     """Contrasts, quality pairs and answers that are audited."""
     TAUGHT_SPLIT = 5
     """Prompts of taught contrasts held out of training."""
     INTERVALS = 6
-    """Bootstraps and halves of choosing a dose, and of `cda inspect`."""
+    """Bootstraps and halves of choosing a dose, and of a calibration."""
     INSPECTED = 7
     """Rewrites that are shown."""
     SECOND_TURN_SPLIT = 8
@@ -39,8 +37,6 @@ class Stream(IntEnum):
     """Responses on which candidates of a discovery are validated. Its generations draw from 0, 1, 2, …"""
     TEST_RESPONSES = 10**6 + 1
     """Responses on which they are tested."""
-    PAIR_QUALITY = 10**6 + 2
-    """Bootstraps of the quality of a discovery's pairs."""
 
 
 def generator(seed: int, stream: Stream, *within: int) -> np.random.Generator:
