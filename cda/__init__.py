@@ -25,8 +25,8 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(_problem)
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import best_of, dose, quality, win_rate
-    from cda.api.calibration import calibrate, calibrate_scores
+    from cda.api.benchmarks import best_of, quality
+    from cda.api.calibration import calibrate, dose
     from cda.api.comparing import compare
     from cda.api.data import audit_data
     from cda.api.results import (
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
         Dose,
         Quality,
         Run,
-        WinRate,
         load,
     )
     from cda.api.rewards import RewardFunction, reward_function
@@ -52,8 +51,8 @@ __version__ = "0.1.0"
 
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
-    "cda.api.benchmarks": ("best_of", "dose", "quality", "win_rate"),
-    "cda.api.calibration": ("calibrate", "calibrate_scores"),
+    "cda.api.benchmarks": ("best_of", "quality"),
+    "cda.api.calibration": ("calibrate", "dose"),
     "cda.api.data": ("audit_data",),
     "cda.api.comparing": ("compare",),
     "cda.api.results": (
@@ -66,7 +65,6 @@ _NAMES = {
         "Dose",
         "Quality",
         "Run",
-        "WinRate",
         "load",
     ),
     "cda.api.rewards": ("RewardFunction", "reward_function"),
@@ -75,6 +73,7 @@ _NAMES = {
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
     "cda.results.base": ("Estimate", "Missing"),
 }
+_NOW = {"win_rate": "quality(model, first, over=second)", "WinRate": "Quality"}
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Audit",
@@ -96,12 +95,10 @@ __all__ = [
     "Run",
     "RunError",
     "SpendingError",
-    "WinRate",
     "audit",
     "audit_data",
     "best_of",
     "calibrate",
-    "calibrate_scores",
     "compare",
     "discover",
     "dose",
@@ -111,13 +108,13 @@ __all__ = [
     "reward_function",
     "rewrite",
     "train",
-    "win_rate",
 ]
 
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        raise AttributeError(f"module 'cda' has no attribute '{name}'")
+        now = f"; it is now {_NOW[name]}" if name in _NOW else ""
+        raise AttributeError(f"module 'cda' has no attribute '{name}'{now}")
     return getattr(import_module(_MODULES[name]), name)
 
 

@@ -43,6 +43,10 @@ class LLMError(CdaError):
     """An LLM endpoint refused, is missing, or never answered in the asked format."""
 
 
+class MovedError(LLMError):
+    """Another model answers under a name than until now, and answers of both were taken."""
+
+
 class SpendingError(CdaError):
     """A cost that the user has not agreed to: an estimate in dollars, None if no price is known."""
 

@@ -10,6 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+LEVEL = 0.95
+"""Share of intervals that hold the truth: the level of every interval that is made, and named in a sentence."""
+PERCENT = f"{LEVEL:.0%}"
 Direction = Literal["add", "remove"]
 Side = Literal["chosen", "rejected"]
 Split = Literal["train", "validation"]

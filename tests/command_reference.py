@@ -19,13 +19,12 @@ RESULTS = {
     "train": "TrainResult",
     "label": "LabelCounts",
     "synthesize": "SynthesizeCounts",
-    "dose": "TrainResult; DoseResult with --only; DoseFilesResult for score files",
+    "dose": "TrainResult; DoseResult with --only or --against",
     "calibrate": "CalibrationResult",
     "merge": "Written",
     "data": "DataResult",
     "quality": "QualityResult",
     "best-of": "BestOfResult",
-    "win-rate": "WinRateResult",
     "discover": "DiscoverResult; TopicsResult with --by-topic",
     "inspect": "InspectResult; Prompts with --prompts",
     "report": "TrainResult; AuditResult for a folder",
@@ -97,6 +96,8 @@ def _commands_page() -> Iterator[str]:
 def every_command(group: Any, before: str = "") -> Iterator[tuple[str, Any]]:
     """Words and click command of every command, those of groups included."""
     for word, inner in group.commands.items():
+        if inner.hidden:  # refused with its new spelling
+            continue
         if hasattr(inner, "commands"):
             yield from every_command(inner, f"{before}{word} ")
         else:

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # Test processes share the cores: tiny matrices gain nothing from several threads, which would wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import parts
 import pytest
 from serving import Answer, serving
 
@@ -62,15 +63,20 @@ class Trained:
     result: TrainingResult
 
 
-# Files that take a minute or more, the longest first: one that is begun last keeps the other processes waiting.
-LONG = (
-    "test_notebook.py", "test_pipeline_processes.py", "test_training_seeds.py", "test_discover_llm.py", "test_golden.py",
-    "test_dose_stage.py", "test_audit_paper.py", "test_lint.py", "test_pipeline.py", "test_train.py",
-)  # fmt: skip
+WATCH = parts.Watch()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONG.index(item.path.name) if item.path.name in LONG else len(LONG))
+    items.sort(key=lambda item: parts.place(item.path))
+    for item in items:
+        if parts.is_quick(item.path, getattr(item, "fixturenames", ())):
+            item.add_marker("quick")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    WATCH.quick = item.get_closest_marker("quick") is not None
+    return (yield)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from made_release import make_release
 
+from scripts.paper_release import main as paper_release
+
 ROOT = Path(__file__).parent.parent
 READMES = [
     ROOT / "README.md",
@@ -62,7 +64,8 @@ def _yaml_in(path: Path) -> str:
 
 def write_user_files(folder: Path) -> None:
     """What the documents take the reader to have: pairs, contrasts, votes, triples, scores, queries, a bias file, a release."""
-    make_release(folder / "Preference-Model-Biases")
+    release = make_release(folder / "Preference-Model-Biases")
+    assert paper_release([str(release), str(folder / "paper-files")]) == 0
     sides = {"chosen": "Light scatters.", "rejected": "It is."}
     pair = {"prompt": "Why is the sky blue?"} | sides
     contrast = {"id": "a", "prompt": "Why?", "base": "So.", "perturbed": "Henceforth thus.", "preferred": "base"}
@@ -85,8 +88,9 @@ def write_user_files(folder: Path) -> None:
     _write(folder / "my_contrasts.jsonl", [row | own for row, own in zip(numbered, by, strict=True)])
     _write(folder / "my_taught.jsonl", [contrast | {"prompt": "How?"}])
     _write(folder / "my_triples.jsonl", [triple])
-    _write(folder / "before.jsonl", [{"id": one, "margin": 1.0} for one in ids])
-    _write(folder / "after.jsonl", [{"id": one, "margin": -0.5} for one in ids])
+    for name, score in (("before", "1.0"), ("after", "-0.5")):
+        scored = [row | {"perturbed_score": score, "base_score": "0"} for row in numbered]
+        _write(folder / f"{name}.jsonl", scored)
     votes = ["id,vote", "a,base", "a,tie", *(f"{one},base" for one in ids)]
     (folder / "my_votes.csv").write_text("\n".join(votes) + "\n", encoding="utf-8")
     (folder / "worth-noting.yaml").write_text(worked_example(), encoding="utf-8")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from importlib.metadata import metadata
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,6 @@ def made_parts() -> dict[tuple[Path, str], str]:
     return {
         (NOTICES, "dependencies"): dependencies(),
         (READING, "glossary"): glossary_text(),
-        (READING, "methods"): methods_text(),
         (RECIPES, "memory"): memory_table(),
         (DISCOVER, "recall"): recall_text(),
         (DISCOVER, "loop"): loop_text(),
@@ -79,36 +77,6 @@ def glossary_text() -> str:
         rows = [map(_cell, (entry.term, entry.formula, entry.meaning)) for entry in entries.values()]
         parts.append(f"### {heading}\n\n{table('number | formula | meaning', rows)}")
     return "\n".join(parts)
-
-
-def methods_text() -> str:
-    """Which methods make each measure's interval, change and test, over audits of every kind."""
-    rows: dict[str, list[list[str]]] = {}
-    for audit in audits():
-        for name, *cells in _method_rows(audit):
-            known = rows.setdefault(name, [[], [], []])
-            for place, cell in enumerate(cells):
-                known[place] += [method for method in cell.split("; ") if method and method not in known[place]]
-    joined = ((name, *(_cell("; ".join(cell)) for cell in cells)) for name, cells in rows.items())
-    return table("measure | interval | interval of the change | test", joined)
-
-
-def _method_rows(audit: Any) -> Iterator[tuple[str, ...]]:
-    """Rows of the table of methods, always with a column for the change."""
-    from cda.auditing.report import method_table
-
-    table = method_table(audit)
-    for row in table.rows:
-        yield row if len(table.header) == 4 else (row[0], row[1], "", row[2])
-
-
-def audits() -> list[Any]:
-    """Audits of every kind that the tests of the report draw: trained, with votes, one model, a judge, the paper's."""
-    from made_audits import KINDS, make_audit
-
-    kinds = [KINDS["audit"], KINDS["voted"], KINDS["one_model"], {**KINDS["judge"], "panel": True}]
-    paper = make_audit(votes={"jargon": (0.88, 0.40, 0.45)}, ties="as-released", rate=True, paper=True)
-    return [*(make_audit(**kind) for kind in kinds), paper]
 
 
 def results_table() -> str:

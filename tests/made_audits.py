@@ -23,12 +23,6 @@ from cda.data.quality_sets import quality_set
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, TieRule, Triple, user_prompt
 from cda.results.audit import (
     AuditResult,
-    PaperBias,
-    PaperJudge,
-    PaperModel,
-    PaperOutcome,
-    PaperPeople,
-    PaperShare,
     RewardSpread,
 )
 from cda.results.base import Estimate, Measure, Missing, PerScoring, or_missing
@@ -48,12 +42,12 @@ from cda.results.stages import (
 )
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
-from cda.stats.proportions import beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import beyond_noise
 
 Audit = dict[str, Any]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
 SEED = 0
-_UNMEASURED = ("dose_applied", "paper", "plain", "seeds")
+_UNMEASURED = ("dose_applied", "plain", "seeds")
 
 
 def _bias(name: str) -> Bias:
@@ -99,15 +93,15 @@ def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Bias
     """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
     biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
-    (effects,) = analysis_room.effects([group], SEED).values()
-    (drift,) = analysis_room.drifts([group], biases, None, SEED).values()
+    (effects,) = analysis_room.effects([group]).values()
+    (drift,) = analysis_room.drifts([group], biases, None).values()
     return effects, drift
 
 
 @cache
 def _beside_people(ties: TieRule, shares: tuple[float, ...], *made_of: Any) -> VotedBias | None:
     """Votes on such a group; agreement and noise ceiling take long."""
-    return groups_room.votes([_group("jargon", shares, True, *made_of)], ties, SEED).get("jargon")
+    return groups_room.votes([_group("jargon", shares, True, *made_of)], ties).get("jargon")
 
 
 def _triples() -> tuple[list[Triple], dict[str, float]]:
@@ -136,7 +130,7 @@ def _rate(two: bool) -> tuple[dict[str, BiasRate], dict[str, TripleSkew]]:
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
     flips = flips_of([triple.has_attribute for triple in triples], triples, "rules", "measured long word share")
     rate = rate_room.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
-    return rate, result_room.triple_skews(triples, (), scorings)
+    return rate, result_room.triple_skews(triples, scorings)
 
 
 @cache
@@ -151,34 +145,7 @@ def _sections(two: bool) -> SetQuality | None:
     right |= {text_id(pair.prompt, pair.rejected): 0.0 for pair in found.pairs}
     wrong = right | {text_id(pair.prompt, pair.chosen): -1.0 for pair in found.pairs[20:]}
     scorings = dict(zip(_labels(two), map(Rewards, (right, wrong)), strict=False))
-    return result_room.quality_by_section(found, scorings, SEED)
-
-
-def _paper(two: bool) -> PaperOutcome:
-    """What a release says of jargon: one size with both scores, one with the first alone, a judge, RewardBench, labels."""
-    ids, none = [str(row) for row in range(40)], Missing(reason="no scores")
-    change = positive_share_change(_margins(0.5, 40), _margins(0.25, 40), ids)
-    both = PaperShare(before=change.before, after=change.after, change=change.change)
-    alone = PaperShare(before=positive_share(_margins(0.5, 40), ids), after=none, change=none)
-    unscored = Missing(reason="no pair with a majority has a score")
-    mute = Missing(reason="no pair has a verdict for one side")
-    said = positive_share(_margins(0.6, 40), ids)
-    group = _group("jargon", (0.5,), True, None, "reward", False, 0)
-    people = PaperPeople(
-        rule="as-released", left_out={"tie": 8}, with_majority=40,
-        models={"2B": PaperModel(of=("2B",), without_score=0, skew=both, miscalibration=both),
-                "3B": PaperModel(of=("3B",), without_score=2, skew=alone, miscalibration=alone),
-                "8B": PaperModel(of=("8B",), without_score=48, skew=unscored, miscalibration=unscored)},
-        mean=PaperModel(of=("2B", "3B"), without_score=2, skew=both, miscalibration=both),
-        judges={"gpt-4o": PaperJudge(ties=5, without_verdict=1, skew=said, miscalibration=said),
-                "mute": PaperJudge(ties=40, without_verdict=8, skew=mute, miscalibration=mute)},
-    )  # fmt: skip
-    bias = PaperBias(
-        pairs=48, triples=60, triples_voted=41, run="750_3", people=people,
-        rewardbench={"2B": {"before": {"Chat": 0.807, "Safety": 0.912}, "after": {"Chat": 0.813, "Safety": 0.901}}},
-        labels=_analysis([group], True, "drop")["jargon"].labels if two else None,
-    )  # fmt: skip
-    return PaperOutcome(missing={"labels of the training sample": ("length",)}, parts=(), biases={"jargon": bias})
+    return result_room.quality_by_section(found, scorings)
 
 
 @cache
@@ -192,7 +159,7 @@ def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpre
         for contrast, value in zip(group.contrasts, margins, strict=True):
             sides[text_id(contrast.prompt, contrast.perturbed)] = float(value)
         scorings[label] = Rewards(sides | scores)
-    return analysis_room.rewards([group], triples, scorings, SEED)
+    return analysis_room.rewards([group], triples, scorings)
 
 
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
@@ -222,7 +189,7 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAn
         scores |= {text_id(pair.prompt, pair.chosen): row % 5 + 0.0, text_id(pair.prompt, pair.rejected): row % 5 + 1.0}
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
     labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
-    return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties, SEED)  # type: ignore[arg-type]
+    return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties)  # type: ignore[arg-type]
 
 
 def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Example:
@@ -288,7 +255,7 @@ def make_audit(
     verdicts: bool = False,
     unread: int = 0,
     panel: bool = False,
-    paper: bool = False,
+    sections: bool = False,
     aim: str | None = None,
 ) -> AuditResult:
     """An audit: targets as name to (before, after), votes as name to (before, after, people)."""
@@ -326,8 +293,7 @@ def make_audit(
         "drift": {name: drift for name, (_, drift) in details.items()},
         "rate": _rate(two)[0] if rate else {},
         "triple_skew": _rate(two)[1] if rate else {},
-        "quality_sections": _sections(two) if paper else None,
-        "paper": _paper(two) if paper else None,
+        "quality_sections": _sections(two) if sections else None,
         "rewards": Missing(reason="a judge rewards no single text") if judge
                    else _rewards(made_of[first][0], rate, *made_of[first][1:]),
         "analysis": _analysis([group for group in groups if group.is_target], two, ties),
@@ -345,7 +311,7 @@ def make_audit(
     }  # fmt: skip
     if panel:
         scorings = {"model": _as_panel(groups)}
-        found["panel"] = judges_room.panels(groups, scorings, ties, SEED)
+        found["panel"] = judges_room.panels(groups, scorings, ties)
         found["criteria"] = judges_room.criteria(groups, scorings, ties)
     made = result_room.adjust_for_all_tests(AuditResult(**(dict.fromkeys(_UNMEASURED) | found), n_tests=0))
     json.dumps(made.model_dump(), allow_nan=False)  # as the audit is written

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from cda.records import Exclusions
-from cda.results.discover import DiscoverResult, Made, MaterialCounts, Repeated, SearchedModel, SearchSettings
+from cda.results.discover import DiscoverResult, Made, MaterialCounts, SearchedModel, SearchSettings
 from cda.results.evidence import ConfirmSettings
 
 MATERIAL = MaterialCounts(
     made=Made(responses="sampled"), prompts={"train": 40, "validation": 12, "test": 12}, responses=256,
-    repeated=Repeated(prompts=0, responses=0), single=0, unanswered=0, unrated=0,
+    repeated={"prompts": 0, "responses": 0}, single=0, unanswered=0, unrated=0,
     sampled={"gpt-x": Exclusions(260, {"cut off": 3})}, rewards=Exclusions(257, {"no reward": 1}),
 )  # fmt: skip
 

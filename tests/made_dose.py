@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from cda.results.base import Estimate
 from cda.results.dose import (
     Aim,
-    BestWay,
     DoseMethod,
     DosePoint,
     DoseResult,
     HeldOutBias,
     HeldOutChange,
     HeldOutPeople,
-    MixingDiffers,
     PlainChange,
 )
 from cda.results.skew import AgainstPeople
@@ -76,7 +74,7 @@ def made_dose(
     )
     return DoseResult(
         doses=tuple(one.dose for one in points), biases=tuple(held), aim=aim, repeats=4, max_quality_loss=0.05, chosen=chosen,
-        methods={"dose": method}, mixing_differs={"0.5": MixingDiffers(preferences=0.0, distance=0.0, n=100)},
-        best=BestWay(name="dose", losses={"dose": 0.1}), quality_pairs=40, left_out={}, seed=0, too_few={}, missing={},
+        methods={"dose": method},
+        losses={"dose": 0.1}, quality_pairs=40, left_out={}, seed=0, too_few={}, missing={},
         fitted={}, available_quality=40,
     )  # fmt: skip

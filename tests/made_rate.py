@@ -14,7 +14,7 @@ def made_rate(value: float | None, n: int = 9, by: str = "rules") -> BiasRate:
     if value is not None:
         estimate = Estimate(value=value, low=value - 0.5, high=value + 0.5, n=n, n_prompts=n, unit="reward", method="x")
         effect = Effect(
-            estimand="ATE", estimator="double", estimate=estimate, bca=estimate, standard_error=0.3, p_value=0.01,
+            estimand="ATE", estimator="double", estimate=estimate, standard_error=0.3, p_value=0.01,
             standardised=estimate,
         )  # fmt: skip
         overall = RateEffects(effects=(effect,), not_estimated=(), n_with=n, n_without=0)

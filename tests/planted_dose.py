@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from cda.auditing.groups import Group, make_groups
 from cda.biases import load_bias
 from cda.dosing.stage import dose_result
 from cda.recipe.sections import DoseSection
@@ -41,15 +40,8 @@ WORSE = rewards(lambda row: row % 4 == 0, lambda row: row % 2)
 REST: dict[str, Any] = {"too_few": {}, "missing": {}, "fitted": {}, "available_quality": N}
 
 
-def planted_dose(pairs: list[Pair] = PAIRS, **curves: tuple[Rewards, ...]) -> DoseResult:
+def planted_dose(pairs: list[Pair] = PAIRS, aim: Any = "votes", **curves: tuple[Rewards, ...]) -> DoseResult:
     by_dose = {name: dict(zip(DOSES, curve, strict=True)) for name, curve in curves.items()}
     settings = DoseSection(doses=list(DOSES), repeats=4)
     rest = REST | {"missing": {"direction": "its head is not given hidden states"}}
-    own = {name: planted_groups(curve) for name, curve in by_dose.items()}
-    return dose_result(by_dose, own, pairs, "drop", settings, 0, **rest)
-
-
-def planted_groups(curve: dict[float, Rewards]) -> list[Group]:
-    return make_groups(
-        CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], {f"{d:g}": one for d, one in curve.items()}
-    )
+    return dose_result(by_dose, CONTRASTS, [load_bias("jargon")], pairs, "drop", settings, 0, aim, **rest)

@@ -11,11 +11,11 @@ from typing import Any
 from cda.numbers.measures import MEASURES
 from cda.results.audit import AuditResult
 from cda.results.base import Saved
-from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
-from cda.results.dose import CalibrationResult, DoseFilesResult, DoseResult
+from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.inspect import InspectResult
 from cda.results.study import StudyResult
 from cda.results.topics import TopicsResult
@@ -26,10 +26,11 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "quality": (QualityResult, "`quality.json`: `cda quality`, `cda.quality`"),
     "best_of": (BestOfResult, "`best_of_n.json`: `cda best-of`, `cda.best_of`"),
     "data": (DataResult, "`data.json`: `cda data`, `cda.audit_data`"),
-    "win_rate": (WinRateResult, "`win_rate.json`: `cda win-rate`, `cda.win_rate`"),
-    "dose": (DoseResult, "`dose/dose.json` of a training: `run.dose`"),
-    "dose_files": (DoseFilesResult, "`dose.json` of score files: `cda dose --before … --after …`, `cda.dose`"),
-    "calibration": (CalibrationResult, "`calibration.json`: `cda calibrate`, `cda.calibrate`, `cda.calibrate_scores`"),
+    "dose": (
+        DoseResult,
+        "`dose/dose.json` of a training: `run.dose`; `dose.json` of `cda dose … --against …`, `cda.dose`",
+    ),
+    "calibration": (CalibrationResult, "`calibration.json`: `cda calibrate`, `cda.calibrate`"),
     "discover": (DiscoverResult, "`discover.json`: `cda discover`, `cda.discover`"),
     "comparison": (ComparisonResult, "`comparison.json`: `cda compare`, `cda.compare`"),
     "audit_row": (AuditRow, "a row to share: `--export` of `cda audit` and `cda compare`, `audit.export`"),

@@ -29,7 +29,7 @@ LAUNCHED = [one for one in COMMANDS if _LAUNCHED.fullmatch(one)]
 RUN = {"samples", *NOT_DRY}
 # What a command may miss here: runs, and files that no test makes.
 ABSENT = re.compile(
-    r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|calibration\.json|results-\*"
+    r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|calibration\.json|filled\.csv|results-\*"
     r"|(?<=compare )rows|^rows$"
 )
 
@@ -118,7 +118,8 @@ def assert_only_a_file_is_missing(command: str, result: Result) -> None:
 def test_every_command_is_checked_by_one_of_these() -> None:
     elsewhere = [one for one in COMMANDS if one not in OURS and one not in LAUNCHED]
     installs = ("pip install -e ", "pip wheel --no-deps ", "pip install 'dist/")  # run by evals/reliability/installs.py
-    assert all(one.startswith(installs) or one == "pytest" for one in elsewhere), elsewhere
+    release = "python scripts/paper_release.py Preference-Model-Biases paper-files"  # run by write_user_files
+    assert all(one.startswith((*installs, "pytest")) or one == release for one in elsewhere), elsewhere
     assert len(LAUNCHED) >= 20 and len(OURS) >= 20
     assert len(RECIPES) == 8 and len(LAUNCHES) == 4
     for recipe in [*RECIPES, *LAUNCHES]:

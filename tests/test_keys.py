@@ -11,8 +11,8 @@ from cda.cli import app
 from cda.errors import LLMError, ModelError
 from cda.keys import address_problem, looks_like_key, variable_problem
 from cda.llm.openai_client import OpenAIClient
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
 
 KEY = "sk-proj-canary5f1d0c9e8b7a6f5e"
 HEX_KEY = "c0ffee5f1d0c9e8b7a6f5e4d3c2b1a99"

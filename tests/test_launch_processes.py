@@ -133,15 +133,9 @@ def test_a_training_is_refused_before_its_settings_wait_for_the_others(
     assert not (tmp_path / "run").exists()
 
 
-TORCHRUN = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2"]
 DEFAULTS = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
 ONE_QUIETLY = [str(BIN / "accelerate"), "launch", "--quiet", "--num_processes", "1", *DEFAULTS]
 SEVERAL = [str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
-
-
-def test_what_the_message_says_to_type_really_starts_two(tmp_path: Path) -> None:
-    result, seen = start(TORCHRUN, tmp_path)
-    assert (result.returncode, seen) == (0, {"0": "2", "1": "2"}), result.stderr
 
 
 def mistaken(*program: str) -> tuple[int, list[str]]:

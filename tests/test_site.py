@@ -20,4 +20,4 @@ def test_the_site_is_built_strictly(tmp_path: Path) -> None:
     commands = (tmp_path / "reference" / "commands" / "index.html").read_text(encoding="utf-8")
     assert "cda study import" in commands and "--attention-pass" in commands
     functions = (tmp_path / "reference" / "python" / "index.html").read_text(encoding="utf-8")
-    assert "cda.win_rate" in functions and "budget_usd" in functions
+    assert "cda.quality" in functions and "budget_usd" in functions

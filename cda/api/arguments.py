@@ -140,7 +140,7 @@ _SHARED = ("overrides", "out", "budget_usd", "confirm", "progress", "limit", "fr
 _AUDITED = ("audit.max_contrasts", "audit.max_triples", "audit.max_quality")
 _LIMITED = {
     "cda.audit": _AUDITED, "cda.compare": _AUDITED, "cda.train": ("data.max_pairs", "data.max_contrasts", *_AUDITED), "cda.quality": ("audit.max_quality",),
-    "cda.calibrate": ("audit.max_contrasts", "audit.max_quality"), "cda.discover": ("discover.max_prompts",),
+    **dict.fromkeys(("cda.calibrate", "cda.dose"), ("audit.max_contrasts", "audit.max_quality")), "cda.discover": ("discover.max_prompts",),
 }  # fmt: skip
 """Function to the settings that its `limit` sets."""
 

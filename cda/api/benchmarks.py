@@ -1,32 +1,29 @@
-"""Accuracy, best-of-n, win rates and doses from Python."""
+"""Accuracy, win rates and best-of-n from Python."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Unpack, get_args
+from typing import Unpack
 
-from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_with_folder, path_text, several
-from cda.api.results import BestOf, Dose, Quality, WinRate, shown
+from cda.api.arguments import Terms, declared, loaded_with_folder, path_text, several
+from cda.api.results import BestOf, Quality, shown
 from cda.api.rows import as_reference
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
-from cda.benchmarks.win_rate import run_win_rate
-from cda.dosing.files import dose_from_files
-from cda.errors import DataError
-from cda.files.paths import free_place, place_for, user_path
 from cda.finetuning.applied import asked_subjects
-from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments, WinRateArguments
-from cda.records import TieRule
+from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments
 
 
 @declared(QualityArguments)
 def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpack[QualityArguments]) -> Quality:
-    """Accuracy on preferences by section, before and after an adapter or of two models, as `cda quality` measures it.
+    """Accuracy on preferences by section, or the win rate of outputs over others, before and after an adapter or of two models, as
+    `cda quality` measures it.
 
     Args:
         model: As for `cda.audit`.
-        data: Rows of prompt, chosen and rejected (and perhaps subset or section), or one or several files in any known format.
+        data: Rows of prompt, chosen and rejected (and perhaps subset or section), or one or several files in any known format;
+            with `over`, rows or a file of prompt and response.
         settings: As for `cda.audit`.
 
     Returns:
@@ -39,17 +36,20 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
         >>> import cda
         >>> pairs = [{"prompt": f"{n} + 1?", "chosen": str(n + 1), "rejected": str(n)} for n in range(20)]
         >>> cda.quality("my-org/my-reward-model", pairs).sets[0].overall.scores["model"].estimate  # doctest: +SKIP
+        >>> outcome = cda.quality("judge:gpt-4o", "new.jsonl", over="old.jsonl", budget_usd=5)  # doctest: +SKIP
+        >>> outcome.sets[0].win_rates["model"].wins  # doctest: +SKIP
     """
     terms = Terms.of("cda.quality", QualityArguments, options)
     adapter, dose = path_text(options["adapter"]), options["dose"]
     files = _files(data, terms)
     missing = "pairs: has no rows" if terms.overrides is None else "give at least one file of preferences"
-    inputs = {"on": sorted(files), "with": adapter, "at": dose}
+    over = None if options["over"] is None else as_reference(options["over"], "over", terms.inputs)
+    inputs = {"on": sorted(files), "over": over, "with": adapter, "at": dose}
     settings = terms.nested()
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
     opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
     with opened as (loaded, other):
-        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"]))
+        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"], over))
 
 
 @declared(BestOfArguments)
@@ -92,38 +92,6 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
         return shown(BestOf, done)
 
 
-@declared(WinRateArguments)
-def win_rate(model: Model, first: Data, second: Data, /, **options: Unpack[WinRateArguments]) -> WinRate:
-    """Share of comparisons in which a judge or reward model prefers the first output, as `cda win-rate` measures it.
-
-    Args:
-        model: As for `cda.audit`.
-        first: Rows of prompt and response.
-        second: Rows for the same prompts; the i-th output for a prompt is compared with the i-th one in `first`.
-        settings: As for `cda.audit`.
-
-    Returns:
-        Win, tie and loss shares with an exact test.
-
-    Raises:
-        CdaError: As `cda.audit`.
-
-    Example:
-        >>> import cda
-        >>> outcome = cda.win_rate("judge:gpt-4o", "new.jsonl", "old.jsonl", budget_usd=5)  # doctest: +SKIP
-        >>> outcome.result.win_rate.value  # doctest: +SKIP
-    """
-    terms = Terms.of("cda.win_rate", WinRateArguments, options)
-    columns, split = options["columns"], options["split"]
-    files = [as_reference(data, name, terms.inputs) for data, name in ((first, "first"), (second, "second"))]
-    inputs = {"of": files[0], "over": files[1]}
-    settings, others = terms.nested(), (*terms.words, *_reading(columns, split))
-    problems = _data_settings(settings, terms)
-    with loaded_with_folder(model, terms, settings, inputs, others, problems=problems) as (loaded, _):
-        out = loaded.recipe.run_path
-        return shown(WinRate, run_win_rate(files[0], files[1], loaded, out, columns, split, terms.limit))
-
-
 def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
     """Mistakes: settings of data, which have no effect on data that are an argument."""
     problems = ["data: has no effect when the data are an argument"] if "data" in settings else []
@@ -144,70 +112,3 @@ def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     if isinstance(data, list | tuple) and all(isinstance(path, str | Path) for path in data):
         return list(dict.fromkeys(map(str, data)))
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
-
-
-def dose(
-    before: Data,
-    after: Data,
-    /,
-    votes: Data | None = None,
-    *,
-    quality_before: Data | None = None,
-    quality_after: Data | None = None,
-    ties: Literal["drop", "half", "as-released"] = "drop",
-    seed: int = 42,
-    columns: Mapping[str, str] | None = None,
-    limit: int | None = None,
-    out: str | Path | None = None,
-) -> Dose:
-    """Choose the dose of a debiasing by people's votes, from scores before and after it, as `cda dose` does from files.
-
-    Scores are mixed, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
-    training chooses its dose on the latter curve (`cda.train` and `run.dose`).
-
-    Args:
-        before: Rows of id (or prompt), and perturbed_score and base_score, or margin: scores of the base model.
-        after: The same after debiasing.
-        votes: People's votes: rows of id and vote; None: a column `votes` or `preferred` of the scores.
-        quality_before: Rows of chosen_score and rejected_score on quality pairs.
-        quality_after: The same after debiasing.
-        ties: Value of people's ties and splits.
-        seed: Seed of splits and intervals.
-        columns: Our column names to those of the score files, such as `{"margin": "gap"}`.
-        limit: Take at most so many voted rows, and quality pairs, drawn with the seed.
-        out: Also write the result to this file.
-
-    Returns:
-        The chosen dose with its numbers on held-out votes, and the dose–response curve.
-
-    Raises:
-        DataError: A column or id is missing, or there are too few votes to choose a dose.
-        RunError: The file `out` cannot be written.
-
-    Example:
-        >>> import cda
-        >>> rows = [{"id": f"c{n}", "margin": 1.0, "preferred": "base" if n % 4 else "perturbed"} for n in range(40)]
-        >>> turned = [row | {"margin": -1.0 if n % 4 else 1.0} for n, row in enumerate(rows)]
-        >>> cda.dose(rows, turned).held_out.dose  # doctest: +SKIP
-    """
-    check_types("cda.dose", seed=seed, columns=columns, limit=limit, out=out)
-    if ties not in get_args(TieRule):
-        raise DataError(f"ties: {', '.join(get_args(TieRule))}; found '{ties}'")
-    if (quality_before is None) != (quality_after is None):
-        missing = "quality_before" if quality_before is None else "quality_after"
-        raise DataError(f"{missing}: needed together with the other one")
-
-    def path(data: Data, name: str) -> Path:
-        return user_path(as_reference(data, name, RUNS / "inputs"))
-
-    scores, voted, quality = (path(before, "before"), path(after, "after")), None, None
-    if votes is not None:
-        voted = path(votes, "votes")
-    if quality_before is not None and quality_after is not None:
-        quality = path(quality_before, "quality-before"), path(quality_after, "quality-after")
-    file = None if out is None else free_place(user_path(out))
-    found = dose_from_files(*scores, voted, quality, ties=ties, seed=seed, columns=columns or {}, limit=limit, out=file)
-    result = Dose(**dict(found))
-    if file is not None:
-        result.save(place_for(file))
-    return result

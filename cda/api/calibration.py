@@ -1,22 +1,18 @@
-"""Calibrations from Python: of a scorer, or of score files."""
+"""Corrections that people's votes choose, from Python: a calibration of a scorer, or a dose between two."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Literal, Unpack, get_args
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Unpack
 
-from cda.api.arguments import RUNS, Terms, check_types, declared, loaded_with_folder, put
-from cda.api.results import Calibration, shown
+from cda.api.arguments import Terms, declared, loaded_with_folder, put
+from cda.api.results import Calibration, Dose, shown
 from cda.api.rows import as_reference
-from cda.calibration.files import calibrate_files
-from cda.calibration.scorer import run_calibrate
-from cda.errors import RecipeError
-from cda.files.paths import user_path
-from cda.jobs.options import CalibrateArguments, Data, Model
-from cda.jobs.perform import perform
-from cda.records import TieRule
-from cda.resources.artifacts import check_form, folder_suffix
+from cda.calibration.calibrate import run_calibrate
+from cda.dosing.stage import run_mixed
+from cda.jobs.options import CalibrateArguments, Data, DoseArguments, Model
+from cda.recipe.load import LoadedRecipe
 
 
 @declared(CalibrateArguments)
@@ -24,7 +20,7 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
     """Fit corrections of a scorer's margins on people's votes, as `cda calibrate` does; nothing is trained.
 
     Args:
-        model: As for `cda.audit`: a judge, a reward model, or a function.
+        model: As for `cda.audit`: a judge, a reward model, a function, or `scores:FILE`.
         votes: People's votes on the contrasts: rows of id and vote; None if the contrasts have them.
         settings: As for `cda.audit`. `dose.repeats` and `dose.max_quality_loss` say how often prompts are split, and how much
             accuracy may be lost.
@@ -41,6 +37,44 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
     terms = Terms.of("cda.calibrate", CalibrateArguments, options)
+    with _loaded(model, votes, terms, options) as (loaded, _):
+        return shown(Calibration, run_calibrate(loaded, options["figures"]))
+
+
+@declared(DoseArguments)
+def dose(before: Model, after: Model, /, votes: Data | None = None, **options: Unpack[DoseArguments]) -> Dose:
+    """Choose by people's votes how far to go from one scorer to another, as `cda dose BEFORE --against AFTER` does.
+
+    Rewards are mixed, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
+    training chooses its dose on the latter curve (`cda.train` and `run.dose`).
+
+    Args:
+        before: The model before debiasing, as for `cda.audit`; `scores:FILE` for scores that you have.
+        after: The same after debiasing.
+        votes: People's votes on the contrasts: rows of id and vote; None if the contrasts have them.
+        settings: As for `cda.audit`. `dose.doses`, `dose.repeats` and `dose.max_quality_loss` say what is tried and how.
+
+    Returns:
+        The chosen dose with its numbers on held-out votes, and the dose–response curve.
+
+    Raises:
+        CdaError: As `cda.audit`; DataError for too few votes to choose a dose.
+
+    Example:
+        >>> import cda
+        >>> found = cda.dose("scores:before.jsonl", "scores:after.jsonl", "votes.csv", contrasts="pairs.jsonl")  # doctest: +SKIP
+        >>> found.chosen, found.own.held_out["jargon"].people.gap  # doctest: +SKIP
+    """
+    terms = Terms.of("cda.dose", DoseArguments, options)
+    with _loaded(before, votes, terms, options, after) as (loaded, other):
+        return shown(Dose, run_mixed(loaded, str(other), options["figures"]))
+
+
+@contextmanager
+def _loaded(
+    model: Model, votes: Data | None, terms: Terms, options: Mapping[str, Any], second: Model | None = None
+) -> Iterator[tuple[LoadedRecipe, str | None]]:
+    """The settings of a correction with its data; and the name of the second model."""
     data = {"contrasts": options["contrasts"], "votes": votes, "quality": options["quality"]}
     files = {
         name: rows if isinstance(rows, str) and rows == "none" else as_reference(rows, name, terms.inputs)
@@ -48,65 +82,8 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
         if rows is not None
     }
     nested = terms.nested({f"audit.{name}": (name, file) for name, file in files.items()}, options["biases"])
-    put(nested, "audit.triples", None)  # no number of a calibration comes from triples
+    put(nested, "audit.triples", None)  # votes are on contrasts alone
     inputs = {"by": files.get("votes"), "on": files.get("contrasts")}
     others = (*terms.words, str(options["biases"]), str(files.get("quality")))
-    with loaded_with_folder(model, terms, nested, inputs, others) as (loaded, _):
-        return shown(Calibration, run_calibrate(loaded, options["figures"]))
-
-
-def calibrate_scores(
-    scores: Data,
-    votes: Data | None = None,
-    *,
-    quality: Data | None = None,
-    preferences: bool = False,
-    ties: Literal["drop", "half", "as-released"] = "drop",
-    seed: int = 42,
-    columns: Mapping[str, str] | None = None,
-    limit: int | None = None,
-    figures: str | None = None,
-    out: str | Path | None = None,
-) -> Calibration:
-    """The same from scores that are there already, as `cda calibrate --scores` does.
-
-    Args:
-        scores: Rows of id (or prompt), and perturbed_score and base_score, or margin; perhaps bias, difference, first.
-        votes: People's votes: rows of id and vote; None: a column `votes` or `preferred` of the scores.
-        quality: Rows of chosen_score and rejected_score, or margin, whose accuracy must not fall.
-        preferences: Margins are a judge's preferences from −1 to 1.
-        ties: Value of people's ties and splits.
-        seed: Seed of splits and intervals.
-        columns: Our column names to those of the score files, such as `{"margin": "gap"}`.
-        limit: Take at most so many voted rows of each bias, and quality pairs, drawn with the seed.
-        figures: Also write the report's figures as files of this format: svg or pdf.
-        out: Output folder; None for `runs/calibrate-<scores>`.
-
-    Returns:
-        The calibration; `corrected` applies it to margins of the same kind.
-
-    Raises:
-        DataError: A column or id is missing, a cell cannot be read, or there are too few votes.
-
-    Example:
-        >>> import cda
-        >>> found = cda.calibrate_scores("scores.jsonl", "votes.csv")  # doctest: +SKIP
-        >>> found.corrected([0.4, 1.2], "length")  # doctest: +SKIP
-    """
-    check_types("cda.calibrate_scores", seed=seed, out=out, columns=columns, limit=limit)
-    check_form(figures)
-    if ties not in get_args(TieRule):
-        raise RecipeError([f"ties: {', '.join(get_args(TieRule))}; found '{ties}'"])
-    inputs = (user_path(out).parent if out is not None else RUNS) / "inputs"
-    given = {"scores": scores, "votes": votes, "quality": quality}
-    files = {name: user_path(as_reference(rows, name, inputs)) for name, rows in given.items() if rows is not None}
-    others = [str(value) for value in (columns, limit) if value]
-    apart = folder_suffix(
-        "calibrate", {"by": files.get("votes")}, [str(files.get("quality")), ties, str(preferences), *others]
-    )
-    named = user_path(out) if out is not None else RUNS / f"calibrate-{files['scores'].stem}{apart}"
-    job = calibrate_files(
-        files["scores"], files.get("votes"), files.get("quality"), preferences=preferences, ties=ties, seed=seed,
-        columns=columns or {}, limit=limit,
-    )  # fmt: skip
-    return shown(Calibration, perform(job, None, named, figures))
+    with loaded_with_folder(model, terms, nested, inputs, others, second) as opened:
+        yield opened

@@ -8,7 +8,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-import numpy as np
 from numpy.typing import ArrayLike
 from pydantic import BaseModel, PrivateAttr
 
@@ -18,15 +17,13 @@ from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import audit_document, notebook_html
 from cda.benchmarks.best_of_n_report import best_of_n_document
 from cda.benchmarks.quality_report import quality_document
-from cda.benchmarks.win_rate import win_rate_text
 from cda.calibration.report import calibration_document
 from cda.comparing.page import comparison_document
 from cda.comparing.row import export_row, row_file, row_name
 from cda.data.load import prompt_of
-from cda.discovery.discovery_page import discover_document
-from cda.discovery.topics_page import topics_document
-from cda.dosing.files import dose_files_text
-from cda.errors import DataError, RunError, did_you_mean
+from cda.discovery.discovery_page import discovery_document
+from cda.dosing.stage import dose_document
+from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_page
 from cda.files.paths import is_a_file, is_a_folder, place_for, user_path, writing
 from cda.finetuning.applied import chosen_dose
@@ -45,16 +42,16 @@ from cda.resources.llm_access import plan_lines
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Saved, Test, save
 from cda.results.base import load as load_result
-from cda.results.benchmarks import BestOfResult, QualityResult, WinRateResult
+from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.commands import Plan
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult
-from cda.results.dose import CalibrationResult, DoseFilesResult, DoseResult
+from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.stages import LabelCounts, SynthesizeCounts
 from cda.results.topics import TopicsResult
 from cda.run import RunFolder
-from cda.scorers.calibrated import Corrector, value_of
+from cda.scorers.calibrated import Corrector
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -266,22 +263,13 @@ class DataAudit(DataResult, Shown):
         return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"
 
 
-class WinRate(WinRateResult, Shown):
-    """Win rate of one set of outputs, with the fields of `WinRateResult`. It has no report."""
+class Dose(DoseResult, Shown):
+    """A dose between two scorers, with the fields of `DoseResult`."""
 
-    __str__ = win_rate_text
-
-    def __repr__(self) -> str:
-        return f"<WinRate of {self.first} over {self.second} by {self.scorer.name}>"
-
-
-class Dose(DoseFilesResult, Shown):
-    """A dose chosen from scores; its fields are those of `DoseFilesResult`. It has no report."""
-
-    __str__ = dose_files_text
+    _document = dose_document
 
     def __repr__(self) -> str:
-        return f"<Dose {self.held_out.dose:g}>"
+        return f"<Dose {self.chosen:g}>"
 
 
 class Calibration(CalibrationResult, Shown):
@@ -302,31 +290,15 @@ class Calibration(CalibrationResult, Shown):
         to 1. `one_order`: the judge was asked once per pair, in the order that cda draws from the texts. NaN stays NaN.
 
         Raises:
-            DataError: Lengths differ, or the calibration comes from score files alone.
+            ValueError: Lengths differ.
         """
         comparisons = [
             (prompt_of(prompt), text, other) for prompt, text, other in zip(prompts, first, second, strict=True)
         ]
         return Corrector(self).margins(margins, comparisons, one_order)
 
-    def corrected(self, margins: ArrayLike, bias: str, differences: ArrayLike | float = 0.0) -> FloatArray:
-        """Corrected margins of pairs whose first side has this bias and whose second has not, shape (n,), without texts;
-        `differences` are in the measure of the calibration, first minus second.
-
-        Raises:
-            DataError: The calibration has no such bias.
-        """
-        if bias not in self.corrections:
-            known = ", ".join(self.corrections)
-            raise DataError(
-                f"'{bias}': not a bias of this calibration.{did_you_mean(bias, self.corrections)} It has: {known}"
-            )
-        own, values = self.corrections[bias], np.asarray(margins, dtype=np.float64)
-        full = value_of(own.offset) + value_of(own.slope) * np.asarray(differences, dtype=np.float64)
-        return Corrector(self).shifted(values, self.strength * np.broadcast_to(full, values.shape))
-
     def __repr__(self) -> str:
-        return f"<Calibration of {self.scorer or self.sources.get('scores')} at strength {self.strength:g}>"
+        return f"<Calibration of {self.scorer} at strength {self.strength:g}>"
 
 
 @dataclass(frozen=True)
@@ -442,7 +414,7 @@ def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report",
     return plan
 
 
-Loaded = Comparison | Quality | BestOf | WinRate | Dose | Calibration | DataAudit
+Loaded = Comparison | Quality | BestOf | Dose | Calibration | DataAudit
 """Results in one file of their own, apart from audits."""
 
 
@@ -470,10 +442,10 @@ def load(path: str | Path) -> Run | Audit | Loaded | Discovery:
     fields = content if isinstance(content, dict) else {}
     if "by_attribute" in fields:
         topics = load_result(TopicsResult, place, "cda discover --by-topic")
-        return Discovery(place.parent, topics_document(topics).text(), None, topics)
+        return Discovery(place.parent, discovery_document(topics).text(), None, topics)
     if "generations" in fields:
         result = load_result(DiscoverResult, place, "cda discover")
-        return Discovery(place.parent, discover_document(result).text(), result)
+        return Discovery(place.parent, discovery_document(result).text(), result)
     for name, (kind, command) in _KINDS.items():
         if name in fields:
             return load_result(kind, place, command)
@@ -485,8 +457,7 @@ _KINDS: dict[str, tuple[type[Loaded], str]] = {
     "regression": (DataAudit, "cda data"),
     "sets": (Quality, "cda quality"),
     "attributes": (BestOf, "cda best-of"),
-    "without_counterpart": (WinRate, "cda win-rate"),
-    "held_out": (Dose, "cda dose"),
+    **dict.fromkeys(("methods", "held_out"), (Dose, "cda dose")),
     "corrections": (Calibration, "cda calibrate"),
 }
 """A field that no other result has, to the result and the command that makes it."""

@@ -209,7 +209,7 @@ def reward_function(
         named = open_scorer(subject, scoring)
         steps = [f"scores      one text with {subject.name}; writes no file", *named.read_lines()]
         stop_if_dry(loaded, lambda: steps, ("biases", "name"))
-        scorer, calibration = named.text_scorer(), named.calibration()
+        scorer, calibration = named.as_pointwise().text_scorer(), named.calibration()
         name = shown_target(subject.name) if adapter is None else shown_path(str(adapter).rstrip("/"))
         corrector = None if calibration is None else Corrector(calibration)
         return RewardFunction(name.removeprefix("memory:"), scorer, corrector, stack.pop_all(), again)

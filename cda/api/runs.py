@@ -36,7 +36,7 @@ def audit(target: Model, /, **options: Unpack[AuditArguments]) -> Audit:
     """Measure a reward model or judge as it is, as `cda audit` does; `cda.compare` takes several.
 
     Args:
-        target: Hub id, folder, `embedded`, `judge:NAME`, `grade:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `steered:MODEL` or
+        target: Hub id, folder, `embedded`, `judge:NAME`, `grade:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `scores:FILE` or
             `module:function`; a function (prompts, responses) -> rewards of shape (n,), or (prompts, first, second) ->
             preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cda.arrays import BoolArray, FloatArray
 from cda.auditing import rate
-from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins, rng
+from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins
 from cda.auditing.headline import share_measure
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
@@ -45,36 +45,26 @@ from cda.results.skew import BiasPanel, JudgedBias, JudgedCriterion
 from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Preferences, Rewards, Text
 from cda.stats import rate as statistics
-from cda.stats.clustered import (
-    Resampling,
-    Target,
-    by_students_t,
-    direct_contrast,
-    observational_effect,
-    same_in_all,
-    slope_effect,
-)
-from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift
-from cda.stats.judges import left_out, verdict_counts
+from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.levels import Levels, levels_differ, levels_of
 from cda.stats.means import common_edges, distribution
-from cda.stats.multiplicity import holm
-from cda.stats.people import against_people, mean_against_people, panel_margins
-from cda.stats.proportions import chosen_correlation, hits_of, paired_change, positive_share, wilson_share
-from cda.stats.rate import Contrasts
+from cda.stats.multiplicity import holm_of
+from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
+from cda.stats.proportions import chosen_correlation, hits_of, positive_share
+from cda.stats.rate import Contrasts, Target, direct_contrast, observational_effect, same_in_all, slope_effect
 from cda.stats.votes import Majority, agreement
 
 _FEWEST_TO_LEAVE_OUT = 3
 
 
-def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule, seed: int) -> dict[str, BiasPanel]:
+def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, BiasPanel]:
     """Every judge of a panel by bias: skew, miscalibration if people voted, and agreement; empty if no panel was asked.
     `groups` hold contrasts with a verdict of one judge at least; `rule` is for people's ties."""
     scoring = next(iter(scorings.values()))
     if not isinstance(scoring, Preferences) or not scoring.judges:
         return {}
-    return {group.bias.name: _panel(group, scoring, rule, seed) for group in groups}
+    return {group.bias.name: _panel(group, scoring, rule) for group in groups}
 
 
 def criteria(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, dict[str, JudgedCriterion]]:
@@ -107,7 +97,7 @@ def _majority(group: Group, rule: TieRule) -> Majority | None:
     return None if people is None else people.majority
 
 
-def _panel(group: Group, scoring: Preferences, rule: TieRule, seed: int) -> BiasPanel:
+def _panel(group: Group, scoring: Preferences, rule: TieRule) -> BiasPanel:
     judges = scoring.judges
     compared = contrast_comparisons(group.contrasts)
     verdicts = np.stack([judge.margins(compared) for judge in judges.values()])
@@ -119,9 +109,9 @@ def _panel(group: Group, scoring: Preferences, rule: TieRule, seed: int) -> Bias
         panel=judged(together),
         mean=judged(verdicts),
         majority=judged(panel_margins(verdicts, "majority")[0]),
-        agreement=or_missing(lambda: agreement(verdict_counts(verdicts), group.prompt_ids, rng(seed))),
+        agreement=or_missing(lambda: agreement(verdict_counts(verdicts), group.prompt_ids)),
         without={
-            name: left_out(verdicts, place, group.prompt_ids, rng(seed), scoring.rule)
+            name: left_out(verdicts, place, group.prompt_ids, scoring.rule)
             for place, name in enumerate(judges)
             if several
         },
@@ -136,7 +126,7 @@ def _judged(margins: FloatArray, group: Group, people: Majority | None) -> Judge
 
     def skew() -> Estimate:
         if is_mean:
-            return wilson_share(np.where(margins == 0, 0.5, margins > 0).mean(axis=0)[there], ids, len(margins))
+            return share_of(np.where(margins == 0, 0.5, margins > 0).mean(axis=0)[there], ids, len(margins))
         return positive_share(margins[there], ids, group.ties)
 
     def miscalibration(majority: Majority) -> Estimate:
@@ -153,7 +143,6 @@ def _judged(margins: FloatArray, group: Group, people: Majority | None) -> Judge
 
 
 Cutoffs = Mapping[str, Sequence[float]]
-_NO_COLUMN = "no file has it"
 
 
 def by_columns(
@@ -224,8 +213,8 @@ def _level(group: Group, levels: Levels, name: str) -> Level:
 
 
 def _mean(values: FloatArray, ids: Sequence[str], unit: str) -> Effect | SameMargin | Missing:
-    found: Effect | Missing = or_missing(partial(direct_contrast, values, ids, None, unit))
-    return by_students_t(found) if isinstance(found, Effect) else same_in_all(values, ids, found.reason) or found
+    found: Effect | Missing = or_missing(partial(direct_contrast, values, ids, unit))
+    return found if isinstance(found, Effect) else same_in_all(values, ids, found.reason) or found
 
 
 def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
@@ -241,24 +230,15 @@ def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
 
 def _adjusted(levels: Sequence[Level]) -> tuple[Level, ...]:
     """Levels with Holm's p over those that are tested."""
-    tests = _holm({level.name: level.test for level in levels if isinstance(level.test, Test)})
-    return tuple(level.model_copy(update={"test": tests.get(level.name, level.test)}) for level in levels)
-
-
-def _holm(tests: Mapping[str, Test]) -> dict[str, Test]:
-    if not tests:
-        return {}
-    adjusted = holm([test.p_value for test in tests.values()])
-    return {
-        name: test.model_copy(update={"p_holm": p}) for (name, test), p in zip(tests.items(), adjusted, strict=True)
-    }
+    tests = holm_of([level.test for level in levels])
+    return tuple(level.model_copy(update={"test": test}) for level, test in zip(levels, tests, strict=True))
 
 
 def _slope(margins: FloatArray, levels: Levels, ids: Sequence[str], column: str, unit: str) -> Effect:
     x, rows = _numbers(levels)
     scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
     target = Target(f"slope per 1 of {column}", "direct contrast", f"{unit} per 1 of {column}", scale)
-    return slope_effect(margins[rows], x[rows], list(compress(ids, rows)), target, None)
+    return slope_effect(margins[rows], x[rows], list(compress(ids, rows)), target)
 
 
 def _numbers(levels: Levels) -> tuple[FloatArray, BoolArray]:
@@ -286,16 +266,16 @@ def _rate(
         label: or_missing(partial(_by_level, own, levels)) for label, own in contrasts.items()
     }
     last = list(effects.values())[-1]
-    tests = {} if isinstance(last, Missing) else {
-        effect.estimand.removeprefix("CATE: "): Test(p_value=effect.p_value, method=T_TEST) for effect in last.effects
-    }  # fmt: skip
+    found_effects = () if isinstance(last, Missing) else last.effects
+    tests = holm_of([Test(p_value=effect.p_value, method=T_TEST) for effect in found_effects])
+    names = [effect.estimand.removeprefix("CATE: ") for effect in found_effects]
     return RateByColumn(
         kind="categories" if levels.numbers is None else "numbers",
         cutoffs=tuple(cutoffs),
         n_missing=int(read.sum()) - len(kept),
         pooled=dict(levels.pooled),
         effects=per_scoring(effects),
-        tests=_holm(tests),
+        tests=dict(zip(names, tests, strict=True)),
         differ=per_scoring({label: or_missing(partial(levels_differ, own.double, levels, ids)) for label, own in contrasts.items()}),
         slope=per_scoring({label: or_missing(partial(_rate_slope, own, levels, column)) for label, own in contrasts.items()}),
     )  # fmt: skip
@@ -305,7 +285,7 @@ def _by_level(contrasts: Contrasts, levels: Levels) -> ConditionalEffects:
     """The effect in each level, in the order of the levels."""
     found = statistics.conditional_effects(contrasts, [str(name) for name in levels.of])
     order = {f"CATE: {name}": place for place, name in enumerate(levels.names)}
-    effects = sorted(map(by_students_t, found.effects), key=lambda effect: order[effect.estimand])
+    effects = sorted(found.effects, key=lambda effect: order[effect.estimand])
     return found.model_copy(update={"effects": tuple(effects)})
 
 
@@ -317,7 +297,7 @@ def _rate_slope(contrasts: Contrasts, levels: Levels, column: str) -> Conditiona
             f"slope per {name}",
             estimator,
             None,
-            partial(statistics.effect_slope, contrasts, numbers, estimator, None, name),
+            partial(statistics.effect_slope, contrasts, numbers, estimator, name),
         )
         for estimator in statistics.ESTIMATORS
     ]
@@ -339,23 +319,22 @@ def analysis(
     pairs: Sequence[Pair],
     scorings: Scorings,
     rule: TieRule,
-    seed: int,
 ) -> dict[str, BiasAnalysis]:
     """Preferences of data, people and model for each target, and the observational effect. `labels` are of the training pairs,
     or of those given to an audit alone; `pairs` are the quality pairs, whose answers have the attribute or not as they come."""
     targets = [group for group in groups if group.is_target]
-    rates = label_rates([group.bias for group in targets], labels, seed)
+    rates = label_rates([group.bias for group in targets], labels)
     return {
         group.bias.name: BiasAnalysis(
             labels=rates.get(group.bias.name),
-            correlation=_correlations(group, rule, seed),
+            correlation=_correlations(group, rule),
             observational=_observational(group.bias, pairs, scorings),
         )
         for group in targets
     }
 
 
-def _correlations(group: Group, rule: TieRule, seed: int) -> found.Correlations:
+def _correlations(group: Group, rule: TieRule) -> found.Correlations:
     """r between the attribute and being preferred, each pair in both orders; the model on the rows that people judged."""
     feature = _measured_feature(group.bias)
     values = np.ones(len(group))
@@ -365,7 +344,7 @@ def _correlations(group: Group, rule: TieRule, seed: int) -> found.Correlations:
     def correlation(signs: FloatArray, rows: NDArray[np.bool_]) -> Estimate | Missing:
         """r of the attribute's difference (perturbed − base) with the preferred side (sign 1: perturbed) on some rows."""
         ids = list(compress(group.prompt_ids, rows))
-        return or_missing(partial(chosen_correlation, (signs * values)[rows], ids, rng(seed)))
+        return or_missing(partial(chosen_correlation, (signs * values)[rows], ids))
 
     rows = np.ones(len(group), dtype=bool)
     by_people = None
@@ -406,9 +385,7 @@ def _feature_differences(bias: Bias, feature: str, sides: Sequence[tuple[str, st
     return np.array([bias.measured(first, feature) - bias.measured(second, feature) for first, second in sides])
 
 
-def rewards(
-    groups: Sequence[Group], triples: Sequence[Triple], scorings: Scorings, seed: int
-) -> RewardSpread | Missing:
+def rewards(groups: Sequence[Group], triples: Sequence[Triple], scorings: Scorings) -> RewardSpread | Missing:
     """Distributions of rewards on common bins; missing if a scorer compares pairs and rewards no single text."""
     known = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
     if len(known) < len(scorings):
@@ -430,9 +407,9 @@ def rewards(
         }
         values = _values({kind: texts for kind, texts in kinds.items() if texts}, known)
         own_edges = _edges([values])
-        of_triples[name] = TripleRewards(edges=own_edges, of=_distributions(values, own_edges, seed))
+        of_triples[name] = TripleRewards(edges=own_edges, of=_distributions(values, own_edges))
     edges = _edges(list(sides.values()))
-    contrasts = {name: _distributions(values, edges, seed) for name, values in sides.items()}
+    contrasts = {name: _distributions(values, edges) for name, values in sides.items()}
     return RewardSpread(contrasts=ContrastRewards(edges=edges, of=contrasts), triples=of_triples)
 
 
@@ -451,24 +428,19 @@ def _edges(values: Sequence[_Values]) -> tuple[float, ...]:
     return common_edges(arrays) if any(array.size for array in arrays) else ()
 
 
-def _distributions(values: _Values, edges: Sequence[float], seed: int) -> PerScoring[Kinds]:
+def _distributions(values: _Values, edges: Sequence[float]) -> PerScoring[Kinds]:
     def of_kinds(kinds: Mapping[str, tuple[FloatArray, list[str]]]) -> Kinds:
-        return {
-            kind: or_missing(partial(distribution, array, ids, edges, rng(seed)))
-            for kind, (array, ids) in kinds.items()
-        }
+        return {kind: or_missing(partial(distribution, array, ids, edges)) for kind, (array, ids) in kinds.items()}
 
     return per_scoring({label: of_kinds(kinds) for label, kinds in values.items()})
 
 
-def drifts(
-    groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None, seed: int
-) -> dict[str, BiasDrift]:
+def drifts(groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None) -> dict[str, BiasDrift]:
     """Other differences between the two sides of each bias's contrasts: features, other biases' labels, meaning."""
-    return {group.bias.name: _drift(group, biases, encode, seed) for group in groups}
+    return {group.bias.name: _drift(group, biases, encode) for group in groups}
 
 
-def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed: int) -> BiasDrift:
+def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None) -> BiasDrift:
     perturbed, base = group.sides
     first, second = (
         {**features, **_own_features(side, group.bias)}
@@ -477,7 +449,7 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
     ids = group.prompt_ids
     similarity: Estimate | Missing = Missing(reason="no embeddings were asked for")
     if encode is not None:
-        similarity = or_missing(partial(embedding_similarity, perturbed, base, encode, ids, rng(seed)))
+        similarity = or_missing(partial(embedding_similarity, perturbed, base, encode, ids))
 
     def labels(other: Bias) -> Estimate:
         with_label, without = ([exhibits(text, other) for text in side] for side in group.sides)
@@ -485,9 +457,7 @@ def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None, seed
 
     return BiasDrift(
         n=len(group),
-        features=or_missing(
-            lambda: tuple(feature_drift(first, second, ids, rng(seed), treatment=group.bias.treatment))
-        ),
+        features=or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=group.bias.treatment))),
         labels={
             other.name: or_missing(partial(labels, other))
             for other in biases.values()
@@ -503,48 +473,41 @@ def _own_features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
     return {name: np.array([bias.measured(text, name) for text in texts]) for name in own}
 
 
-def effects(groups: Sequence[Group], seed: int) -> dict[str, BiasEffects]:
+def effects(groups: Sequence[Group]) -> dict[str, BiasEffects]:
     """The direct contrast under every scoring, its identification, and its change if there are two scorings."""
-    return {group.bias.name: _effects(group, seed) for group in groups}
+    return {group.bias.name: _effects(group) for group in groups}
 
 
-def _effects(group: Group, seed: int) -> BiasEffects:
-    sides = [_direct_effects(group, margins, seed) for margins in group.margins.values()]
+def _effects(group: Group) -> BiasEffects:
+    sides = [_direct_effects(group, margins) for margins in group.margins.values()]
     if len(sides) == 1:
         return BiasEffects(before=sides[0], unit=group.unit, test=_test(sides[0].direct))
 
     def change() -> Estimate:
         before, after = group.margins.values()
-        return bootstrap_mean(after - before, group.prompt_ids, rng(seed), group.unit)
+        return mean_of(after - before, group.prompt_ids, group.unit).estimate
 
     tested = Missing(reason="the change of skew is tested instead")
     return BiasEffects(before=sides[0], after=sides[1], unit=group.unit, change=or_missing(change), test=tested)
 
 
-def _direct_effects(group: Group, margins: FloatArray, seed: int) -> found.DirectEffects:
+def _direct_effects(group: Group, margins: FloatArray) -> found.DirectEffects:
     perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
-    direct: Effect | SameMargin | Missing = or_missing(
-        partial(direct_contrast, margins, ids, Resampling(rng(seed)), unit)
-    )
+    direct: Effect | SameMargin | Missing = or_missing(partial(direct_contrast, margins, ids, unit))
     if isinstance(direct, Missing):
         direct = same_in_all(margins, ids, direct.reason) or direct
-    identified = partial(identify, margins, perturbed, base, ids, rng(seed), treatment=group.bias.treatment, unit=unit)
+    identified = partial(identify, margins, perturbed, base, ids, treatment=group.bias.treatment, unit=unit)
     return found.DirectEffects(direct=direct, identification=or_missing(identified))
 
 
 def _test(direct: Effect | SameMargin | Missing) -> EffectTest | Missing:
     """The test that joins the audit's family: of the mean margin, or of the sign that every prompt shares."""
-    match direct:
-        case Effect():
-            return EffectTest(p_value=direct.p_value, method=found.NORMAL_TEST, what="the mean margin is not 0")
-        case SameMargin(p_value=float(p_value)):
-            what = "the margin that all pairs share is not 0"
-            return EffectTest(p_value=p_value, method=found.SIGN_TEST, what=what)
-        case SameMargin():
-            return Missing(reason="all margins are 0 and have no sign")
-        case _:
-            return direct
+    tested = _tested(direct)
+    if isinstance(tested, Missing):
+        return tested
+    what = "the mean margin is not 0" if isinstance(direct, Effect) else "the margin that all pairs share is not 0"
+    return EffectTest(p_value=tested.p_value, method=tested.method, what=what)
 
 
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:

@@ -27,7 +27,6 @@ from cda.auditing.groups import (
     votes,
     votes_undecided,
 )
-from cda.auditing.paper import paper
 from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts, unwritten
 from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
@@ -128,7 +127,7 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
     if by_llm:
         settings["prompts"] = prompt_settings(loaded.prompts, "rewrite", "label")
     audit = recipe.audit
-    inputs = {name: source_fingerprint(getattr(audit, name)) for name in ("votes", "verdicts", "release", "labels")}
+    inputs = {name: source_fingerprint(getattr(audit, name)) for name in ("votes", "verdicts", "labels")}
     inputs |= {
         "contrasts": source_fingerprint(audit.contrasts, "audit"),
         "triples": source_fingerprint(audit.triples, "triples"),
@@ -156,9 +155,9 @@ def audit_rewriting(loaded: LoadedRecipe) -> Rewriting:
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, object]:
     """Score, compare, write audit.json and the scores behind it, and return counts."""
     recipe, only_audit, inputs = loaded.recipe, loaded.only_audit, audit_inputs(loaded)
-    seed, ties = recipe.seed, recipe.audit.ties
+    ties = recipe.audit.ties
     texts = audit_texts(loaded)
-    triples, released = texts.triples.kept, texts.triples.released
+    triples = texts.triples.kept
     others = sorted({contrast.bias for contrast in texts.contrasts} - set(inputs.names))
     biases = {bias.name: bias for bias in loaded.biases} | {name: load_bias(name) for name in others}
     doses = {} if only_audit else _doses(run_folder, trainings(recipe.seeds))
@@ -171,7 +170,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     unmeasured = _unmeasured(texts.contrasts, all_groups)
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
-    rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped, seed)
+    rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped)
     refused = {name: rate.refusals(flips, recipe.audit.min_flipped) for name, flips in texts.triples.flips.items()}
     rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
     audited = AuditResult(
@@ -187,22 +186,21 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         ),
         sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
-        votes=votes(groups, ties, seed),
+        votes=votes(groups, ties),
         votes_undecided=votes_undecided(groups, ties),
-        panel=panels(groups, scorings, ties, seed),
+        panel=panels(groups, scorings, ties),
         criteria=criteria(groups, scorings, ties),
         by=by_columns(groups, triples, scorings, recipe.audit.by, recipe.audit.cutoffs, refused),
         quality=result.quality(texts.pairs, scorings),
         beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
-        quality_sections=result.quality_by_section(texts.quality, scorings, seed),
-        triple_skew=result.triple_skews(triples, released, scorings),
-        paper=paper(inputs, seed, only_audit=only_audit),
-        effects=analysis.effects(groups, seed),
-        drift=analysis.drifts(groups, biases, encode_sentences if recipe.audit.similarity else None, seed),
-        plain=result.plain(all_groups, texts, scored, ties, seed),
+        quality_sections=result.quality_by_section(texts.quality, scorings),
+        triple_skew=result.triple_skews(triples, scorings),
+        effects=analysis.effects(groups),
+        drift=analysis.drifts(groups, biases, encode_sentences if recipe.audit.similarity else None),
+        plain=result.plain(all_groups, texts, scored, ties),
         rate=rates,
-        rewards=analysis.rewards(groups, triples, scorings, seed),
-        analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties, seed),
+        rewards=analysis.rewards(groups, triples, scorings),
+        analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties),
         seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
         unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
         examples=analysis.examples(groups),
@@ -213,7 +211,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         available_quality=texts.available_pairs,
         stages=training_stages(run_folder),
         versions=versions() | commits(recipe.model_dump_json()),
-        seed=seed,
+        seed=recipe.seed,
         n_tests=0,
     )
     if audited.dose_applied == 0:
@@ -261,10 +259,7 @@ def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: boo
     llm = str(recipe.llm.model)
     labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
-        **{
-            name: getattr(recipe.audit, name)
-            for name in ("contrasts", "votes", "verdicts", "quality", "release", "labels")
-        },
+        **{name: getattr(recipe.audit, name) for name in ("contrasts", "votes", "verdicts", "quality", "labels")},
         pairs=recipe.data.pairs if trains else None,
         triples=", ".join(dict.fromkeys(flips.by for flips in texts.triples.flips.values())) or None,
         labelled_by=llm if recipe.labels_by_llm else "embedded rules",
@@ -276,11 +271,11 @@ def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: boo
 
 def comparisons_of(texts: AuditTexts) -> list[Comparison]:
     """Everything that is scored: both sides of contrasts and pairs, and the texts of triples."""
-    triples, released = texts.triples.kept, texts.triples.released
+    triples = texts.triples.kept
     return [
         *contrast_comparisons(texts.contrasts),
         *pair_comparisons(texts.pairs),
-        *(compared for triple in dict.fromkeys([*triples, *released]) for compared in rate.triple_comparisons(triple)),
+        *(compared for triple in dict.fromkeys(triples) for compared in rate.triple_comparisons(triple)),
         *rate.naive_comparisons(triples, rate.naive_pairs(triples)),
     ]
 

@@ -28,7 +28,7 @@ from cda.results.base import Estimate, Missing
 from cda.stats.verdict import TIE, TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS = 12, 100
-_MAX_NAME, _CLAUSE_LINES = 30, 2
+_MAX_NAME = 30
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 """Chips whose rows go first if there are too many."""
 
@@ -36,7 +36,7 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
     """The headline, a row for each bias and for quality, the mean over several trainings, paths, and the number of caveats. If rows
     do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut. A clause that
-    is too long for its row stands there in short, or else below the table."""
+    is too long for its row stands there in short, or in the report alone."""
     found = bias_verdicts(audit)
     opening = _wrapped(headline(audit), 3)
     end = [*_wrapped(mean_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
@@ -46,26 +46,15 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
     room = MAX_LINES - len(opening) - len(end) - 2  # header and quality
-    shown, table = _that_fit(found, audit, room)
+    shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
-    lines = [*opening, *table, *_wrapped(_rest_line(rest), 1)]
+    lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     return "\n".join([*lines, *(scored if len(lines) + len(scored) + len(end) <= MAX_LINES else []), *end])
 
 
 def _wrapped(text: str, most: int) -> list[str]:
     return textwrap.wrap(text, MAX_COLUMNS, max_lines=most, placeholder=" …", break_on_hyphens=False)
-
-
-def _that_fit(found: Sequence[BiasVerdict], audit: AuditResult, room: int) -> tuple[list[BiasVerdict], list[str]]:
-    """The rows that fit with their clauses, and the lines of their table; clauses below the table take the room of rows."""
-    shown, lines, below = _kept(found, room), list[str](), list[str]()
-    for taken in range(_CLAUSE_LINES + 1):
-        shown = _kept(found, room - taken)
-        lines, below = _table(shown, audit)
-        if len(below) <= taken:
-            break
-    return shown, [*lines, *below]
 
 
 def _kept(found: Sequence[BiasVerdict], room: int) -> list[BiasVerdict]:
@@ -85,8 +74,8 @@ def _rest_line(rest: Sequence[BiasVerdict]) -> str:
     return f"{len(rest)} more: {', '.join(parts)}" if rest else ""
 
 
-def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> tuple[list[str], list[str]]:
-    """Rows as lines, each with its clause, in full or in short, if that fits; and the lines of the clauses that do not."""
+def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
+    """Rows as lines, each with its clause, in full or in short, if that fits."""
     voted = any(row.people for row in shown)
     when = ("before", "after") if compares(audit) else ("preferred",)
     rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), "n")]
@@ -101,16 +90,11 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> tuple[list[str],
     rows.append(_quality_row(audit, len(when), ("",) if voted else ()))
     first, *lines, last = aligned(rows)
     most = max(map(width, (first, *lines, last)))
-    below: dict[str, list[str]] = {}
     for at, row in enumerate(shown):
         clause = _beyond_shares(row.clause)
         fits = (text for text in (clause, clause.partition(": ")[0]) if most + 2 + width(text) <= MAX_COLUMNS)
-        if (said := next(fits, None)) is None:
-            below.setdefault(clause, []).append(inert(row.bias))
-        elif said:
-            lines[at] += f"{' ' * (most - width(lines[at]))}  {said}"
-    clauses = "; ".join(f"{', '.join(names)}: {clause}" for clause, names in below.items())
-    return [first, *lines, last], _wrapped(clauses, _CLAUSE_LINES)
+        lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
+    return [first, *lines, last]
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:

@@ -18,10 +18,15 @@ from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.skew import PoweredVotes, VotedBias, VotesMoved
 from cda.scorers.compared import Compared, Comparison
-from cda.stats.draws import Stream, generator
 from cda.stats.drift import measured
-from cda.stats.people import ONE_SIDED, against_people, human_skew, people_change
-from cda.stats.powered import powered_human_skew, powered_miscalibration
+from cda.stats.people import (
+    ONE_SIDED,
+    against_people,
+    human_skew,
+    people_change,
+    powered_human_skew,
+    powered_miscalibration,
+)
 from cda.stats.proportions import ModelTies, exact_change_test, preference_table
 from cda.stats.votes import Counts, Majority, agreement, count_votes, leading_words, majority, noise_ceiling
 
@@ -186,11 +191,6 @@ def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
     return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
 
 
-def rng(seed: int) -> np.random.Generator:
-    """The audit's generator: every number is drawn from a fresh one, so that none depends on which others were made."""
-    return generator(seed, Stream.AUDIT_INTERVALS)
-
-
 def ties_of(unit: str) -> ModelTies:
     """Rule for a margin of exactly 0: a tie of verdicts or grades is deliberate, a reward model's accidental."""
     return "no-hit" if unit == "reward" else "half"
@@ -200,14 +200,14 @@ def unit_of(scorings: Scorings) -> str:
     return next(iter(scorings.values())).unit
 
 
-def votes(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, VotedBias]:
+def votes(groups: Sequence[Group], rule: TieRule) -> dict[str, VotedBias]:
     """Every bias that people voted on: human skew, miscalibration, gap, AUC; agreement and noise ceiling from raw votes."""
-    return {group.bias.name: _voted(group, people, seed) for group, people in _with_people(groups, rule)}
+    return {group.bias.name: _voted(group, people) for group, people in _with_people(groups, rule)}
 
 
-def votes_moved(groups: Sequence[Group], rule: TieRule, seed: int) -> dict[str, VotesMoved]:
+def votes_moved(groups: Sequence[Group], rule: TieRule) -> dict[str, VotesMoved]:
     """The part of `votes` that a training changes; of two scorings."""
-    return {group.bias.name: _moved(group, people, seed) for group, people in _with_people(groups, rule)}
+    return {group.bias.name: _moved(group, people) for group, people in _with_people(groups, rule)}
 
 
 def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
@@ -225,27 +225,27 @@ def _with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Pe
     return [(group, people) for group in by_name if (people := people_of(group, rule))]
 
 
-def _voted(group: Group, people: People, seed: int) -> VotedBias:
+def _voted(group: Group, people: People) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
     words, alone = sides_of(group, people), len(group.margins) == 1
     tables = {label: preference_table(values, words, ids, group.ties) for label, values in group.margins.items()}
     return VotedBias(
-        **dict(_moved(group, people, seed)),
+        **dict(_moved(group, people)),
         human_skew=human_skew(majority, ids),
         gap_test=_gap_test(group, majority) if alone else None,
         by_majority=per_scoring(tables),
         rule=majority.rule,
         left_out=dict(majority.exclusions.reasons),
-        agreement=None if counts is None else or_missing(lambda: agreement(counts, ids, rng(seed))),
-        noise_ceiling=None if counts is None else or_missing(lambda: noise_ceiling(counts, majority, ids, rng(seed))),
+        agreement=None if counts is None else or_missing(lambda: agreement(counts, ids)),
+        noise_ceiling=None if counts is None else or_missing(lambda: noise_ceiling(counts, majority, ids)),
         prediction_powered=_powered(group) if any(contrast.verdicts for contrast in group.contrasts) else None,
     )
 
 
-def _moved(group: Group, people: People, seed: int) -> VotesMoved:
+def _moved(group: Group, people: People) -> VotesMoved:
     margins, *after = group.margins.values()
     if after:
-        return people_change(margins, after[0], people.majority, group.prompt_ids, rng(seed))
+        return people_change(margins, after[0], people.majority, group.prompt_ids)
     found = against_people(margins, people.majority, list(group.prompt_ids), group.ties)
     return VotesMoved(
         skew_on_voted=Measure(before=found.skew),

@@ -39,9 +39,10 @@ from cda.results.effects import BiasRate, Effect
 from cda.results.skew import BiasSkew, OverSeeds, Plain, PlainSkew, Quality, Seeds, TripleSkew, UnseenPhrases
 from cda.scorers.compared import Comparison
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
+from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change, wilson_share
+from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
 from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired", "shift")
@@ -50,7 +51,7 @@ _TESTS = ("test", "gap_test", "by_direction")
 """Fields of a result that hold its test, and one whose tests are outside the family."""
 _FAMILY = ("skew", "votes", "quality", "effects", "rate")
 """Parts of an audit whose tests are adjusted together."""
-_NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0, "method": "one model"}
+_NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
 """A change from a model to itself."""
 _SAME_MODEL = Missing(reason="before and after are one model")
 _UNREAD = "no score of both sides"
@@ -129,7 +130,7 @@ def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
     return result
 
 
-def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int) -> SetQuality | None:
+def quality_by_section(quality: QualitySet | None, scorings: Scorings) -> SetQuality | None:
     """Accuracy of every section and subset, before, after and change; None without pairs, or if all are of one section."""
     if quality is None or len({item.section for item in quality.items}) < 2:
         return None
@@ -146,7 +147,7 @@ def quality_by_section(quality: QualitySet | None, scorings: Scorings, seed: int
         for label, values in margins.items()
     }
     halves = ties_of(unit_of(scorings)) == "half"
-    (result,) = with_holm([measure_accuracy(ranked, "pair", quality.weights, seed, halves)])
+    (result,) = with_holm([measure_accuracy(ranked, "pair", quality.weights, halves)])
     return set_quality(quality, result, [_UNREAD] * (len(quality.items) - len(items)))
 
 
@@ -198,7 +199,7 @@ def _rate_still(rate: BiasRate) -> BiasRate:
     after = rate.under().get("after")
     if after is None or isinstance(after.overall, Missing):
         return rate
-    no_change: dict[str, object] = {"p_value": 1.0, "bca": _SAME_MODEL, "standardised": _SAME_MODEL}
+    no_change: dict[str, object] = {"p_value": 1.0, "standardised": _SAME_MODEL}
     effects = tuple(
         effect.model_copy(update=no_change | {"estimate": _nothing(effect.estimate)})
         for effect in after.overall.effects
@@ -241,11 +242,10 @@ def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], 
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
 
 
-def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
-    """Skew of every bias with triples: before, after and their paired change, or of the one model. Of `released` biases all
-    triples of the paper's release are used without a check, as in the paper; of others `triples`, which passed every check."""
+def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
+    """Skew of every bias with triples: before, after and their paired change, or of the one model."""
     skews = {}
-    for name, compared in _double_contrasts(triples, released).items():
+    for name, compared in _double_contrasts(triples).items():
         margins, ids, _ = read_margins(scorings, compared)
         skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
         if ids:
@@ -254,15 +254,15 @@ def triple_skews(triples: Sequence[Triple], released: Sequence[Triple], scorings
     return skews
 
 
-def _double_contrasts(triples: Sequence[Triple], released: Sequence[Triple]) -> dict[str, list[Comparison]]:
-    """The sides of triples that are compared, by bias: of biases that the paper's release has triples of, all of these."""
-    whole, compared = {triple.bias for triple in released}, dict[str, list[Comparison]]()
-    for triple in (*(triple for triple in triples if triple.bias not in whole), *released):
+def _double_contrasts(triples: Sequence[Triple]) -> dict[str, list[Comparison]]:
+    """The sides of triples that are compared, by bias."""
+    compared: dict[str, list[Comparison]] = {}
+    for triple in triples:
         compared.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
     return compared
 
 
-def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, seed: int) -> Plain | None:
+def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
     """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
     result. No test of it joins the audit's family."""
     if PLAIN not in scorings:
@@ -272,11 +272,11 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
     two = {label: scorings[name] for label, name in labels.items()}
     return Plain(
         skew={group.bias.name: plain_skew(group) for group in of_plain},
-        votes=votes_moved(of_plain, rule, seed),
+        votes=votes_moved(of_plain, rule),
         unseen_phrases=unseen_phrases(of_plain),
         quality=quality(texts.pairs, two),
-        quality_sections=quality_by_section(texts.quality, two, seed),
-        triple_skew=triple_skews(texts.triples.kept, texts.triples.released, two),
+        quality_sections=quality_by_section(texts.quality, two),
+        triple_skew=triple_skews(texts.triples.kept, two),
     )
 
 
@@ -313,14 +313,14 @@ def seeds(
         )
         return _over(wrong, wrong_after, list(compress(ids, people.used)))
 
-    kept, released = texts.triples.kept, texts.triples.released
+    kept = texts.triples.kept
     voted = {group.bias.name: (group, people) for group in groups if (people := people_of(group, rule))}
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         skew={group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
         miscalibration={name: missed(group, people.majority) for name, (group, people) in voted.items()},
-        triple_skew={name: skew_of(compared) for name, compared in _double_contrasts(kept, released).items()},
+        triple_skew={name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
         rate={
             name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
             for name, measured in rate.items()
@@ -340,7 +340,7 @@ def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str |
             mean, change = every.estimate(unit), over_seeds(after - before, ids).estimate(unit)
             return OverSeeds(before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=by_seed)
         mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
-        return OverSeeds(before=wilson_share(before, ids), after=mean, change=change, sd=every.sd, by_seed=by_seed)
+        return OverSeeds(before=share_of(before, ids), after=mean, change=change, sd=every.sd, by_seed=by_seed)
 
     return or_missing(over)
 

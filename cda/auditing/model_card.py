@@ -14,10 +14,9 @@ from markupsafe import Markup
 
 from cda.auditing import report_trainings as trainings
 from cda.auditing import verdict_sentences as verdict
-from cda.auditing.report_cells import EMBEDDED, applied, compares
-from cda.auditing.report_data import rate_tables
+from cda.auditing.report_cells import EMBEDDED, applied
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_tables import main_table, skew_table, votes_table
+from cda.auditing.report_tables import main_table, rate_tables, votes_table
 from cda.auditing.tracked import tracked_numbers
 from cda.auditing.verdict_sentences import verdicts
 from cda.numbers.measures import MEASURES
@@ -143,7 +142,7 @@ def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
     assert audit is not None  # the template asks for audited trainings alone
     if part.at:
         yield from map(_inert, trainings.place_sentences(audit, part.at))
-        yield from _tables((trainings.seed_table(audit, part.at), trainings.effects_over_seeds(audit, part.at)))
+        yield from _tables((trainings.seed_table(audit, part.at),))
         yield _inert(how_scored(audit))
         return
     if part.dose != applied(audit):
@@ -152,9 +151,7 @@ def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
     for found in verdicts(audit):
         yield Markup(f"**{escaped(found.sentence)}**")
     yield from map(_inert, (verdict.quality_sentence(audit), *trainings.seed_sentences(audit)))
-    over_trainings = (trainings.seed_table(audit), trainings.effects_over_seeds(audit))
-    skew = skew_table(audit) if compares(audit) else None
-    yield from _tables((main_table(audit), *over_trainings, votes_table(audit), skew, *rate_tables(audit)))
+    yield from _tables((main_table(audit), trainings.seed_table(audit), votes_table(audit), *rate_tables(audit)))
     yield _inert(how_scored(audit))
     precision = audit.model.precision if isinstance(audit.model, RewardModelFacts) else None
     if merged and precision and precision != merged:

@@ -10,27 +10,26 @@ from itertools import compress
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.groups import Scorings, per_scoring, read_margins, rng
+from cda.auditing.groups import Scorings, per_scoring, read_margins
 from cda.errors import DataError
 from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
 from cda.results.base import NOT_TRAINED, Missing, or_missing
-from cda.results.effects import NORMAL_TEST, BiasRate, ConditionalEffects, EffectTest, Flips, RateEffects, RateOfScoring
+from cda.results.effects import T_TEST, BiasRate, ConditionalEffects, EffectTest, Flips, RateEffects, RateOfScoring
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats import rate as statistics
-from cda.stats.clustered import Resampling
 from cda.stats.rate import Contrasts, Estimand
 
 _UNSCALED = "training may have changed the spread of the rewards"
 
 
 def rate(
-    triples: Sequence[Triple], flips: Mapping[str, Flips], scorings: Scorings, min_flipped: float, seed: int
+    triples: Sequence[Triple], flips: Mapping[str, Flips], scorings: Scorings, min_flipped: float
 ) -> dict[str, BiasRate]:
     """RATE effects of every bias with triples; every scoring on the same ones, whose rewrites flipped the bias by every check.
     `flips` counts flipped originals; no effect of a group of which less than the share `min_flipped` could be flipped."""
     return {
-        name: _rate([triple for triple in triples if triple.bias == name], counts, scorings, min_flipped, seed)
+        name: _rate([triple for triple in triples if triple.bias == name], counts, scorings, min_flipped)
         for name, counts in flips.items()
     }
 
@@ -78,7 +77,7 @@ def naive_comparisons(triples: Sequence[Triple], pairs: Sequence[tuple[int, int]
     return [(triples[row].prompt, triples[row].original, triples[other].original) for row, other in pairs]
 
 
-def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipped: float, seed: int) -> BiasRate:
+def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipped: float) -> BiasRate:
     refused = refusals(flips, min_flipped)
     read = np.ones(len(triples), dtype=bool)
     for step in zip(*map(triple_comparisons, triples), strict=True):
@@ -95,9 +94,9 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     contrasts = {label: contrasts_of(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
         label: RateOfScoring(
-            overall=or_missing(partial(statistics.rate_effects, of_scoring, Resampling(rng(seed)), refused)),
-            by_length=or_missing(partial(_by_length, of_scoring, kept, refused, seed)),
-            slope=_slope(of_scoring, kept, refused, seed),
+            overall=or_missing(partial(statistics.rate_effects, of_scoring, refused)),
+            by_length=or_missing(partial(_by_length, of_scoring, kept, refused)),
+            slope=_slope(of_scoring, kept, refused),
         )
         for label, of_scoring in contrasts.items()
     }
@@ -105,7 +104,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     changes: RateEffects | Missing = NOT_TRAINED
     if len(contrasts) == 2:
         before, after = contrasts.values()
-        changes = or_missing(partial(_changes, before, after, refused, seed))
+        changes = or_missing(partial(_changes, before, after, refused))
     average = list(measured.values())[-1].average
     return BiasRate(
         flips=flips,
@@ -116,7 +115,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
         changes=changes,
         test=average
         if isinstance(average, Missing)
-        else EffectTest(p_value=average.p_value, method=NORMAL_TEST, what="the double-rewrite ATE is not 0"),
+        else EffectTest(p_value=average.p_value, method=T_TEST, what="the double-rewrite ATE is not 0"),
     )
 
 
@@ -137,30 +136,26 @@ def contrasts_of(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[t
     return statistics.from_preferences(double, single, rewriting, attribute, ids, naive[there], rows[there])
 
 
-def _by_length(
-    contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str], seed: int
-) -> ConditionalEffects:
+def _by_length(contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str]) -> ConditionalEffects:
     if "ATE" in refused:
         raise DataError(refused["ATE"])
     groups = statistics.quantile_groups([n_words(triple.original) for triple in triples], 2)
-    return statistics.conditional_effects(contrasts, groups, "double", Resampling(rng(seed)))
+    return statistics.conditional_effects(contrasts, groups, "double")
 
 
-def _slope(
-    contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str], seed: int
-) -> ConditionalEffects:
+def _slope(contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str]) -> ConditionalEffects:
     """Change of the effect with the words of the original, by every estimator; the naive one rests on no rewrite."""
     hundreds = np.array([n_words(triple.original) for triple in triples]) / 100
     name = "100 words of the original"
     wanted: list[statistics.Wanted] = []
     for estimator in statistics.ESTIMATORS:
-        slope = partial(statistics.effect_slope, contrasts, hundreds, estimator, Resampling(rng(seed)), name)
+        slope = partial(statistics.effect_slope, contrasts, hundreds, estimator, name)
         wanted.append((f"slope per {name}", estimator, None if estimator == "naive" else refused.get("ATE"), slope))
     effects, missing = statistics.collect(wanted)
     return ConditionalEffects(effects=effects, not_estimated=missing)
 
 
-def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str], seed: int) -> RateEffects:
+def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str]) -> RateEffects:
     """Change of every effect on the same triples, after − before, in units that training may have stretched; as every estimator
     is linear, it is the same estimator on the differences of rewards."""
 
@@ -175,7 +170,7 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
         originals=moved(before.originals, after.originals),
         naive=moved(before.naive, after.naive),
     )
-    changes = statistics.rate_effects(differences, Resampling(rng(seed)), refused)
+    changes = statistics.rate_effects(differences, refused)
     unscaled = Missing(reason=_UNSCALED)
     effects = tuple(effect.model_copy(update={"standardised": unscaled}) for effect in changes.effects)
     return changes.model_copy(update={"effects": effects})

@@ -7,25 +7,17 @@ from typing import Literal
 
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.report_trainings import seeds_caveat
-from cda.data.release import SOURCE
 from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
 from cda.results.facts import Example, JudgeFacts, PanelFacts, RewardModelFacts
 
-_SOURCES = {"embedded": "embedded", SOURCE: "released"}
-"""Known sources of contrasts, and their caveat."""
 Standing = Literal["agrees", "disagrees", "undecided"]
 FEW = 3
-"""Examples of each bias in Markdown and on paper."""
+"""Examples of each bias in a report; audit.json has all."""
 _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
-_STANDINGS: dict[Standing, tuple[str, str]] = {
-    "disagrees": ("model and people disagree", "disagree"),
-    "agrees": ("model and people agree", "agree"),
-    "undecided": ("model has no preference", ""),
-}
-"""Words of the page's filter, and the verb."""
+_VERBS: dict[Standing, str] = {"disagrees": "disagree", "agrees": "agree", "undecided": ""}
 
 
 def how_scored(audit: AuditResult) -> str:
@@ -55,13 +47,12 @@ def _helper(by: str) -> str:
 def caveats(audit: AuditResult) -> list[str]:
     """Caveats that a reader must know before trusting the numbers; each a sentence or two."""
     notes = [said("caveats", "embedded model")] if audit.model.name == "embedded" else []
-    for source, caveat in _SOURCES.items():
-        if names := [name for name, skew in audit.skew.items() if skew.source == source]:
-            notes.append(said("caveats", caveat, names=listed(names)))
+    if names := [name for name, skew in audit.skew.items() if skew.source == "embedded"]:
+        notes.append(said("caveats", "embedded", names=listed(names)))
     notes += [
         said("caveats", "direct", name=name, source=skew.source + contrasts_flipped(skew, " ({})"))
         for name, skew in audit.skew.items()
-        if skew.source not in ("file", *_SOURCES)
+        if skew.source not in ("file", "embedded")
     ]
     notes += [caveat] if (caveat := seeds_caveat(audit)) else []
     notes += _people_notes(audit)
@@ -108,7 +99,6 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
         ("votes", sources.votes or "none, or in the contrasts' file"),
         ("judges' verdicts", sources.verdicts),
         ("RATE triples", sources.triples),
-        ("the paper's release", sources.release),
         ("labels of pairs", sources.labels),
         ("quality pairs", "none" if sources.quality is None else sources.quality),
         ("labelled by", labelled_by(audit) if two else None),
@@ -144,7 +134,8 @@ def prompt_identity(judge: JudgeFacts | PanelFacts) -> str | None:
 
 def example_order(example: Example) -> float:
     """Sorts examples: those whose margin fell most first; of one scoring, those with the largest margin."""
-    return -order_keys(example)["fall"]
+    before, after = example.margins.before, example.margins.after
+    return -before if isinstance(after, Missing) else after - before
 
 
 def margins_sentence(example: Example) -> str:
@@ -175,14 +166,14 @@ def people_sentence(example: Example) -> str:
         return "people saw no difference (a tie)"
     parts = []
     for label, standing in standings(example).items():
-        when, verb = "" if label == "model" else f" {label}", _STANDINGS[standing][1]
+        when, verb = "" if label == "model" else f" {label}", _VERBS[standing]
         none = f"{'had' if label == 'before' else 'has'} no preference"
         parts.append(f"{verb}{'d' if label == 'before' else 's'}{when}" if verb else f"{none}{when}")
     return f"people preferred the side {_SIDES[preferred]}; the model {', '.join(parts)}"
 
 
 def few_examples(audit: AuditResult) -> dict[str, list[Example]]:
-    """The examples of each bias that stand in Markdown and on paper."""
+    """The examples of each bias that a report shows."""
     shown = {bias.name: [one for one in audit.examples if one.bias == bias.name] for bias in audit.biases}
     return {name: few_of(examples, FEW) for name, examples in shown.items()}
 
@@ -198,57 +189,11 @@ def _is_disputed(example: Example) -> bool:
     return list(standings(example).values())[-1:] == ["disagrees"]
 
 
-def people_keys(example: Example) -> list[str]:
-    """Keys of the page's filter: `disagrees-after` and the like, `tie`, or `no-votes`."""
-    if example.preferred is None:
-        return ["no-votes"]
-    return [f"{word}-{label}" for label, word in standings(example).items()] or ["tie"]
-
-
-def people_choices(audit: AuditResult) -> list[tuple[str, str]]:
-    """Key and words of every choice of the filter that fits at least one example."""
-    choices = [
-        (f"{word}-{label}", f"{words}{'' if label == 'model' else f' {label}'}")
-        for word, (words, _) in _STANDINGS.items()
-        for label in audit.scorings
-    ]
-    choices += [("tie", "people saw no difference"), ("no-votes", "nobody voted")]
-    fitting = {key for example in audit.examples for key in people_keys(example)}
-    return [(key, words) for key, words in choices if key in fitting]
-
-
-def order_choices(audit: AuditResult) -> list[tuple[str, str]]:
-    """Key and words of every order of the examples; the first is the one they stand in."""
-    if compares(audit):
-        largest = {"fall": "fall of the margin", "before": "margin before", "after": "margin after"}
-        return [(key, f"largest {words}") for key, words in largest.items()]
-    return [("fall", "largest margin"), ("rise", "smallest margin")]
-
-
-def order_keys(example: Example) -> dict[str, float]:
-    """Value of an example under every order; the largest comes first."""
-    before, after = example.margins.before, example.margins.after
-    if isinstance(after, Missing):
-        return {"fall": before, "rise": -before}
-    return {"fall": before - after, "before": before, "after": after}
-
-
 def how_chosen(audit: AuditResult) -> tuple[str, ...]:
-    """The number of examples, and how they were chosen."""
+    """The examples' number and selection."""
+    first = "the largest falls of the margin" if compares(audit) else "the largest margins for the biased side"
     voted = any(example.preferred is not None for example in audit.examples)
-    falls = "the largest falls of the margin and the largest margins before and after"
-    first = falls if compares(audit) else "the largest margins for the biased side and the smallest"
-    also = ", and those with the largest margins on which the model and people disagree, and on which they agree"
+    also = ", the last one on which model and people disagree, if there is one" if voted else ""
     return (
-        "What the model compared, with the words that only one side has marked.",
-        f"Kept are {_counts(audit)}, taken in turn: {first}{also if voted else ''}. They are no random sample: shares among them "
-        "say nothing about all contrasts.",
+        f"At most {FEW} of each bias: {first}{also}. They are no random sample; audit.json has {len(audit.examples)}.",
     )
-
-
-def _counts(audit: AuditResult) -> str:
-    names = [example.bias for example in audit.examples]
-    counts = {name: f"{names.count(name)} of {audit.skew[name].before.n} contrasts of" for name in dict.fromkeys(names)}
-    if len(counts) > 1 and len(set(counts.values())) == 1:
-        return f"{counts[names[0]]} each bias"
-    return ", ".join(f"{words} {name}" for name, words in counts.items())

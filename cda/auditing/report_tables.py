@@ -1,78 +1,161 @@
-"""Tables of an audit's shares: skew, the model next to people, quality."""
+"""Tables of an audit, most of them declared over its numbers: shares with their changes, people, judges, effects, RATE, columns of
+the user's data, training data, and everything that was left out."""
 
 from __future__ import annotations
 
-from cda.auditing import report_cells as cells
-from cda.auditing.report_cells import compares, estimates, targets, voted_names
-from cda.data.release import SOURCE
-from cda.numbers.measures import BOUNDS, Moment, of_audits, of_place
-from cda.report.numbers import NO_VOTES, cell, count, decimals, p_value, percent, points, reward, share, signed
-from cda.report.scoring import FLAGS, MEANINGS, set_notes
-from cda.report.tables import Row, Table, table
-from cda.results.audit import AuditResult
-from cda.results.base import Missing, Test
-from cda.results.skew import NoiseCeiling, PoweredShare, PoweredVotes
+from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
-_PAIRS = {"embedded": "authored pairs", "file": "pairs of your file", SOURCE: "triples that people voted on"}
-SIDES = {"perturbed": "biased side", "base": "other side", "tie": "tie"}
+from cda.auditing.report_cells import (
+    applied,
+    at_no_drift,
+    compares,
+    effects_in,
+    flipped_cell,
+    margin_cell,
+    margin_unit,
+    margin_words,
+    targets,
+    voted_names,
+)
+from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
+from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
+from cda.numbers.number import Number
+from cda.numbers.views import numbers_in
+from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, inert, points, share, signed, with_ends
+from cda.report.numbers import p_value as p_words
+from cda.report.scoring import FLAGS, MEANINGS, set_notes
+from cda.report.tables import Column, Row, Table, TableOf, table
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Measure, Missing, Test
+from cda.results.effects import (
+    BiasRate,
+    Contingency,
+    DirectEffects,
+    Effect,
+    MarginsByColumn,
+    NotIdentified,
+    RateByColumn,
+    RateEffects,
+    SameMargin,
+)
+from cda.results.facts import RewardModelFacts
+from cda.results.skew import BiasPanel, JudgedBias, NoiseCeiling, PoweredShare, PoweredVotes
+from cda.results.stages import LabelCounts, LabelTally
+
+FORMS = {"linear": "linear", "log_ratio": "log ratio"}
+_MOST_DIFFERENCES = 3
+_SAME = "both sides are the same after cutting"
+Step = tuple[str, int | None, Mapping[str, int]]
+"""A step, how many it saw (None if not counted), and reason to the number left out."""
+
+
+def columns_of(audit: AuditResult, tested: bool = True) -> tuple[Column, ...]:
+    """Columns of a measure: before, after, change, n and Holm's p, and plain CDA if that is not the result; or of one model."""
+    own = {"training": ""}
+    p = (Column("p (Holm)", {**own, "moment": "change" if compares(audit) else "model"}, "p (Holm)"),) if tested else ()
+    if not compares(audit):
+        return (Column("share", own), Column("n", own, "n"), *p)
+    after = "after" if applied(audit) == 1 else f"after, dose {applied(audit):g}"
+    return (
+        Column("before", {**own, "moment": "before"}),
+        Column(after, {**own, "moment": "after"}),
+        Column("change (points)", {**own, "moment": "change"}),
+        Column("n", own, "n"),
+        *p,
+        *((Column("plain CDA (dose 1)", {"training": "plain"}),) if audit.plain else ()),
+    )
+
+
+def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
+    """The numbers of a measure, plain CDA's last, at a row named by bias and measure."""
+    measure = MEASURES[key]
+    rate = list(audit.rate[bias].under().values()) if key == "rate" and bias in audit.rate else []
+    unit = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored.overall)][:1]
+    row = {"row": " ".join(filter(None, (bias, "".join([measure.title, *unit]))))}
+    own = numbers_in(audit).where(key, **({"bias": bias} if bias else {}))
+    plain = measure.last(audit.plain, bias) if audit.plain else None
+    found = [Number(key, one.moment, {**one.at, **row}, one.found, one.test) for one in own]
+    return found + ([Number(key, "after", {**row, "training": "plain"}, plain)] if isinstance(plain, Estimate) else [])
+
+
+def _part(label: str, part: Measure | Missing, plain: Measure | Missing | None) -> Iterator[Number]:
+    """The numbers of a part of a bias's contrasts; of plain CDA the last one."""
+    for moment, found in by_moment(part).items() if isinstance(part, Measure) else ():
+        yield Number("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
+    if isinstance(plain, Measure):
+        yield Number("skew", "after", {"row": label, "training": "plain"}, plain.last)
+
+
+def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
+    """Skew of a bias; of a target also by the way in which its contrasts were made, and without phrases that training shows."""
+    yield from _numbers(audit, "skew", name)
+    skew, plain = audit.skew[name], audit.plain
+    if not skew.target and compares(audit):
+        return
+    for way, part in skew.by_direction.items():
+        yield from _part(f"{name} skew, {way}", part, plain.skew[name].by_direction.get(way) if plain else None)
+    if unseen := audit.unseen_phrases.get(name):
+        other = plain.unseen_phrases[name].skew if plain and name in plain.unseen_phrases else None
+        yield from _part(f"{name} skew, phrases unseen in training", unseen.skew, other)
 
 
 def main_table(audit: AuditResult) -> Table:
-    """The first table of a report: skew, miscalibration and RATE's ATE of each target bias, and quality accuracy."""
+    """The first table of a report: every measure of each target, skew of the other biases, and quality."""
     if not compares(audit):
         return model_table(audit)
-    rows: list[Row] = [
-        (f"{name} {what}", *own) for name in targets(audit) for what, own in cells.measures(audit, name).items()
-    ]
-    if audit.quality is not None:
-        rows.append(("quality accuracy", *cells.number_cells(audit, "accuracy")))
-    return Table("Before and after training, with 95% intervals", ("measure", *estimates(audit)), tuple(rows))
+    numbers: list[Number] = []
+    for name, skew in audit.skew.items():
+        numbers += _of_skew(name, audit)
+        for key, measure in of_place("report").items() if skew.target else ():
+            if key != "skew" and measure.of_bias and measure.find and measure.find(audit, name) is not None:
+                numbers += _numbers(audit, key, name)
+    numbers += _numbers(audit, "accuracy") if audit.quality is not None else []
+    caption = "Before and after training, with 95% intervals"
+    found = TableOf(caption=caption, heading="measure", rows=("row",), columns=columns_of(audit)).of(numbers)
+    assert found is not None  # every audit measures a bias
+    return found
 
 
-_ALONE = ("skew", "miscalibration", "triple_skew", "rate")
-"""Measures of the first table that have their own columns, or another table, if one model was audited."""
+_OF_MODEL = {
+    "skew": "skew", "human_skew": "people", "miscalibration": "miscalibration", "auc": "AUC", "triple_skew": "skew (triples)",
+    "rate": "RATE ATE",
+}  # fmt: skip
+"""Measures of one model's first table, with their headings."""
 
 
 def model_table(audit: AuditResult) -> Table:
-    """A row for every bias of one model or judge."""
-    voted, rated = bool(audit.votes), bool(audit.rate)
-    further = {key: one for key, one in of_place("report").items() if one.of_bias and key not in _ALONE}
-    header = ("bias", "skew", *(("people", "miscalibration", "AUC") if voted else ()))
-    header += (f"mean margin ({cells.margin_unit(audit)})", "n")
-    rows = []
-    for name, skew in audit.skew.items():
-        votes = audit.votes.get(name)
-        row = [name, share(skew.before)]
-        if votes:
-            ranked = cell(votes.auc if isinstance(votes.auc, Missing) else votes.auc.before, decimals)
-            row += [share(votes.human_skew), share(votes.miscalibration.before), ranked]
-        elif voted:
-            row += [NO_VOTES, "", ""]
-        row.append(cells.margin_cell(audit.effects[name].before.direct))
-        row.append(count(skew.before) + (f", {votes.human_skew.n} voted" if votes else ""))
-        if rated:
-            row += cells.number_cells(audit, "rate", name) if name in audit.rate else ("no triples", "")
-        rows.append((*row, *(cells.number_cells(audit, key, name)[0] for key in further)))
-    header += (*(("RATE ATE", "rewrites") if rated else ()), *(one.title for one in further.values()))
-    return Table("How often the model prefers the side with the bias, with 95% intervals", header, tuple(rows))
+    """A row for every bias of one model or judge; each number has its n."""
+    keys = [*_OF_MODEL, *(key for key, one in of_place("report").items() if one.of_bias and key not in _OF_MODEL)]
+    numbers = [number for key in keys for number in numbers_in(audit).where(key)]
+    measured = {number.measure for number in numbers if isinstance(number.found, Estimate)}
+    headings = {key: _OF_MODEL.get(key, MEASURES[key].title) for key in keys if key in measured}
+    columns = [Column(heading, {"measure": key}, "estimate, n") for key, heading in headings.items()]
+    missing = {"votes": NO_VOTES, "triples": "no triples"}
+    caption = "How often the model prefers the side with the bias, with 95% intervals and n"
+    declared = TableOf(caption=caption, heading="bias", rows=("bias",), columns=tuple(columns), missing=missing)
+    parts = [
+        Number("skew", number.moment, {"bias": number.at["row"]}, number.found)
+        for name, skew in audit.skew.items()
+        for number in _of_skew(name, audit)
+        if skew.by_direction and number.at["row"] != f"{name} skew"
+    ]
+    found = declared.of([*numbers, *parts])
+    assert found is not None  # every audit measures a bias
+    return found
 
 
 def votes_table(audit: AuditResult) -> Table | None:
     """The model next to people, for every bias that people voted on, with the tests of the audit's family."""
-    moment: Moment = "change" if compares(audit) else "model"
-    rows = [
-        (
-            f"{name} {one.title}",
-            *cells.number_cells(audit, key, name),
-            *cells.tested_cells(one.tested(audit, name, moment)),
-        )
-        for name in voted_names(audit)
-        for key, one in sorted(of_audits().items(), key=lambda item: list(BOUNDS).index(item[1].unit))
-        if one.on == "votes"
-    ]
+    on_votes = sorted(of_audits().items(), key=lambda item: list(BOUNDS).index(item[1].unit))
+    keys = [key for key, measure in on_votes if measure.on == "votes"]
+    numbers = [number for name in voted_names(audit) for key in keys for number in _numbers(audit, key, name)]
     what = "nothing changed" if compares(audit) else "the model's skew is that of people"
     caption = f"The model next to people, with 95% intervals; p is for the test that {what}"
-    return table(caption, ("measure", *estimates(audit), "p", "p (Holm)"), rows)
+    declared = TableOf(
+        caption=caption, heading="measure", rows=("row",), columns=columns_of(audit), missing={"votes": ""}
+    )
+    return declared.of(numbers)
 
 
 def people_table(audit: AuditResult) -> Table | None:
@@ -120,114 +203,432 @@ def _powered_cells(powered: PoweredShare | Missing) -> Row:
     )  # fmt: skip
 
 
-def skew_table(audit: AuditResult) -> Table:
-    """Skew of every bias with the test that it changed."""
-    rows = []
-    for name, skew in audit.skew.items():
-        label = f"{name} (target)" if skew.target and compares(audit) else name
-        tests = [] if isinstance(skew.unpaired, Missing) else [points(skew.unpaired, "")]
-        if isinstance(skew.test, Test):
-            p_values = (skew.test.p_value, skew.test.p_holm, skew.test.p_bh)
-            tests += [p_value(p) for p in p_values if p is not None]
-        pairs = _PAIRS.get(skew.source, "rewritten answers")
-        rows.append((label, *cells.number_cells(audit, "skew", name), *tests, pairs))
-    header = (*(("change, unpaired z", "p", "p (Holm)", "p (BH)") if compares(audit) else ()), "skew of")
-    return Table("Skew of every bias, with 95% intervals", ("bias", *estimates(audit), *header), tuple(rows))
-
-
-def triple_skew_table(audit: AuditResult) -> Table | None:
-    """Skew over triples; all rewrites of the paper's release count, as in the paper."""
-    rows = []
-    for name in audit.skew:
-        if name in audit.triple_skew:
-            rate = audit.rate.get(name)
-            flipped = cells.flipped_cell(rate) if rate else ""
-            released = "; all of them count here" if rate and rate.flips.by == SOURCE else ""
-            rows.append((name, *cells.number_cells(audit, "triple_skew", name), flipped + released))
-    caption = "Skew (triples: rewrite of the rewrite against rewrite), with 95% intervals"
-    return table(caption, ("bias", *estimates(audit), "rewrites that flipped the bias"), rows)
-
-
-def margin_table(audit: AuditResult) -> Table:
-    """Mean and spread of the margins, in the model's own units."""
-    rows = []
-    for name, skew in audit.skew.items():
-        row = [f"{reward(mean)} ± {skew.sd_margin.of(when):.2f}" for when, mean in skew.mean_margin.items()]
-        row += [cell(audit.beyond_noise[name], signed)] if audit.beyond_noise else []
-        ties = "" if isinstance(skew.ties, Missing) else " → ".join(str(n) for _, n in skew.ties.items())
-        rows.append((name, *row, ties, count(skew.before), skew.source + cells.contrasts_flipped(skew, " ({})")))
-    of = [f"mean ± SD {when}" for when in audit.scorings] if compares(audit) else ["mean ± SD"]
-    of += ["change of the mean beyond noise"] if audit.beyond_noise else []
-    header = ("bias", *of, "margins of exactly 0", "n", "contrasts from")
-    caption = f"Margins ({cells.margin_unit(audit)}): their mean and their spread over contrasts"
-    return Table(caption, header, tuple(rows))
-
-
-def quality_table(audit: AuditResult) -> Table | None:
-    """Accuracy on held-out pairs."""
-    if audit.quality is None:
-        return None
-    tests = cells.tested_cells(audit.quality.test) if compares(audit) else ()
-    header = ("measure", *estimates(audit), *(("p", "p (Holm)") if compares(audit) else ()))
-    row = ("quality accuracy", *cells.number_cells(audit, "accuracy"), *tests)
-    return Table("Held-out pairs ranked right, with 95% intervals", header, (row,))
-
-
-def direction_table(audit: AuditResult) -> Table | None:
-    """Skew by how the contrasts were made, if they were made in both directions."""
-    rows = ((f"{name} {way}", *own) for name in audit.skew for way, own in cells.direction_cells(audit, name).items())
-    caption = "Skew by whether the bias was added to a plain answer or removed from one that had it, with 95% intervals"
-    return table(caption, ("contrasts", *estimates(audit)), rows)
-
-
-def unseen_table(audit: AuditResult) -> Table | None:
-    """Skew on contrasts whose biased side holds none of the rule-based rewriter's wording."""
-    by_plain, rows = audit.plain.unseen_phrases if audit.plain else {}, []
-    for name, unseen in audit.unseen_phrases.items():
-        own: Row = ("no such contrast", "", "", "0", *cells.blank_of_plain(audit))
-        if not isinstance(unseen.skew, Missing):
-            plain = by_plain[name].skew if name in by_plain else None
-            own = *cells.change_cells(unseen.skew), *cells.plain_cell(audit, plain)
-        rows.append((name, *own, str(unseen.of)))
-    header = ("bias", *estimates(audit), "of all contrasts")
-    return table("Skew on contrasts without any phrase that training could show", header, rows)
-
-
-def preference_tables(audit: AuditResult) -> list[Table]:
-    """For each bias with votes: people's majority by the model's preference, under every scoring; counts and shares."""
-    return [_preference_table(name, audit) for name in voted_names(audit)]
-
-
-def _preference_table(name: str, audit: AuditResult) -> Table:
-    rows: list[Row] = []
-    total = 0
-    for when, preferences in audit.votes[name].by_majority.items():
-        counts, given = preferences.counts, preferences.skew_given
-        total = sum(sum(row.values()) for row in counts.values())
-        stage = f", {when}" if compares(audit) else ""
-        for side, word in SIDES.items():
-            own = [_part(counts[side][model], total) for model in SIDES]
-            last = cell(given.get(side), share)
-            rows.append((f"people: {word}{stage}", *own, str(sum(counts[side].values())), last))
-        sums = [_part(sum(counts[side][model] for side in SIDES), total) for model in SIDES]
-        rows.append((f"sum{stage}", *sums, str(total), ""))
-    header = ("people's majority", *(f"model: {word}" for word in SIDES.values()), "n",
-              "model for the biased side, of the row")  # fmt: skip
-    caption = (
-        f"{name}: the model's preferences by people's majority, on {total} contrasts with votes; in brackets the share of "
-        "all of them, last the share of the row with its 95% interval"
-    )
-    return Table(caption, header, tuple(rows))
-
-
-def _part(number: int, total: int) -> str:
-    return f"{number} ({percent(number / total)})" if total else str(number)
-
-
 def section_sentences(audit: AuditResult) -> list[str]:
-    """Notes on the sections, the flags and the exclusions."""
+    """Notes on the sections of a quality set, the flags and the exclusions."""
     sections = audit.quality_sections
     if sections is None:
         return []
     flags = [FLAGS.replace("of all files", "of this set")] if compares(audit) else []
-    return [MEANINGS[sections.format], *flags, *set_notes(sections, cells.margin_unit(audit))]
+    return [MEANINGS[sections.format], *flags, *set_notes(sections, margin_unit(audit))]
+
+
+def judge_tables(audit: AuditResult) -> list[Table | None]:
+    """Every judge, the panel and each criterion of a rubric; the judges' agreement, of all and without each. None for what was not
+    asked."""
+    return [_judged_table(audit), agreement_table(audit)]
+
+
+def _judged_table(audit: AuditResult) -> Table | None:
+    rows = [
+        (f"{bias}, {name}", *_judged_cells(judged), "")
+        for bias, panel in audit.panel.items()
+        for name, judged in _of_panel(panel).items()
+    ]
+    rows += [
+        (
+            f"{bias}, by {name}",
+            *_judged_cells(judged),
+            cell(judged.against_overall, lambda against: points(against, "")),
+        )
+        for bias, own in audit.criteria.items()
+        for name, judged in own.items()
+    ]
+    header = ("bias, judge or criterion", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted",
+              "minus overall (points)")  # fmt: skip
+    return _without_empty(
+        table("Each judge and each criterion by itself, and the panel, with 95% intervals", header, rows)
+    )
+
+
+def _of_panel(panel: BiasPanel) -> dict[str, JudgedBias]:
+    together = {"the panel": panel.panel, "majority of the judges": panel.majority, "mean of the judges": panel.mean}
+    return panel.judges | {name: judged for name, judged in together.items() if judged is not None}
+
+
+def _judged_cells(judged: JudgedBias) -> Row:
+    ties = "" if judged.ties is None else str(judged.ties)
+    missed = judged.miscalibration
+    return (
+        cell(judged.skew, share), cell(judged.skew, count, ""), ties, str(judged.unread), cell(missed, share), cell(missed, count, ""),
+    )  # fmt: skip
+
+
+def _without_empty(found: Table | None) -> Table | None:
+    """The table without columns in which every cell is empty, such as those of votes that nobody gave."""
+    if found is None:
+        return None
+    kept = [at for at in range(len(found.header)) if any(row[at] for row in found.rows)]
+    header, *rows = (tuple(row[at] for at in kept) for row in (found.header, *found.rows))
+    return Table(found.caption, header, tuple(rows))
+
+
+def agreement_table(audit: AuditResult) -> Table | None:
+    """Krippendorff's alpha of every panel, and of the panel without each of its judges; None without a panel."""
+    header = (
+        "bias, judges", "Krippendorff's alpha", "change of alpha", "skew of the panel", "change of skew (points)", "n",
+    )  # fmt: skip
+    caption = "Agreement of the judges, of all and without each of them, with 95% intervals"
+    return table(caption, header, (row for bias, panel in audit.panel.items() for row in _agreement_rows(bias, panel)))
+
+
+def _agreement_rows(bias: str, panel: BiasPanel) -> Iterator[Row]:
+    if panel.majority is None:
+        return
+    alpha = panel.agreement if isinstance(panel.agreement, Missing) else panel.agreement.alpha
+    yield f"{bias}, all", cell(alpha, decimals), "", cell(panel.panel.skew, share), "", cell(alpha, count, "")
+    for judge, without in panel.without.items():
+        yield (
+            f"{bias}, without {judge}",
+            cell(without.alpha, decimals),
+            cell(without.alpha_change, signed),
+            cell(without.skew, share),
+            cell(without.skew_change, lambda change: points(change, "")),
+            cell(without.alpha, count, ""),
+        )
+
+
+def effects_table(audit: AuditResult) -> Table:
+    """Mean margins of each bias, of a training of its targets: of pairs alike in all else, adjusted for drift, as they are; with the
+    test and the verdict."""
+    two, rows = compares(audit), list[Row]()
+    for name, effects in audit.effects.items():
+        for when, under in effects.items() if not two or name in targets(audit) else ():
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.drift[name].n)
+            tests = () if two else _tested(effects.test)[1:]
+            label = f"{name}, {when}" if two else name
+            rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
+    header = ("bias", "among like pairs", "like pairs, of n", *(f"adjusted, {form}" for form in FORMS.values()), "all pairs",
+              *(() if two else ("p (Holm)",)), "the effect is")  # fmt: skip
+    caption = f"Mean margin ({margin_unit(audit)}) of direct contrasts, with 95% intervals"
+    return Table(caption, header, tuple(rows))
+
+
+def _identified_cells(under: DirectEffects, may_be_drift: bool, n: int) -> Row:
+    found, direct = under.identification, under.direct
+    if isinstance(direct, SameMargin):
+        return "", f"of {n}", "", "", "identified" if direct.value else "none shown"
+    if isinstance(found, Missing):
+        return found.reason, f"of {n}", "", "", NOT_ESTIMATED
+    margins = at_no_drift(found)
+    alike, *forms = (margin_words(margins.get(kind)) for kind in ("alike", *FORMS))
+    verdict = "not identified from these pairs" if may_be_drift else found.verdict
+    return alike, f"{found.overlap.n} of {found.overlap.n_total}", *forms, verdict
+
+
+def drift_sentences(audit: AuditResult) -> list[str]:
+    """What else differs most between the sides of each bias's contrasts, of a training its targets' alone."""
+    names = targets(audit) if compares(audit) else audit.drift
+    found = {name: _differences(name, audit) for name in names}
+    return [
+        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.drift[name].n})."
+        for name, what in found.items()
+        if what
+    ]
+
+
+def _differences(name: str, audit: AuditResult) -> str:
+    """The features, beside the bias itself, that differ most between the sides beyond chance."""
+    features = audit.drift[name].features
+    found = [] if isinstance(features, Missing) else [each for each in features if not each.is_treatment]
+    known = [(each.feature.replace("_", " "), each.standardised) for each in found]
+    shown = [(word, own) for word, own in known if isinstance(own, Estimate) and (own.low > 0 or own.high < 0)]
+    shown.sort(key=lambda item: -abs(item[1].value))
+    return ", ".join(f"{word} {signed(own)}" for word, own in shown[:_MOST_DIFFERENCES])
+
+
+def identification_sentences(audit: AuditResult) -> list[str]:
+    """Why an effect is not identified, one sentence a bias (of the last scoring: drift is the same for all)."""
+    sentences = []
+    for name, effects in audit.effects.items():
+        last = effects.last
+        if isinstance(last.direct, SameMargin) and last.direct.value:
+            sentences.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
+        elif isinstance(last.identification, NotIdentified):
+            sentences.append(
+                f"{name}: {last.identification.verdict}: {last.identification.reason}{confounds_sentence(last.identification)}"
+            )
+        elif may_be_drift := drift_sentence(name, audit):
+            sentences.append(f"{name}: not identified from these pairs. {may_be_drift}")
+    return sentences
+
+
+def rate_tables(audit: AuditResult) -> list[Table]:
+    """For each bias with triples, every average effect by every estimator, with its change by a training."""
+    return [found for name, rate in audit.rate.items() if (found := _rate_table(name, rate, audit)) is not None]
+
+
+def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
+    overall: dict[str, RateEffects | Missing] = {when: scored.overall for when, scored in rate.under().items()}
+    overall |= {"change": rate.changes} if compares(audit) and overall else {}
+    columns = (
+        *(Column("effect" if when == "model" else when, {"at": when, "measure": "rate"}) for when in overall),
+        Column("in SDs of the originals", {"at": audit.scorings[-1], "measure": "rate_standardised"}),
+        Column("n", {"at": audit.scorings[-1], "measure": "rate"}, "n"),
+        Column("p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
+    )
+    numbers = (number for when, part in overall.items() for number in _rated(when, part, rate.test))
+    caption = (
+        f"{name}: RATE effects ({margin_unit(audit)}) on {rate.n} triples ({flipped_cell(rate)}), with 95% intervals"
+    )
+    declared = TableOf(
+        caption=caption, heading="effect, estimator", rows=("row",), columns=columns, missing={"triples": ""}
+    )
+    return declared.of(numbers)
+
+
+def _rated(when: str, part: RateEffects | Missing, test: Test | Missing) -> Iterator[Number]:
+    """Average effects by both kinds of rewrites, and the naive one, which is one number for all three effects."""
+    for effect in effects_in(part):
+        if effect.estimator in ("double", "single") or (effect.estimator, effect.estimand) == ("naive", "ATE"):
+            at = {"row": f"{effect.estimand}, {effect.estimator}".replace("ATE, naive", "naive"), "at": when}
+            own = test if at["row"] == "ATE, double" and isinstance(test, Test) else None
+            yield Number("rate", "model", at, effect.estimate, own)
+            yield Number("rate_standardised", "model", at, effect.standardised)
+    for gap in () if isinstance(part, Missing) else part.not_estimated:
+        if gap.estimator in ("double", "single"):
+            yield Number(
+                "rate", "model", {"row": f"{gap.estimand}, {gap.estimator}", "at": when}, Missing(reason=gap.reason)
+            )
+
+
+def rate_sentences(audit: AuditResult) -> list[str]:
+    """Number of answers in which rewrites flipped each bias, and reasons for missing average effects."""
+    sentences = []
+    for name, rate in audit.rate.items():
+        flips = rate.flips
+        sides = (
+            ("with", flips.flipped_with, flips.tried_with),
+            ("without", flips.flipped_without, flips.tried_without),
+        )
+        parts = " and ".join(f"{flipped} of {tried} answers {side} it" for side, flipped, tried in sides if tried)
+        sentences += [
+            f"{name}: rewritten by {flips.by}; {parts} are used. Nothing checks that the bias flipped."
+            if flips.checked_by is None
+            else f"{name}: rewritten by {flips.by}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
+            missing_rate_sentence(name, rate),
+        ]
+    return [sentence for sentence in sentences if sentence]
+
+
+def missing_rate_sentence(name: str, rate: BiasRate) -> str:
+    """Why the average effect of a bias is not given; empty if it is."""
+    missing = rate.measured if isinstance(rate.measured, Missing) else rate.measured.last.average
+    return f"{name}: RATE's ATE is not estimated: {missing.reason}." if isinstance(missing, Missing) else ""
+
+
+def by_tables(audit: AuditResult) -> list[Table | None]:
+    """Direct contrasts by column, RATE by column, then the tests that levels differ and the slopes."""
+    two, unit = compares(audit), margin_unit(audit)
+    direct, rated = list(by_column(audit, MarginsByColumn)), list(by_column(audit, RateByColumn))
+    header = ("bias, column: level", *(("skew before", "skew after", "change (points)") if two else ("skew",)),
+              f"mean margin ({unit}){', after' if two else ''}", "n", "prompts", "p", "p (Holm)")  # fmt: skip
+    margins = [
+        (f"{bias}, {column}: {level.name}", *_skew_cells(level.skew, two), margin_cell(level.margin.last), str(level.n),
+         str(level.n_prompts), *_tested(level.test))
+        for bias, column, by in direct
+        for level in by.levels
+    ]  # fmt: skip
+    of_rate = ("bias, column: level", f"effect ({unit})", "in SD", "triples", "prompts", "p", "p (Holm)")
+    effects = [
+        (f"{bias}, {column}: {(level := effect.estimand.removeprefix('CATE: '))}", signed(effect.estimate),
+         cell(effect.standardised, signed), str(effect.estimate.n), str(effect.estimate.n_prompts), *_tested(by.tests[level]))
+        for bias, column, by in rated
+        for effect in effects_in(by.effects.last)
+    ]  # fmt: skip
+    when = ", after" if two else ""
+    columns = ("bias, column", "p that levels are alike", f"slope ({unit} per 1 of the column)")
+    differ = [row for bias, column, by in direct for row in _differ(f"{bias}, {column}", by)]
+    differ += [row for bias, column, by in rated for row in _differ(f"{bias}, {column}", by)]
+    return [
+        table("Skew and mean margin by level, with 95% intervals", header, margins),
+        table(f"Effect by level (RATE, rewrites of rewrites){when}, with 95% intervals", of_rate, effects),
+        table("Do levels differ? With 95% intervals of slopes", columns, differ),
+    ]
+
+
+def _skew_cells(skew: Measure | Missing, two: bool) -> Row:
+    if isinstance(skew, Missing):
+        return (NOT_ESTIMATED,) * (3 if two else 1)
+    change = cell(skew.change, lambda change: points(change, ""))
+    return (share(skew.before), cell(skew.after, share), change)[: 3 if two else 1]
+
+
+def _tested(test: Test | Missing) -> Row:
+    return ("", "") if isinstance(test, Missing) else (p_words(test.p_value), cell(test.p_holm, p_words))
+
+
+def _differ(name: str, by: MarginsByColumn | RateByColumn) -> Iterator[Row]:
+    """Tests that levels are alike under every scoring, with the slope of a column of numbers."""
+    what = "margin" if isinstance(by, MarginsByColumn) else "RATE effect"
+    for (when, test), (_, slope) in zip(by.differ.items(), by.slope.items(), strict=True):
+        effects = (slope,) if isinstance(slope, Effect) else () if isinstance(slope, SameMargin) else effects_in(slope)
+        shown = next(
+            (with_ends(each.estimate) for each in effects if each.estimator != "single" and each.estimator != "naive"),
+            "",
+        )
+        yield (
+            f"{name}: {what}{'' if when == 'model' else f', {when}'}",
+            cell(test, lambda test: p_words(test.p_value)),
+            shown,
+        )
+    if isinstance(by, MarginsByColumn) and isinstance(by.change_differs, Test):
+        yield f"{name}: change of the margin", p_words(by.change_differs.p_value), ""
+
+
+_By = TypeVar("_By", MarginsByColumn, RateByColumn)
+
+
+def by_column(audit: AuditResult, kind: type[_By]) -> Iterator[tuple[str, str, _By]]:
+    """Bias and column with what the column divides: contrasts or triples."""
+    for bias, found in audit.by.items():
+        for column, by in (found.contrasts if kind is MarginsByColumn else found.triples).items():
+            if isinstance(by, kind):
+                yield bias, column, by
+
+
+def by_sentences(audit: AuditResult) -> Iterator[str]:
+    """What was pooled, what has no level, and what could not be divided."""
+    for bias, found in audit.by.items():
+        for what, parts in (("contrasts", found.contrasts), ("triples", found.triples)):
+            for column, by in parts.items():
+                if isinstance(by, Missing):
+                    yield f"{bias}, {column}: {what} are not divided: {by.reason}."
+                    continue
+                pooled = by.pooled if isinstance(by, RateByColumn) else by.levels[-1].pooled
+                if pooled:
+                    named = ", ".join(f"{inert(name)} ({n})" for name, n in pooled.items())
+                    yield f"{bias}, {column}: levels with fewer than 10 prompts are pooled: {named}."
+                if by.n_missing:
+                    yield f"{bias}, {column}: {what} without a value, in no level: {by.n_missing}."
+
+
+def label_table(audit: AuditResult) -> Table | None:
+    """Which sides of the labelled pairs exhibit each bias: of the training data, or of those given to an audit alone."""
+    rows: list[Row] = []
+    label = audit.stages.label
+    for tallies, of in _labelled(label) if label else ():
+        for name, tally in tallies.items():
+            by = tally.by.replace("_", " ") if tally.by.startswith("measured ") else tally.by
+            if (asked := tally.asked) and asked.query_asked:
+                by += f"; {asked.query_calls_for_it} of {asked.query_answered} messages call for it"
+            counts = tally.n, tally.both, tally.chosen_only, tally.rejected_only, tally.neither, tally.unparsed
+            rows.append((f"{name}{of}", by, *map(str, counts)))
+    for name, analysis in audit.analysis.items():
+        found = analysis.labels and analysis.labels.contingency
+        if isinstance(found, Contingency) and not compares(audit):
+            seen, unread = found.exclusions.seen, found.exclusions.dropped
+            counts = seen, found.both, found.only_chosen, found.only_rejected, found.neither, unread
+            rows.append((name, "the column of your file", *map(str, counts)))
+    header = ("bias", "labelled by", "pairs", "both have it", "chosen only", "rejected only", "neither", "unparsed")
+    return table("Labels of the pairs", header, rows)
+
+
+def _labelled(label: LabelCounts) -> Iterator[tuple[Mapping[str, LabelTally], str]]:
+    yield label.labels, ""
+    yield label.supplement_labels, ", supplementary"
+    yield label.second_turn.labels if label.second_turn else {}, ", conversations (data.second_turn)"
+
+
+def synthesis_table(audit: AuditResult) -> Table | None:
+    """Number of counterfactual pairs for each bias."""
+    if audit.stages.synthesize is None:
+        return None
+    header = ("bias", "asked for", "eligible", "tried", "flipped and kept", "supplementary", "rewritten by")
+    rows = []
+    for name, made in audit.stages.synthesize.biases.items():
+        requested = "all eligible" if made.requested is None else str(made.requested)
+        kept = f"{made.made} ({made.made / made.tried:.0%})" if made.tried else str(made.made)
+        rows.append((name, requested, str(made.eligible), str(made.tried), kept, str(made.supplementary), made.by))
+    return Table("Counterfactual pairs", header, tuple(rows))
+
+
+def correlation_table(audit: AuditResult) -> Table | None:
+    """How each bias goes along with being preferred: in labelled pairs, by people, by the model."""
+    rows: list[Row] = []
+    for name, analysis in audit.analysis.items():
+        labels, r = analysis.labels, analysis.correlation
+        rates = labels.contingency if labels else None
+        chosen = rates.selection_rate if isinstance(rates, Contingency) else rates
+        trained, *found = labels.r_train if labels else None, r.people, *(model for _, model in r.model.items())
+        shown = (cell(value, lambda r: f"{decimals(r)} (n {count(r)})") for value in (trained, *found))
+        rows.append((f"{name} ({r.of})", cell(chosen, lambda rate: f"{share(rate)} (n {count(rate)})", None), *shown))
+    pairs = "training data" if compares(audit) else "labelled pairs"
+    models = ("model" if when == "model" else f"model {when}" for when in audit.scorings)
+    header = ("bias", "chosen where one side has it", f"r, {pairs}", "r, people",
+              *(f"r, {model}" for model in models))  # fmt: skip
+    caption = "Correlation (r) of each bias with being preferred, with 95% intervals"
+    return _without_empty(table(caption, header, rows))
+
+
+def exclusion_table(audit: AuditResult) -> Table:
+    """Everything that was left out on the way, by step and reason; a step of the data that lost nothing says so."""
+    steps = [*_data_steps(audit), *(step for step in _audit_steps(audit) if any(n > 0 for n in step[2].values()))]
+    rows = [
+        (step, reason, str(number), "" if seen is None else str(seen))
+        for step, seen, reasons in steps
+        for reason, number in sorted(item for item in reasons.items() if item[1] > 0) or [("nothing left out", 0)]
+    ]
+    return Table("Left out, by step and reason", ("step", "reason", "left out", "of"), tuple(rows))
+
+
+def _data_steps(audit: AuditResult) -> Iterator[Step]:
+    stages = audit.stages
+    if label := stages.label:
+        yield "loading training pairs", label.pairs.seen, label.pairs.dropped
+        if label.supplement:
+            yield "loading supplementary pairs", label.supplement.seen, label.supplement.dropped
+            if (used := label.supplement.used) is not None and used < label.supplement.kept:
+                yield (
+                    "labelling supplementary pairs",
+                    label.supplement.kept,
+                    {"not needed": label.supplement.kept - used},
+                )
+        kept, used = label.pairs.kept, label.pairs.used
+        if used is not None and used < kept:
+            yield "drawing training pairs", kept, {"not drawn (data.max_pairs)": kept - used}
+        for name, tally in label.labels.items():
+            yield f"labelling {name}", tally.n, {"unparsed": tally.unparsed}
+    if synthesize := stages.synthesize:
+        for name, dropped in synthesize.in_audit.items():
+            yield f"choosing what to teach of {name}", dropped.seen, dropped.dropped
+        for name, made in synthesize.biases.items():
+            yield f"rewriting for {name}", made.tried, made.rejected
+        if taught := synthesize.contrasts:
+            yield "loading taught contrasts", taught.file.seen, taught.file.dropped
+            yield "choosing taught contrasts", None, taught.left_out
+    if train := stages.train:
+        mix = synthesize.mix if synthesize else train
+        same = {"both sides the same after cutting": train.identical_after_truncation}
+        yield "training", mix.train + mix.validation, same
+    for name, excluded in audit.excluded.items():
+        if excluded.seen:
+            yield name if name.startswith("triples of") else f"loading {name}", excluded.seen, excluded.reasons
+
+
+def _audit_steps(audit: AuditResult) -> Iterator[Step]:
+    unread = "no readable verdict of the judge"
+    if isinstance(audit.model, RewardModelFacts) and audit.model.unit == "grade":
+        unread = "a text without a readable grade"
+    elif isinstance(audit.model, RewardModelFacts):  # to which two texts may be one after cutting
+        unread = f"a text is too long, or {_SAME}" if audit.model.dropped else _SAME
+    yield "matching votes", None, {"items that are none of the contrasts": audit.votes_unmatched}
+    for name, skew in audit.skew.items():
+        reasons = {f"no rewrite: {reason}": number for reason, number in skew.rewrites_failed.items()}
+        reasons["not drawn (audit.max_contrasts)"] = skew.available - skew.before.n - skew.unread
+        reasons[unread] = skew.unread
+        left_out = audit.votes[name].left_out if name in audit.votes else {}
+        reasons |= {
+            f"people: {reason} (left out of the comparison with people)": number for reason, number in left_out.items()
+        }
+        yield f"contrasts of {name}", skew.available + sum(skew.rewrites_failed.values()), reasons
+    if (quality := audit.quality) is not None:
+        not_drawn = audit.available_quality - quality.before.n - quality.unread
+        reasons = {"not drawn (audit.max_quality)": not_drawn, unread: quality.unread}
+        yield "comparing quality pairs", audit.available_quality, reasons
+    for name, rate in audit.rate.items():
+        lost, naive_lost = f"{unread} on a comparison", rate.naive_unread or 0
+        reason = "two of its texts are the same after cutting" if unread == _SAME else lost
+        yield f"comparing triples of {name}", rate.n + rate.unread, {reason: rate.unread}
+        effects = () if isinstance(rate.measured, Missing) else effects_in(rate.measured.last.overall)
+        n = next((effect.estimate.n for effect in effects if effect.estimator == "naive"), 0)
+        yield f"comparing originals of {name}, naive", n + naive_lost, {lost: naive_lost}

@@ -3,18 +3,15 @@ trainings with several seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import change_cells, compares, said, targets
+from cda.auditing.report_cells import compares, said, targets
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import seed_numbers
 from cda.report.numbers import (
-    NOT_ESTIMATED,
     cell,
     count,
-    decimals,
     distance,
     excludes_zero,
     inert,
@@ -24,16 +21,15 @@ from cda.report.numbers import (
     share,
     signed,
 )
-from cda.report.plots import AFTER, BEFORE, INK, PAGE, THIRD, Mark, Plot, draw_frame, errors, legend, slugs
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.dose import DosePoint, DoseResult, HeldOutPeople
+from cda.results.dose import DoseResult, HeldOutPeople
 from cda.results.skew import AgainstPeople, OverSeeds, Seeds
 from cda.stats.verdict import TOLERATED_LOSS
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 _NAMES = {
     "no training": "no training",
@@ -44,12 +40,6 @@ _NAMES = {
     "features": "measured features taken off, strength chosen",
 }
 _WHY_MISSING = {"direction": "removing a hidden direction", "features": "taking measured features off"}
-_CURVES = {
-    "miscalibration": (Mark("miscalibration", BEFORE, "o"), "-"),
-    "gap": (Mark("gap", THIRD, "s", filled=False), "--"),
-    "quality": (Mark("quality accuracy", AFTER, "D"), ":"),
-}
-_TICKS = {0.0: "0\nno training", 1.0: "1\nplain CDA"}
 _SHOWN_SEEDS = 6
 """Seeds that are listed one by one; of more, the first and the last."""
 
@@ -75,7 +65,7 @@ def dose_line(audit: AuditResult) -> str:
 
 def dose_sentences(dose: DoseResult) -> list[str]:
     """Sentences on the chosen dose, its selection, better alternatives, and the limits of mixing scores."""
-    own, tie = dose.methods["dose"], dose.aim == "tie"
+    own, tie = dose.own, dose.aim == "tie"
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own.shares.items() if part)
     limit = f" among those that lose at most {100 * dose.max_quality_loss:g} points of quality accuracy"
     sentences = [said("dose", "tie")] if tie else []
@@ -93,8 +83,7 @@ def dose_sentences(dose: DoseResult) -> list[str]:
     if own.barred:
         sentences.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own.barred)}.")
     sentences.append(_winner(dose))
-    at, mixed = max(dose.mixing_differs.items(), key=lambda item: item[1].preferences)
-    sentences.append(said("dose", "mixing", at=at, share=percent(mixed.preferences), n=mixed.n))
+    sentences += [said("dose", "mixed")] if dose.mixed else []
     sentences += [
         f"{name}: {'contrasts' if tie else 'people’s majorities'} on {n} prompts, too few to have a say in the dose."
         for name, n in dose.too_few.items()
@@ -107,10 +96,11 @@ def _objective(dose: DoseResult) -> str:
 
 
 def _winner(dose: DoseResult) -> str:
-    best, losses = dose.best.name, dose.best.losses
-    if best == "dose":
+    best, losses = dose.best, dose.losses
+    if dose.methods.get(best) == dose.own:
         return f"No other way tried leaves less {_objective(dose)}, held out, at that quality."
-    own = f", against {100 * losses['dose']:.1f} of the chosen dose" if "dose" in losses else ""
+    name = "mixing" if dose.mixed else "dose"
+    own = f", against {100 * losses[name]:.1f} of the chosen dose" if name in losses else ""
     return (
         f"Here another way does better: {_NAMES[best]} leaves {100 * losses[best]:.1f} points of {_objective(dose)} (mean "
         f"over biases){own}. Differences of a few points are within the intervals below."
@@ -118,13 +108,13 @@ def _winner(dose: DoseResult) -> str:
 
 
 def dose_tables(dose: DoseResult) -> list[Table]:
-    """Ways side by side for each bias, then the curve of each bias."""
-    return [*(_ways(dose, bias) for bias in dose.biases), *(_response(dose, bias) for bias in dose.biases)]
+    """Ways of taking out each bias, side by side."""
+    return [_ways(dose, bias) for bias in dose.biases]
 
 
 def _ways(dose: DoseResult, bias: str) -> Table:
-    points_of = {point.dose: point for point in dose.methods["dose"].response[bias]}
-    own, tie = dose.methods["dose"].held_out[bias], dose.aim == "tie"
+    points_of = {point.dose: point for point in dose.own.response[bias]}
+    own, tie = dose.own.held_out[bias], dose.aim == "tie"
     what = "skew" if tie else "miscalibration"
     fixed = (
         ("no training", 0.0, own.base, ""),
@@ -154,83 +144,6 @@ def _columns(tie: bool) -> Row:
 
 def _people_cells(people: HeldOutPeople | AgainstPeople, tie: bool) -> Row:
     return share(people.skew), *(() if tie else (share(people.miscalibration),)), distance(people.gap)
-
-
-def _response(dose: DoseResult, bias: str) -> Table:
-    tie, n = dose.aim == "tie", dose.methods["dose"].quality
-    rows = []
-    for point in dose.methods["dose"].response[bias]:
-        auc = () if tie else (cell(point.people.auc, decimals) or NOT_ESTIMATED,)
-        rows.append((f"{point.dose:g}", *_people_cells(point.people, tie), *auc, cell(point.quality, share)))
-    pairs = "" if n is None else f"; quality on {count(n)} pairs"
-    on = "contrasts" if tie else "votes"
-    caption = f"{bias}: dose–response with 95% intervals{pairs}. Descriptive: on all {on}, and the dose was chosen among these"
-    return Table(caption, ("dose", *_columns(tie), *(() if tie else ("AUC",)), "quality accuracy"), tuple(rows))
-
-
-def dose_plots(audit: AuditResult) -> list[Plot]:
-    """The curve of each bias whose contrasts chose the dose; none without a dose."""
-    dose = audit.dose
-    if dose is None:
-        return []
-    words = slugs(dose.biases)
-    return [_curve(dose, name, words[name]) for name in dose.biases]
-
-
-def _curve(dose: DoseResult, name: str, word: str) -> Plot:
-    tie, response = dose.aim == "tie", dose.methods["dose"].response[name]
-    parts = []
-    for point in response:
-        people = point.people
-        missed = "" if tie else f"miscalibration {share(people.miscalibration)}, "
-        quality = "" if point.quality is None else f", quality {share(point.quality)}"
-        parts.append(f"Dose {point.dose:g}: {missed}gap {distance(people.gap)}{quality}.")
-    votes = ", where a tie is aimed at" if tie else " with votes"
-    first = response[0]
-    pairs = "" if first.quality is None else f", quality on {count(first.quality)} pairs"
-    text = (
-        f"{name}: dose chosen {dose.chosen:g}; dose 0 is no training, dose 1 plain CDA; on {count(first.people.human_skew)} "
-        f"contrasts{votes}{pairs}. {' '.join(parts)}"
-    )
-    title = f"{name}: what each dose leaves of the bias, and of quality; bars are 95% intervals"
-    # If a tie is the aim, miscalibration has no meaning.
-    curves = [key for key in _CURVES if key != "miscalibration" or not tie]
-    return Plot(f"dose-{word}", title, text, partial(_draw, response, dose.chosen, curves), 2.6)
-
-
-def _draw(response: Sequence[DosePoint], chosen: float, curves: Sequence[str], axes: Axes) -> None:
-    drawn = 0
-    doses = [point.dose for point in response]
-    width = (max(doses) - min(doses)) or 1.0
-    for at, key in enumerate(curves):
-        # Moved aside a little, so that intervals at one dose do not hide each other.
-        measured = {
-            point.dose + (at - 1) * 0.008 * width: point.quality if key == "quality" else getattr(point.people, key)
-            for point in response
-        }
-        known = {dose: estimate for dose, estimate in measured.items() if estimate is not None}
-        if known:
-            _line(axes, list(known), list(known.values()), *_CURVES[key])
-            drawn += 1
-    axes.axvline(chosen, color=INK, linewidth=0.8, zorder=1)
-    right = chosen - min(doses) > 0.6 * width
-    axes.annotate(f"chosen: {chosen:g}", (chosen, 0.97), (-3 if right else 3, 0), xycoords=("data", "axes fraction"),
-                  textcoords="offset points", ha="right" if right else "left", va="top", fontsize=7)  # fmt: skip
-    ticks = sorted({*(dose for dose in _TICKS if min(doses) <= dose <= max(doses)), max(doses)})
-    axes.set_xticks(ticks, [_TICKS.get(dose, f"{dose:g}") for dose in ticks])
-    axes.set_xticks(doses, minor=True)
-    axes.set_ylim(-2, 104)
-    draw_frame(axes, "dose of the adapter (λ)", "y")
-    axes.set_ylabel("% (gap: points)")
-    legend(axes, drawn)
-
-
-def _line(axes: Axes, doses: Sequence[float], estimates: Sequence[Estimate], mark: Mark, line: str) -> None:
-    axes.errorbar(
-        doses, [100 * estimate.value for estimate in estimates], yerr=errors(estimates, 100), fmt=mark.shape, linestyle=line,
-        color=mark.color, label=mark.name, markersize=3.5, elinewidth=0.8,
-        markerfacecolor=mark.color if mark.filled else PAGE, zorder=3,
-    )  # fmt: skip
 
 
 def several(audit: AuditResult) -> Seeds | None:
@@ -297,47 +210,37 @@ def seed_table(audit: AuditResult, at: int | None = None) -> Table | None:
     seeds = several(audit)
     if seeds is None:
         return None
-    measures = [
-        (f"{bias} {MEASURES[key].title}".strip(), over)
-        for name in (*audit.skew, "")
-        for key, bias, over in seed_numbers(audit)
-        if bias == name and MEASURES[key].unit == "share"
-    ]
     # Doses that were chosen on the very contrasts that they are shown on.
     listed = ", ".join(f"{dose:g}" for dose in seeds.doses)
     doses = "" if set(seeds.doses) == {1.0} else f", each at its own dose ({listed}; on the contrasts that chose it)"
     caption = f"Over {len(seeds.seeds)} trainings, seeds {_listed(seeds.seeds)}{doses}, with 95% intervals for prompts and seeds"
-
-    def cells(measure: OverSeeds) -> Row:
-        return *change_cells(measure), f"{_sd(measure)} points"
-
-    return _table(caption, "measure", measures, cells, percent, at)
-
-
-def effects_over_seeds(audit: AuditResult, at: int | None = None) -> Table | None:
-    """RATE's average effects over all trainings, as in `seed_table`; None if there is one, or no triples."""
-    seeds = several(audit)
-
-    def cells(measure: OverSeeds) -> Row:
-        after, change = signed(measure.after), signed(measure.change)
-        return reward(_before(measure)), after, change, count(measure.after), f"{measure.sd:.2f}"
-
-    measures = list(seeds.rate.items()) if seeds else []
-    return _table("Causal effects over the same trainings", "RATE ATE (reward)", measures, cells, reward, at)
-
-
-def _table(
-    caption: str, what: str, measures: Sequence[tuple[str, OverSeeds | Missing]], cells: Callable[[OverSeeds], Row],
-    each: Callable[[float], str], at: int | None,
-) -> Table | None:  # fmt: skip
     shown, column = (slice(None), "after each") if at is None else (slice(at, at + 1), "after this one")
     rows = [
-        (name, measure.reason, "", "", "", "", "")
-        if isinstance(measure, Missing)
-        else (name, *cells(measure), ", ".join(map(each, measure.by_seed[shown])))
-        for name, measure in measures
+        (f"{bias} {MEASURES[key].title}".strip(), *_over(over, shown))
+        for name in (*audit.skew, "")
+        for key, bias, over in seed_numbers(audit)
+        if bias == name
     ]
-    return table(caption, (what, "before", "mean after", "change", "n", "SD between trainings", column), rows)
+    return table(caption, ("measure", "before", "mean after", "change", "n", "SD between trainings", column), rows)
+
+
+def _over(measure: OverSeeds | Missing, shown: slice) -> Row:
+    """A measure over trainings: shares in percent, changes and spread in points, effects in reward."""
+    if isinstance(measure, Missing):
+        return measure.reason, "", "", "", "", ""
+    before, each = measure.before, measure.by_seed[shown]
+    if isinstance(before, float):
+        own = ", ".join(map(reward, each))
+        return (
+            reward(before),
+            signed(measure.after),
+            signed(measure.change),
+            count(measure.after),
+            f"{measure.sd:.2f}",
+            own,
+        )
+    cells = share(before), share(measure.after), points(measure.change, ""), count(measure.change)
+    return *cells, f"{_sd(measure)} points", ", ".join(map(percent, each))
 
 
 def _before(measure: OverSeeds) -> float:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from cda.biases import Bias
 from cda.data.contrasts import with_votes
 from cda.data.quality_sets import QualitySet
-from cda.data.release import SOURCE
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import (
     WITH_CONTRASTS,
@@ -74,11 +73,10 @@ class Rewriting:
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """RATE triples of the recipe's biases: those kept, whose rewrites both flipped the bias as far as anything can tell; all of
-    the release, for biases that take theirs from it, as in the paper; and by bias the flips and the triples left out."""
+    """RATE triples of the recipe's biases: those kept, whose rewrites both flipped the bias as far as anything can tell; and by
+    bias the flips and the triples left out."""
 
     kept: list[Triple] = field(default_factory=list)
-    released: list[Triple] = field(default_factory=list)
     flips: dict[str, Flips] = field(default_factory=dict)
     failed: dict[str, Exclusions] = field(default_factory=dict)
 
@@ -119,10 +117,6 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
     if quality is not None:
         excluded["quality pairs"] = quality.exclusions
         quality = replace(quality, items=tuple(drawn(quality.items, audit.max_quality, seed)))
-    for name, texts in inputs.released().items():
-        excluded[f"{SOURCE}: pairs of {name}"] = texts.contrasts.exclusions
-        excluded[f"{SOURCE}: votes on {name}"] = texts.contrasts.votes
-        excluded[f"{SOURCE}: triples of {name}"] = texts.triples.exclusions
     triples = _triples(inputs, rewriting, excluded)
     everything = [contrast for group in groups.values() for contrast in group]
     n_unmatched = _n_unmatched(inputs, everything, excluded["votes"])
@@ -186,7 +180,7 @@ def _n_unmatched(inputs: AuditInputs, contrasts: Sequence[Contrast], votes: Excl
 
 
 def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Exclusions]) -> Triples:
-    """Triples of each bias: the file's, else the release's, else the embedded ones, else rewrites of embedded answers."""
+    """Triples of each bias: the file's, else the embedded ones, else rewrites of embedded answers."""
     audit, own = inputs.audit, inputs.triples()
     if audit.triples not in (None, EMBEDDED):
         excluded["triples"] = own.exclusions
@@ -199,8 +193,6 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
         n_given += len(given)
         given = drawn(given, audit.max_triples, rewriting.seed)
         n_drawn += len(given)
-        if by == SOURCE:
-            triples.released.extend(given)
         if given:
             kept, reasons = checked_triples(given, bias)
             flips = flips_of([triple.has_attribute for triple in given], kept, by, checked_by)
@@ -230,12 +222,7 @@ def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple], s
     of_file = [triple for triple in inputs.triples().triples if triple.bias == bias.name]
     if of_file:
         return of_file, str(inputs.audit.triples), _checker(of_file, bias)
-    if inputs.audit.triples is None:
-        return [], "", None
-    release = inputs.released()
-    if bias.name in release and (released := release[bias.name].triples.triples):
-        return released, SOURCE, _measure_name(bias)
-    if inputs.audit.rate:
+    if inputs.audit.triples is None or inputs.audit.rate:
         return [], "", None
     return [authored.triple for authored in authored_triples([bias.name])], EMBEDDED_TEXTS, "blind readers"
 

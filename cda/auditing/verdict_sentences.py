@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing.report_cells import applied, at_no_drift, compares, margin_words, mean_margin, others, targets
+from cda.auditing.report_cells import applied, at_no_drift, compares, margin_words, mean_margin, targets
 from cda.report.numbers import (
     count,
     excludes_zero,
@@ -296,17 +296,6 @@ def ties_sentence(audit: AuditResult) -> str:
 
 def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
-
-
-def others_sentence(audit: AuditResult) -> str:
-    """One line on the other biases: skew before→after in %, marked if the change is shown."""
-    skews = {name: audit.skew[name].of_training() for name in others(audit)}
-    if not skews:
-        return "No other bias was measured."
-    shown = {name: rules.is_shown(skew.change.low, skew.change.high, skew.test.holm) for name, skew in skews.items()}
-    parts = [f"{inert(name)} {_from_to(skew, '→')}{'*' * shown[name]}" for name, skew in skews.items()]
-    note = "* interval excludes 0 and Holm-adjusted p < 0.05" if any(shown.values()) else "no change is shown"
-    return f"Skew of the other biases: {', '.join(parts)} ({note})."
 
 
 def _from_to(shares: Trained, between: str = "% to ") -> str:

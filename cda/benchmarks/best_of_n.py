@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
@@ -13,22 +11,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
-from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.attributes import Attribute, attributes_of, followed
+from cda.benchmarks.best_of_n_report import best_of_n_document
 from cda.data.sampled import load_sampled
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
-from cda.inert import visible
 from cda.jobs.perform import Done, Job, Made, perform
-from cda.launch import is_main
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.plots import save_plot
 from cda.resources.artifacts import Form, shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
-from cda.results.base import Estimate, Missing, or_missing
+from cda.results.base import Missing, or_missing
 from cda.results.benchmarks import (
     AskedModel,
     AtSize,
@@ -37,88 +32,20 @@ from cda.results.benchmarks import (
     Curve,
     Curves,
     Measured,
+    NoSpread,
     Tilt,
     TiltedAttribute,
     TiltedPolicy,
 )
+from cda.results.effects import T_TEST
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Rewards, Text, text_id
 from cda.stats.draws import drawn
-from cda.stats.means import (
-    mean_over_prompts,
-    no_change_test,
-    share_over_prompts,
-    skewed_mean_over_prompts,
-    without_traces,
-)
+from cda.stats.estimators import FREE, Mean, mean_of, share_of
+from cda.stats.means import without_traces
 from cda.stats.multiplicity import holm
 from cda.stats.tilt import Padded, Tilted, fewest_effective
-
-COLUMNS = (
-    "policy", "attribute", "kind", "unit", "scoring", "n", "beta", "beta_sd", "kl_nats", "effective_responses",
-    "value", "low", "high", "n_responses", "n_prompts", "note",
-)  # fmt: skip
-
-
-def best_of_n_csv(result: BestOfResult) -> str:
-    """Levels of best-of-n over the prompts that reach the largest n, then of the tilted policies, with 95% intervals. The
-    scoring of a change is `change`; a note says why there is no value or no interval."""
-    file = io.StringIO()
-    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for curve in result.curves:
-        writer.writerows(_best_of_rows(curve))
-    if not isinstance(result.tilt, Missing):
-        for attribute in result.tilt.followed:
-            writer.writerows(_tilted_rows(attribute, result.tilt))
-    return file.getvalue()
-
-
-def _best_of_rows(curve: Curve) -> Iterator[dict[str, object]]:
-    for at in curve.at:
-        for scoring, level in at.complete.items():
-            own = {"policy": "best of n", "scoring": scoring, "n": at.n, "kl_nats": at.kl_nats}
-            yield own | _named(curve) | _number(level)
-
-
-def _tilted_rows(attribute: TiltedAttribute, tilt: Tilt) -> Iterator[dict[str, object]]:
-    for policies, at in zip(tilt.policies, attribute.at, strict=True):
-        for scoring, level in at.scorings.items():
-            policy = policies[scoring]
-            own = {
-                "policy": "tilted", "scoring": scoring, "beta": policy.beta, "beta_sd": policy.beta_sd,
-                "effective_responses": policy.effective,
-                "kl_nats": "" if isinstance(policy.kl_nats, Missing) else policy.kl_nats.value,
-            }  # fmt: skip
-            yield own | _named(attribute) | _number(level)
-        if at.change is not None:
-            yield {"policy": "tilted", "scoring": "change", **_same(policies)} | _named(attribute) | _number(at.change)
-
-
-def _same(policies: Mapping[str, TiltedPolicy]) -> dict[str, object]:
-    """β of a change, in the unit in which it is the same for both scorings."""
-    first, second = policies.values()
-    return {
-        name: getattr(first, name)
-        for name in ("beta", "beta_sd")
-        if abs(getattr(first, name) - getattr(second, name)) <= 1e-9 * getattr(first, name)
-    }
-
-
-def _named(of: Curve | TiltedAttribute) -> dict[str, object]:
-    return {"attribute": visible(of.name), "kind": of.kind, "unit": visible(of.unit)}
-
-
-def _number(found: Measured | Missing) -> dict[str, object]:
-    if isinstance(found, Missing):
-        return {"note": found.reason}
-    if not isinstance(found, Estimate):
-        return {"value": found.value, "note": found.reason}
-    return {
-        "value": found.value, "low": found.low, "high": found.high, "n_responses": found.n, "n_prompts": found.n_prompts
-    }  # fmt: skip
-
 
 GRID = tuple(2.0 ** (half / 2) for half in range(4, -5, -1))
 """β in standard deviations of rewards within prompts, from weak to strong: 4 to ¼."""
@@ -196,9 +123,29 @@ def _policy(tilt: Tilted, supported: bool, rewards: FloatArray, beta: float, dev
     kl: Measured | Missing = _unsupported(effective)
     gained: Measured | Missing = kl
     if supported:
-        kl = skewed_mean_over_prompts(tilt.kl_nats(), "nats", n)
-        gained = skewed_mean_over_prompts(tilt.gains(rewards) / deviation, "standard deviations", n)
+        kl = _mean(tilt.kl_nats(), "nats", n)
+        gained = _mean(tilt.gains(rewards) / deviation, "standard deviations", n)
     return TiltedPolicy(beta=beta, beta_sd=beta / deviation, effective=effective, kl_nats=kl, reward_gained=gained)
+
+
+def _mean_of(values: FloatArray, unit: str) -> Mean:
+    within = (-1.0, 1.0) if unit == "share difference" else FREE
+    return mean_of(values, [str(prompt) for prompt in range(len(values))], unit, within)
+
+
+def _mean(values: FloatArray, unit: str, n: int) -> Measured:
+    """Mean over prompts, shape (n_prompts,), of n responses."""
+    found = _mean_of(values, unit)
+    if not found.error:
+        reason = f"the same in each of {len(values)} prompts, so that nothing is known of how far others differ"
+        return NoSpread(value=found.estimate.value, reason=reason)
+    return found.estimate.model_copy(update={"n": n})
+
+
+def _share(values: FloatArray, unit: str, n: int) -> Measured:
+    """Mean of shares over prompts; a jackknifed one may lie a little outside of 0 to 1."""
+    names = [str(prompt) for prompt in range(len(values))]
+    return share_of(values.clip(0, 1), names, n / len(values)).model_copy(update={"n": n, "unit": unit})
 
 
 def _unsupported(effective: float | None = None) -> Missing:
@@ -213,7 +160,7 @@ def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: i
     if known.sum() < 2:
         raise DataError(f"{attribute.name}: known for {int(known.sum())} prompts with enough responses; two are needed")
     n = int(samples.n[known].sum())
-    level = share_over_prompts if attribute.kind == "share" else mean_over_prompts
+    level = _share if attribute.kind == "share" else _mean
     means = [
         {label: None if tilt is None else tilt.means(attribute.values)[known] for label, tilt in step.items()}
         for step in tilts
@@ -227,7 +174,7 @@ def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: i
         return AtTilt(scorings=levels, change=_change(step, attribute, n))
 
     difference = _difference(means[strongest])
-    p_value, p_method = (None, None) if difference is None else no_change_test(difference)
+    p_value = None if difference is None else _mean_of(difference, "").p_value()
     return TiltedAttribute(
         name=attribute.name,
         kind=attribute.kind,
@@ -236,7 +183,7 @@ def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: i
         at=tuple(at_tilt(step) for step in means),
         p_value=p_value,
         p_holm=None,
-        p_method=p_method,
+        p_method=None if p_value is None else T_TEST,
     )
 
 
@@ -246,7 +193,7 @@ def _change(step: Mapping[str, FloatArray | None], attribute: Attribute, n: int)
         return None
     difference = _difference(step)
     unit = "share difference" if attribute.kind == "share" else attribute.unit
-    return _unsupported() if difference is None else mean_over_prompts(difference, unit, n)
+    return _unsupported() if difference is None else _mean(difference, unit, n)
 
 
 def _difference(step: Mapping[str, FloatArray | None]) -> FloatArray | None:
@@ -258,8 +205,8 @@ def _difference(step: Mapping[str, FloatArray | None]) -> FloatArray | None:
 
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")
-RESULT, SCORES, REPORT, FIGURE = "best_of_n.json", "scores.jsonl", "best_of_n.md", "best_of_n.svg"
-PAGE, NUMBERS = "report.html", "best_of_n.csv"
+RESULT, SCORES, REPORT = "best_of_n.json", "scores.jsonl", "best_of_n.md"
+PAGE = "report.html"
 
 
 def run_best_of_n(
@@ -301,7 +248,7 @@ def run_best_of_n(
             f"report      {out / PAGE}",
         ]
 
-    def work(out: Path) -> Made[BestOfResult]:
+    def work(_: Path) -> Made[BestOfResult]:
         scored: dict[str, Rewards] = {}
         models = {}
         for subject in subjects:
@@ -339,13 +286,11 @@ def run_best_of_n(
             excluded={**left_out, "scored responses": unscored},
             versions=versions(),
         )
-        document = report.best_of_n_document(result)
+        document = best_of_n_document(result)
         forms: dict[str, Form] = {
-            PAGE: document.page, REPORT: document.markdown, FIGURE: None, NUMBERS: partial(best_of_n_csv, result), RESULT: result,
+            PAGE: document.page, REPORT: document.markdown,  RESULT: result,
             SCORES: _rows(read, rewards, attributes, quality),
         }  # fmt: skip
-        if is_main():
-            save_plot(report.overview_plot(result), out, "svg")
         return Made(result, document, forms)
 
     costs = partial(planned_verdicts, subjects, settings, [(prompt, text, text) for prompt, text in texts])
@@ -500,9 +445,9 @@ def _curve(
     first, *others = picks.values()
     difference = without_traces(others[0] - first, first) if others else None
     known = ~np.isnan(first[:, 0])
-    level, unit = share_over_prompts, "share difference"
+    level, unit = _share, "share difference"
     if attribute.kind == "mean":
-        level, unit = mean_over_prompts, attribute.unit
+        level, unit = _mean, attribute.unit
     complete = np.flatnonzero(known & (n_each >= sizes[-1]))
     if len(complete) < 2:
         raise DataError(
@@ -517,7 +462,7 @@ def _curve(
     def at_size(position: int, n: int) -> AtSize:
         kept, change = np.flatnonzero(known & (n_each >= n)), None
         if difference is not None and n > 1:
-            change = mean_over_prompts(difference[kept, position], unit, int(n_each[kept].sum()))
+            change = _mean(difference[kept, position], unit, int(n_each[kept].sum()))
         return AtSize(
             n=n,
             kl_nats=kl_at_most(n),
@@ -533,9 +478,9 @@ def _curve(
 
     def slope(values: FloatArray, traces_of: FloatArray) -> Measured:
         added = without_traces(values[complete] @ contrast, traces_of[complete])
-        return mean_over_prompts(added, f"{unit} per doubling of n", int(n_each[complete].sum()))
+        return _mean(added, f"{unit} per doubling of n", int(n_each[complete].sum()))
 
-    p_value, p_method = (None, None) if difference is None else no_change_test(difference[complete, -1])
+    p_value = None if difference is None else _mean_of(difference[complete, -1], "").p_value()
     return Curve(
         name=attribute.name,
         kind=attribute.kind,
@@ -546,6 +491,6 @@ def _curve(
         slope_change=None if difference is None else slope(difference, first),
         p_value=p_value,
         p_holm=None,
-        p_method=p_method,
+        p_method=None if p_value is None else T_TEST,
         n_unknown=int((~known).sum()),
     )

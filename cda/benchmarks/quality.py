@@ -1,4 +1,5 @@
-"""`cda quality`: accuracy on sets of preferences by section, of one model, of two, or before and after an adapter."""
+"""`cda quality`: accuracy on sets of preferences by section, and the win rate of outputs over others, of one model, of two, or before
+and after an adapter."""
 
 from __future__ import annotations
 
@@ -10,22 +11,23 @@ from pathlib import Path
 from shutil import rmtree
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from cda.arrays import FloatArray
 from cda.auditing.headline import set_quality
 from cda.benchmarks import quality_report as report
-from cda.data.quality_sets import QualityItem, QualitySet
-from cda.errors import DataError
-from cda.files.jsonl import write_json, write_jsonl, write_text
-from cda.files.paths import own_folder, refuse_link
+from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
+from cda.errors import DataError, RecipeError
+from cda.files.jsonl import write_json, write_jsonl
+from cda.files.paths import refuse_link
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.report.document import Document
 from cda.resources.artifacts import (
+    Form,
     prompt_row,
     shown_path,
     shown_target,
@@ -33,13 +35,15 @@ from cda.resources.artifacts import (
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import load_quality_source, source_fingerprint
-from cda.results.base import save
-from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality
+from cda.results.base import Test
+from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality, WinRate
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.accuracy import Ranked, Rule, measure_accuracy, with_holm
 from cda.stats.draws import drawn
+from cda.stats.estimators import share_of
+from cda.stats.proportions import exact_change_test
 
 RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
 PAGE, TABLES = "report.html", "quality.md"
@@ -55,15 +59,29 @@ def measure_quality(
     against: str | None = None,
     dose: float | None = None,
     figures: str | None = None,
+    over: str | None = None,
 ) -> Done[QualityResult]:
     """Check, score, measure and write; the result is alike in every process, the main one writes.
-    `files` are files, saved folders or hub ids in any known format, or `embedded`. CdaError: something cannot be used."""
+    `files` are files, saved folders or hub ids in any known format, or `embedded`; with `over`, one file of outputs, which are
+    compared with those of `over`. CdaError: something cannot be used."""
     recipe = loaded.recipe
     split, columns = recipe.audit.quality_split, recipe.audit.quality_columns
     most = recipe.audit.max_quality
-    sets = _named_sets([_limited(load_quality_source(file, split, columns), most, recipe.seed) for file in files])
+    if over is not None and len(files) != 1:
+        raise RecipeError([f"--over {over}: give one file of outputs, found {len(files)}"])
+    try:
+        read = [
+            outputs_set(file, over, split, columns) if over is not None else load_quality_source(file, split, columns)
+            for file in files
+        ]
+    except DataError as error:
+        raise DataError(str(error).replace("data.split=", "audit.quality_split=")) from None
+    sets = _named_sets([_limited(each, most, recipe.seed) for each in read])
     # Now, before the files can change: scoring may take hours.
-    sources = {each.name: source_fingerprint(file, "quality") for each, file in zip(sets, files, strict=True)}
+    contents = [source_fingerprint(file, "quality") for file in files]
+    if over is not None:
+        contents = [f"{contents[0]} over {source_fingerprint(over)}"]
+    sources = dict(zip((each.name for each in sets), contents, strict=True))
     subjects = asked_subjects(recipe.model, adapter, against, dose)
     settings = scorer_settings(loaded)
     for subject in subjects:
@@ -81,19 +99,24 @@ def measure_quality(
             compared, facts = scorer.compare(comparisons)
             scored[scorer.subject.label], name = compared, names[scorer.subject.label]
             scorings.append(quality_scoring(scorer, name, compared.unit, facts))
-        measured, rows = _measured(sets, scored, recipe.seed)
+        measured, rows = _measured(sets, scored)
         result = QualityResult(
             scorings=tuple(scorings),
-            n_tests=sum(len(each.sections) for each in measured) if len(scored) == 2 else 0,
+            n_tests=sum(len(each.sections) for each in measured if not each.win_rates) if len(scored) == 2 else 0,
             sets=tuple(measured),
             seed=recipe.seed,
             versions=versions(),
             files=sources,
         )
         document = report.quality_document(result)
-        if is_main():
-            _write(out, result, rows, document)
-        return Made(result, document, dict.fromkeys((PAGE, TABLES, RESULT, SCORES, f"{REWARDBENCH}/")))
+        forms: dict[str, Form] = {
+            PAGE: document.page, TABLES: document.markdown, SCORES: rows, RESULT: result,
+        }  # fmt: skip
+        if over is None:
+            forms[f"{REWARDBENCH}/"] = None
+            if is_main():
+                _write_rewardbench(out / REWARDBENCH, report.rewardbench_files(result, rows))
+        return Made(result, document, forms)
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
     job = Job("cda quality", RESULT, partial(_plan, sets, subjects), work, costs)
@@ -168,7 +191,7 @@ def _comparisons(item: QualityItem) -> list[Comparison]:
 
 
 def _measured(
-    sets: Sequence[QualitySet], scored: Mapping[str, Compared], seed: int
+    sets: Sequence[QualitySet], scored: Mapping[str, Compared]
 ) -> tuple[list[SetQuality], list[dict[str, object]]]:
     half_ties = next(iter(scored.values())).unit != "reward"
     results, rows = [], []
@@ -185,12 +208,35 @@ def _measured(
             label: [_ranked(item, own) for item, own, why in zip(each.items, by_item, unread, strict=True) if not why]
             for label, by_item in margins.items()
         }
-        accuracies = measure_accuracy(kept, _RULES.get(each.format, "pair"), each.weights, seed, half_ties)
-        results.append(set_quality(each, accuracies, left_out))
+        of_outputs = each.format == "outputs"
+        rule = _RULES.get(each.format, "pair")
+        found = set_quality(each, measure_accuracy(kept, rule, each.weights, half_ties or of_outputs), left_out)
+        if of_outputs:
+            rates = {
+                label: win_rate([item.over[0, 0] for item in own], [item.prompt_id for item in own])
+                for label, own in kept.items()
+            }
+            found = found.model_copy(update={"win_rates": rates})
+        results.append(found)
         for at, item in enumerate(each.items):
             own = {label: by_item[at] for label, by_item in margins.items()}
             rows.append({"set": each.name} | _score_row(item, scored, own, unread[at]))
     return with_holm(results), rows
+
+
+def win_rate(margins: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:
+    """Win, tie and loss shares by the sign of margins, shape (n,), of first texts over second ones. Intervals are 95%, clustered by
+    prompt if prompts repeat. A judge's preference for length is not corrected."""
+    values, ids = np.asarray(margins, dtype=np.float64), list(prompt_ids)
+    won, lost = values > 0, values < 0
+    # With one row per prompt this is the sign test; else the signs of whole prompts' wins minus losses are flipped.
+    method = "exact sign test" if len(set(ids)) == len(ids) else "exact sign-flip over prompts"
+    return WinRate(
+        wins=share_of(won, ids),
+        ties=share_of(values == 0, ids),
+        losses=share_of(lost, ids),
+        test=Test(p_value=exact_change_test(lost, won, ids).p_value, method=method),
+    )
 
 
 def _unread(
@@ -247,26 +293,14 @@ def _score_row(
     return row
 
 
-def _write(out: Path, result: QualityResult, rows: Sequence[Mapping[str, object]], document: Document) -> None:
-    # Build all of it first: a full disk then leaves the files of an earlier call unchanged.
-    new = out / f"{RESULT}.partial"
-    refuse_link(new)
-    if new.is_dir():
-        rmtree(new)  # a kill left it
-    own_folder(new)
-    save(result, new / RESULT)
-    write_jsonl(new / SCORES, rows)
-    write_text(new / PAGE, document.page())
-    write_text(new / TABLES, document.markdown())
-    for name, content in report.rewardbench_files(result, rows).items():
-        file = new / REWARDBENCH / name
+def _write_rewardbench(folder: Path, files: Mapping[str, object]) -> None:
+    """RewardBench's own files, in place of those of an earlier call."""
+    refuse_link(folder)
+    rmtree(folder, ignore_errors=True)
+    for name, content in files.items():
+        file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, list):
             write_jsonl(file, content)
         else:
             write_json(file, content)
-    refuse_link(out / REWARDBENCH)
-    rmtree(out / REWARDBENCH, ignore_errors=True)  # of an earlier call, perhaps on other files
-    for path in sorted(new.iterdir(), key=lambda path: path.name == RESULT):  # it last: by it the others are known
-        path.replace(out / path.name)
-    rmtree(new)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cda.files.paths import as_part
 from cda.report import plots
-from cda.report.document import Block, Bullets, Document, Heading, Marked
-from cda.report.numbers import cell, clipped, count, few_prompts, inert, p_value, share
+from cda.report.document import Block, Bullets, Document, Heading
+from cda.report.numbers import clipped, count, few_prompts, p_equals, share
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.scoring import (
@@ -24,64 +23,34 @@ from cda.report.scoring import (
     set_notes,
     set_tables,
     tenth_points,
-    tenths,
 )
-from cda.report.tables import Table, plain_table
-from cda.results.base import Estimate
-from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, SetQuality
+from cda.results.benchmarks import AccuracyGroup, QualityResult, SetQuality
 from cda.results.facts import RewardModelFacts
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
-MAX_COLUMNS = 100
-_MAX_NAME = 14
-
-
 def quality_document(result: QualityResult) -> Document:
-    """Sections and overall of every set, flags and their meaning; in a terminal at most 100 columns wide."""
+    """Sections and overall of every set, or the win rate of outputs; flags and their meaning."""
     models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
-    scored, flags = tuple(scoring_sentences(result)), (FLAGS,) if len(result.labels) > 1 else ()
+    scored, flags = tuple(scoring_sentences(result)), _flags(result)
     shown: list[Block] = []
     whole: list[Block] = [Bullets(scored), *flags]
     for each in result.sets:
         fewest = {group.name: min(score.estimate.n_prompts for score in group.scores.values()) for group in each.shown}
-        notes = set_notes(each, result.scorings[0].unit)
-        brief = (clipped(line, MAX_COLUMNS) for line in plain_table(_brief_table(each)).splitlines())
-        shown.append(Marked((*brief, *_wrapped([*notes, few_prompts(fewest)]))))
-        whole += [Heading(each.name), MEANINGS[each.format], *set_tables(each), Bullets(tuple(notes))]
+        notes, tables = set_notes(each, result.scorings[0].unit), set_tables(each)
+        shown += [tables[0], tuple(filter(None, [*notes, few_prompts(fewest)]))]
+        whole += [Heading(each.name), MEANINGS[each.format], *tables, Bullets(tuple(notes))]
+    what = "Win rate of" if any(each.win_rates for each in result.sets) else "Accuracy on"
     return Document(
-        f"Quality of {clipped(models, 120)}", f"Accuracy on {', '.join(each.name for each in result.sets)}.",
-        tuple(_headlines(result)), tuple(_sections(result)), (*shown, Marked(_wrapped([*scored, *flags]))), tuple(whole), "Quality",
+        f"Quality of {clipped(models, 120)}", f"{what} {', '.join(each.name for each in result.sets)}.",
+        tuple(_headlines(result)), tuple(_sections(result)), (*shown, (*scored, *flags)), tuple(whole), "Quality",
     )  # fmt: skip
 
 
-def _wrapped(texts: Sequence[str]) -> tuple[str, ...]:
-    return tuple(line for text in texts for line in textwrap.wrap(inert(text), MAX_COLUMNS))
-
-
-def _brief_table(each: SetQuality) -> Table:
-    caption = f"{each.name} ({FORMATS[each.format]}): accuracy in %, ±1 SE [95% interval]"
-    header: tuple[str, ...] = ("section", "n", "accuracy")
-    if len(each.labels) > 1:
-        header = ("section", "n", *each.labels, "change (points)", "flag", "p Holm")
-    body = []
-    for group in each.shown:
-        cells = [
-            clipped(inert(group.name), _MAX_NAME),
-            str(next(iter(group.scores.values())).estimate.n),
-            *map(_brief, group.scores.values()),
-        ]
-        if (shift := group.shift) is not None:
-            cells += [tenth_points(shift.estimate), flag(shift), cell(shift.p_holm, p_value)]
-        body.append(tuple(cells))
-    return Table(clipped(inert(caption), MAX_COLUMNS), header, tuple(body))
-
-
-def _brief(score: Accuracy) -> str:
-    low, high = (round(100 * end) for end in (score.estimate.low, score.estimate.high))
-    return f"{tenths(score.estimate.value)}±{tenths(score.standard_error)} [{low}, {high}]"
+def _flags(result: QualityResult) -> tuple[str, ...]:
+    return (FLAGS,) if result.n_tests else ()
 
 
 ScoreRow = Mapping[str, Any]
@@ -160,95 +129,31 @@ def _own_id(row: ScoreRow) -> int | str:
 
 MOST_ROWS = 24
 _NAME = 18
-_FALL = -1.0
-_STYLES = ("concise", "detailed", "Markdown")
 
 
-def quality_plots(each: SetQuality, place: int) -> Iterator[Plot]:
-    """Figures of one set; `place` is its number on the page, for the anchors."""
+def quality_plot(each: SetQuality, place: int) -> Plot:
+    """Accuracy of one set by section; `place` is its number on the page, for the anchor."""
     groups, labels, name = each.shown[:MOST_ROWS], each.labels, named(each.name, 40)
-    height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
     words = " ".join(
         f"{group.name}: {', '.join(f'{share(score.estimate)} {label}' for label, score in group.scores.items())}."
         for group in groups
     )
     cut = f" (the first {len(groups)} of {len(each.shown)})" if len(groups) < len(each.shown) else ""
-    title = f"{name}: accuracy by section{cut}; thin 95% intervals, thick ± 1 standard error"
-    yield Plot(f"accuracy-{place}", title, words, partial(_draw_accuracy, groups, labels), height)
-    moved = [(group.name, group.shift) for group in groups if group.shift is not None]
-    if len(moved) == len(groups):
-        words = " ".join(f"{group}: {tenth_points(shift.estimate)} {flag(shift)}." for group, shift in moved)
-        title = f"{name}: paired change; flagged where it falls by more than 1 point (dashed)"
-        yield Plot(f"change-{place}", title, words, partial(_draw_change, moved), height)
-    for at, label in enumerate(labels if each.cells else (), 1):
-        shown = {group.name: group.scores[label].estimate for group in each.cells}
-        words = " ".join(f"style {style}: {share(estimate)}." for style, estimate in shown.items())
-        title = f"{name}: styles, {named(label, 30)} (intervals in the table)"
-        yield Plot(f"styles-{place}-{at}", title, words, partial(_draw_styles, shown), 2.6)
+    fell = "; marked where it falls by more than 1 point" if len(labels) > 1 else ""
+    title = f"{name}: accuracy by section{cut}, with 95% intervals{fell}"
+    height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
+    return Plot(f"accuracy-{place}", title, words, partial(_draw_accuracy, groups, labels), height)
 
 
 def _draw_accuracy(groups: Sequence[AccuracyGroup], labels: Sequence[str], axes: Axes) -> None:
-    for row, group in enumerate(groups):
-        scores = [group.scores[label] for label in labels]
-        for (color, *_), shift, score in zip(plots.SCORING_MARKS, plots.lane_shifts(len(labels)), scores, strict=False):
-            _error(axes, row + shift, score.estimate.value, score.standard_error, color)
-    names = [_marked(group.name, group.shift) for group in groups]
-    plots.lanes(axes, names, labels, [[group.scores[label].estimate for label in labels] for group in groups])
+    def marked(group: AccuracyGroup) -> str:
+        fell = group.shift is not None and group.shift.fell
+        return f"{named(group.name, _NAME)}{f' ({flag(group.shift)})' if group.shift is not None and fell else ''}"
+
+    values = [[group.scores[label].estimate for label in labels] for group in groups]
+    plots.lanes(axes, list(map(marked, groups)), labels, values)
     axes.set_xlabel("accuracy")
     plots.percent_axis(axes)
-
-
-def _draw_change(moved: Sequence[tuple[str, AccuracyShift]], axes: Axes) -> None:
-    axes.axvline(0, color=plots.FAINT, linewidth=0.8)
-    axes.axvline(_FALL, color=plots.FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    for row, (_, shift) in enumerate(moved):
-        color = plots.BEFORE if shift.fell else plots.AFTER
-        _error(axes, row, 100 * shift.estimate.value, 100 * shift.standard_error, color)
-        filled = shift.excludes_0 or not shift.fell
-        plots.across(axes, row, shift.estimate, color, "v" if shift.fell else "s", filled, factor=100)
-    plots.name_rows(axes, [_marked(name, shift) for name, shift in moved])
-    axes.grid(axis="x", color=plots.LINE)
-    axes.set_xlabel("change in points")
-    fell = [shift for _, shift in moved if shift.fell]
-    plots.key(axes, [
-        *([("no fall of a point", plots.AFTER, "s", True)] if len(fell) < len(moved) else []),
-        *([("fell*", plots.BEFORE, "v", True)] if any(shift.excludes_0 for shift in fell) else []),
-        *([("fell", plots.BEFORE, "v", False)] if not all(shift.excludes_0 for shift in fell) else []),
-    ], 3)  # fmt: skip
-
-
-def _error(axes: Axes, y: float, value: float, error: float, color: str) -> None:
-    ends = [value - error, value + error]
-    axes.plot(ends, [y, y], color=color, linewidth=4, alpha=0.35, zorder=1, solid_capstyle="butt")
-
-
-def _marked(name: str, shift: AccuracyShift | None) -> str:
-    return f"{named(name, _NAME)}{f' ({flag(shift)})' if shift is not None and shift.fell else ''}"
-
-
-def _draw_styles(shown: Mapping[str, Estimate], axes: Axes) -> None:
-    """Chosen style down, rejected style across; the fuller a cell, the more often the chosen one wins."""
-    from matplotlib.patches import Rectangle
-
-    for i in (1, 2, 3):
-        for j in (1, 2, 3):
-            value = shown[f"{i} over {j}"].value
-            axes.add_patch(
-                Rectangle((j - 0.5, i - 0.5), 1, 1, facecolor=plots.AFTER, alpha=0.45 * value, edgecolor="none")
-            )
-            axes.text(j, i, f"{100 * value:.1f}%", ha="center", va="center", color=plots.INK)
-    for edge in (1.5, 2.5):
-        axes.axhline(edge, color=plots.PAGE)
-        axes.axvline(edge, color=plots.PAGE)
-    axes.set_xlim(0.5, 3.5)
-    axes.set_ylim(3.5, 0.5)
-    axes.set_xticks([1, 2, 3], _STYLES)
-    axes.set_yticks([1, 2, 3], _STYLES)
-    axes.set_xlabel("rejected response")
-    axes.set_ylabel("chosen response")
-    axes.tick_params(length=0)
-    for side in axes.spines.values():
-        side.set_visible(False)
 
 
 _TERMS = (
@@ -265,6 +170,13 @@ def _headlines(result: QualityResult) -> Iterator[Headline]:
     """Each set in a sentence: accuracy, change, and the sections that fell."""
     two = len(result.labels) > 1
     for each in result.sets:
+        for label, rates in each.win_rates.items():
+            found, by = each.overall.scores[label].estimate, f" by {label}" if two else ""
+            shares = f"wins {share(rates.wins)}, ties {share(rates.ties)}, losses {share(rates.losses)}"
+            text = f"win rate {share(found)}{by} ({shares}; one half: p {p_equals(rates.test.p_value)}; n = {count(found)})."
+            yield Headline(f"{each.name}:", text)
+        if each.win_rates:
+            continue
         scores, shift = each.overall.scores, each.overall.shift
         n = count(scores[result.labels[0]].estimate)
         shown = ", ".join(f"{accuracy(score.estimate)}{f' {label}' if two else ''}" for label, score in scores.items())
@@ -298,7 +210,11 @@ def _sections(result: QualityResult) -> Iterator[ReportSection]:
         rule = f"Read as {FORMATS[each.format]}. {MEANINGS[each.format]}"
         notes = (rule, *set_notes(each, result.scorings[0].unit))
         yield ReportSection(
-            f"set-{place}", each.name, notes, tuple(set_tables(each)), tuple(quality_plots(each, place))
+            f"set-{place}",
+            each.name,
+            notes,
+            tuple(set_tables(each)),
+            () if each.win_rates else (quality_plot(each, place),),
         )
     facts = (
         ("files", "; ".join(f"{each.name}: {each.source}" for each in result.sets)),
@@ -308,4 +224,4 @@ def _sections(result: QualityResult) -> Iterator[ReportSection]:
     )
     yield ReportSection("scoring", "How it was scored", tuple(scoring_sentences(result)), facts=facts)
     terms = (*_TERMS, *_CHANGE_TERMS) if two else _TERMS
-    yield ReportSection("meaning", "What the numbers mean", (FLAGS,) if two else (), entries=terms)
+    yield ReportSection("meaning", "What the numbers mean", _flags(result), entries=terms)

@@ -16,16 +16,13 @@ from cda.calibration.fit import (
     Fit,
     Held,
     Problem,
-    Prompts,
     chosen_strengths,
     corrected_apart,
     fit_of,
     folds_of,
-    prompts_of,
 )
-from cda.dosing.choice import DoseCurve, OutOfFold, Rows
+from cda.dosing.choice import DoseCurve, OutOfFold, Prompts, Rows
 from cda.dosing.held_out import (
-    FIXED_METHOD,
     Measures,
     Resampled,
     covering,
@@ -38,14 +35,13 @@ from cda.records import Exclusions
 from cda.results.base import BeforeAfter
 from cda.results.dose import CalibratedBias
 from cda.stats.draws import Stream, generator
-from cda.stats.proportions import hits_of, paired_change, wilson_share
+from cda.stats.estimators import paired_change, share_of
+from cda.stats.proportions import hits_of
 from cda.stats.votes import Majority
 
 N_DRAWS = 500
 SPLITS = 2
 """Splits of each draw; fewer than the estimate has, which widens intervals a little."""
-METHOD = "prompts drawn, corrections fitted and chosen anew, bootstrap 95%"
-_PLACE_METHOD = "{}, corrections taken as known"
 _MAX_NUMBERS = 1 << 20  # draws × rows at a time
 
 
@@ -72,7 +68,7 @@ def effects(problem: Problem, seed: int, repeats: int, max_loss: float, order_co
     `order_column`: the term that is 1 if the first side was shown first, −1 if it was not.
     """
     rng = generator(seed, Stream.INTERVALS)
-    prompts = prompts_of(problem)
+    prompts = problem.prompts
     ones = np.ones((repeats, len(prompts.strata)))
     first = halves(prompts.strata, ones, rng)
     held = corrected_apart(problem, prompts, ones, first, rng, max_loss)
@@ -112,10 +108,10 @@ def _bias(problem: Problem, prompts: Prompts, bias: str, held: Held, first: Rows
     curve, ties = _curve(problem, rows), problem.ties
     quality = held.quality if len(problem.quality.margins) else None
     out = OutOfFold(held.margins[:, rows], quality, first[:, prompts.of_contrast[rows]], held.chosen)
-    after = held_out_people(curve, out.margins, hits_of(out.margins, ties), out, drawn.dose, METHOD, ties)
+    after = held_out_people(curve, out.margins, hits_of(out.margins, ties), out, drawn.dose, ties=ties)
     as_it_is = curve.margins[:1]
-    base = held_out_people(curve, as_it_is, hits_of(as_it_is, ties), out, drawn.base, FIXED_METHOD, ties)
-    change = held_out_change(curve, 0.0, out, drawn, after.gap.value - base.gap.value, METHOD, ties)
+    base = held_out_people(curve, as_it_is, hits_of(as_it_is, ties), out, drawn.base, fixed=True, ties=ties)
+    change = held_out_change(curve, 0.0, out, drawn, after.gap.value - base.gap.value, ties)
     return CalibratedBias(base=base, calibrated=after, change=change)
 
 
@@ -124,10 +120,10 @@ def _quality(problem: Problem, held: Held, any_bias: CalibratedBias, drawn: Resa
     if change is None:
         return None
     ids = problem.quality.prompt_ids
-    after = wilson_share(hits_of(held.quality, problem.ties).mean(axis=0), ids)
+    after = share_of(hits_of(held.quality, problem.ties).mean(axis=0), ids)
     return BeforeAfter(
-        before=wilson_share(hits_of(problem.quality.margins, problem.ties), ids),
-        after=covering(after, drawn.dose.quality, METHOD),
+        before=share_of(hits_of(problem.quality.margins, problem.ties), ids),
+        after=covering(after, drawn.dose.quality),
         change=change,
     )
 
@@ -139,10 +135,9 @@ def _prefers_first(problem: Problem, held: Held, column: int) -> BeforeAfter:
     ids = [name for rows, _ in sides for name in rows.prompt_ids]
     before = hits_of(np.concatenate([rows.margins for rows, _ in sides]) * places, problem.ties)
     after = hits_of(np.concatenate([corrected for _, corrected in sides], axis=1) * places, problem.ties).mean(axis=0)
-    found = wilson_share(before, ids), wilson_share(after, ids), paired_change(before, after, ids)
-    first, *rest = found
-    later, change = (estimate.model_copy(update={"method": _PLACE_METHOD.format(estimate.method)}) for estimate in rest)
-    return BeforeAfter(before=first, after=later, change=change)
+    return BeforeAfter(
+        before=share_of(before, ids), after=share_of(after, ids), change=paired_change(before, after, ids)
+    )
 
 
 def _drawn(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from cda.arrays import FloatArray
-from cda.dosing.choice import DECIMALS, Codes, Rows
+from cda.dosing.choice import DECIMALS, Codes, Prompts, Rows, prompts_of
 from cda.stats.proportions import ModelTies, hits_of
 from cda.stats.votes import Majority
 
@@ -57,6 +57,10 @@ class Problem:
     ties: ModelTies
 
     @property
+    def prompts(self) -> Prompts:
+        return prompts_of(self.contrasts.prompt_ids, self.people.used, self.quality.prompt_ids)
+
+    @property
     def names(self) -> list[str]:
         """Names of the biases, in alphabetical order."""
         return sorted(set(self.biases))
@@ -65,14 +69,6 @@ class Problem:
         """True for the contrasts of a bias that have a majority. Shape (n,)."""
         named: Rows = np.array([name == bias for name in self.biases], dtype=bool)
         return self.people.used & named
-
-
-class Prompts(NamedTuple):
-    """Prompts of a problem: of each contrast, of each quality pair; and per prompt 2 with a majority, + 1 with pairs."""
-
-    of_contrast: Codes
-    of_quality: Codes
-    strata: Codes
 
 
 class Held(NamedTuple):
@@ -119,16 +115,6 @@ def newton(design: FloatArray, target: FloatArray, weights: FloatArray) -> Float
         if np.abs(step).max() < _ENOUGH:
             break
     return beta
-
-
-def prompts_of(problem: Problem) -> Prompts:
-    """Number of the prompt of every row; contrasts and quality pairs of one prompt stay together."""
-    ids = [*problem.contrasts.prompt_ids, *problem.quality.prompt_ids]
-    names, of_row = np.unique(np.asarray(ids, dtype=str), return_inverse=True)
-    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(problem.contrasts.prompt_ids)])
-    there = np.arange(len(names))
-    voted, checked = np.isin(there, of_contrast[problem.people.used]), np.isin(there, of_quality)
-    return Prompts(of_contrast, of_quality, (2 * voted + checked).astype(np.int64))
 
 
 def folds_of(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Codes:

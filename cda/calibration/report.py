@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cda.calibration.corrections import RESULT
 from cda.calibration.fit import LEAST_FOLLOWING
 from cda.jobs.perform import Made
 from cda.report import plots
 from cda.report.document import Block, Document
 from cda.report.numbers import cell, clipped, counted, distance, percent, plain, points, share
-from cda.report.page import Entry, Headline, Kind, ReportSection
+from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
-from cda.results.dose import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
+from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+RESULT = "calibration.json"
 PAGE, REPORT, ROWS = "report.html", "calibration.md", "out_of_fold.jsonl"
 _MARKS = (plots.SCORINGS["before"], plots.SCORINGS["after"], plots.PEOPLE_MARK)
 _TERMS = (
@@ -39,7 +39,7 @@ def calibration_document(result: CalibrationResult) -> Document:
         *calibration_tables(result),
         tuple(calibration_sentences(result)),
     )
-    return Document(_title(result), verdict(result), tuple(_headlines(result)), tuple(_sections(result)), said)
+    return Document(_title(result), verdict(result), (), tuple(_sections(result)), said)
 
 
 def made(result: CalibrationResult, rows: Sequence[dict[str, object]]) -> Made[CalibrationResult]:
@@ -55,37 +55,29 @@ def verdict(result: CalibrationResult) -> str:
             "No calibration helps: by cross-validation, none brings the scorer nearer to people by more than a standard error "
             f"without losing more than {percent(result.max_quality_loss)} of accuracy. Applied, the file changes nothing."
         )
-    how = (
-        f"score.calibration={RESULT}" if result.scorer is not None else f'cda.load("{RESULT}").corrected(margins, bias)'
-    )
-    return f"A calibration at strength {result.strength:g} was chosen; apply it with {how}."
+    return f"A calibration at strength {result.strength:g} was chosen; apply it with score.calibration={RESULT}."
 
 
 def calibration_tables(result: CalibrationResult) -> list[Table]:
-    """Skew and distance; miscalibration and accuracy; the corrections."""
-    skew, errors = [], []
+    """The scorer as it is and calibrated, out of fold, measure by measure; and the corrections."""
+    rows = []
     for name, own in result.biases.items():
-        base, after, change = own.base, own.calibrated, own.change
-        n = str(base.human_skew.n)
-        skew.append((name, share(base.skew), share(after.skew), share(base.human_skew), distance(base.gap),
-                     distance(after.gap), points(change.gap), n))  # fmt: skip
-        errors.append((name, share(base.miscalibration), share(after.miscalibration), points(change.miscalibration), n))
-    accuracy = result.quality
-    if accuracy is not None:
-        errors.append(("accuracy on quality pairs", cell(accuracy.before, share), cell(accuracy.after, share),
-                       cell(accuracy.change, points), _n(accuracy.before)))  # fmt: skip
+        for title, key, form in (("preferred with the bias", "skew", share), ("distance from people", "gap", distance),
+                                 ("disagreement with people", "miscalibration", share)):  # fmt: skip
+            before, after, change = (getattr(part, key) for part in (own.base, own.calibrated, own.change))
+            people = share(own.base.human_skew) if key == "skew" else ""
+            rows.append((name, title, form(before), form(after), people, points(change), str(before.n)))
+    others = {"accuracy on quality pairs": result.quality}
     if isinstance(result.order, OrderCorrection):
-        first = result.order.prefers_first
-        errors.append(("first place preferred", cell(first.before, share), cell(first.after, share),
-                       cell(first.change, points), _n(first.before)))  # fmt: skip
-    return [
-        Table("Share preferred with the bias, and its distance from people's, out of fold, with 95% intervals",
-              ("bias", "as it is", "calibrated", "people", "distance as it is", "distance calibrated", "change of distance", "contrasts"),
-              tuple(skew)),
-        Table("Disagreement with people, and accuracy, out of fold, with 95% intervals",
-              ("miscalibration", "as it is", "calibrated", "change", "n"), tuple(errors)),
-        _corrections(result),
-    ]  # fmt: skip
+        others["first place preferred"] = result.order.prefers_first
+    for title, found in others.items():
+        if found is not None:
+            n = str(found.before.n) if isinstance(found.before, Estimate) else ""
+            cells = (cell(found.before, share), cell(found.after, share), "", cell(found.change, points), n)
+            rows.append(("all", title, *cells))
+    caption = "The scorer as it is and calibrated, out of fold, with 95% intervals"
+    header = ("bias", "measure", "as it is", "calibrated", "people", "change", "n")
+    return [Table(caption, header, tuple(rows)), _corrections(result)]
 
 
 def _corrections(result: CalibrationResult) -> Table:
@@ -102,8 +94,6 @@ def _corrections(result: CalibrationResult) -> Table:
 
 
 def _measure(own: BiasCorrection) -> str:
-    if own.measure is None:
-        return "as the score files say"
     name = own.measure.feature.replace("_", " ")
     return f"log of {name}" if own.measure.logarithm else name
 
@@ -112,10 +102,6 @@ def _number(estimate: Estimate) -> str:
     """A correction with its interval, to two digits."""
     low, value, high = (plain(end, 2) for end in (estimate.low, estimate.value, estimate.high))
     return f"{value} [{low}, {high}]"
-
-
-def _n(found: Estimate | Missing) -> str:
-    return str(found.n) if isinstance(found, Estimate) else ""
 
 
 def calibration_sentences(result: CalibrationResult) -> list[str]:
@@ -143,52 +129,23 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
         lines.append(f"No correction of the order: {result.order.reason}.")
     if result.quality is None:
         lines.append("Accuracy was not watched: there are no quality pairs.")
-    elif result.scorer is None:
-        lines.append(
-            "Score files do not say which side of a quality pair has the bias: offsets leave these pairs as they are."
-        )
     lines += [f"{name} is not corrected: {why}." for name, why in result.uncorrected.items()]
     lines += [f"Left out of {own.seen} {what}: {counted(own.reasons)}." for what, own in result.left_out.items()]
-    return [*lines, *result.notes]
+    return lines
 
 
 def _title(result: CalibrationResult) -> str:
-    return f"Calibration of {clipped(result.scorer or str(result.sources['scores']), 120)}"
-
-
-def _headlines(result: CalibrationResult) -> Iterator[Headline]:
-    """Each bias, then accuracy: as the scorer is, calibrated, and the change."""
-    for name, own in result.biases.items():
-        text = (
-            f"skew {percent(own.base.skew.value)}, calibrated {percent(own.calibrated.skew.value)}, people "
-            f"{percent(own.base.human_skew.value)}; change of distance {points(own.change.gap)}, of miscalibration "
-            f"{points(own.change.miscalibration)}; {own.base.human_skew.n} contrasts."
-        )
-        yield Headline(f"{name}:", text, _kind(own))
-    if result.quality is not None and isinstance(result.quality.change, Estimate):
-        after = cell(result.quality.after, share)
-        yield Headline(
-            "accuracy:",
-            f"{cell(result.quality.before, share)}, calibrated {after}; change {points(result.quality.change)}.",
-        )
-
-
-def _kind(own: CalibratedBias) -> Kind:
-    """Good or bad news if the interval of a change of the distance lies on one side of 0."""
-    gap = own.change.gap
-    return "good" if gap.high < 0 else "bad" if gap.low > 0 else "none"
+    return f"Calibration of {clipped(result.scorer, 120)}"
 
 
 def _sections(result: CalibrationResult) -> Iterator[ReportSection]:
-    skew, errors, corrections = calibration_tables(result)
-    yield ReportSection("skew", "Preference for the bias", (), (skew,), (_plot(result),))
-    yield ReportSection("errors", "Disagreement and accuracy", (), (errors,))
+    effect, corrections = calibration_tables(result)
+    yield ReportSection("effect", "Effect on votes that did not fit it", (), (effect,), (_plot(result),))
     yield ReportSection("corrections", "What is taken off", (), (corrections,))
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     given = [(name, str(file)) for name, file in result.sources.items() if file is not None]
-    scored = result.facts.notes if result.facts is not None else ()  # notes of the scoring belong to how it was made
     facts = (*given, ("people's ties", result.ties), ("seed", str(result.seed)), ("versions", packages))
-    yield ReportSection("made", "How it was made", (*calibration_sentences(result), *scored), facts=facts)
+    yield ReportSection("made", "How it was made", (*calibration_sentences(result), *result.facts.notes), facts=facts)
     yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
 
 

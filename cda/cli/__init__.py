@@ -19,7 +19,7 @@ except ModuleNotFoundError:
     )
     sys.exit(2)
 
-from cda.cli import audits, benchmarks, recipes, calibration, launch, reports, files, studies, names
+from cda.cli import audits, benchmarks, recipes, launch, reports, files, studies, names
 from cda.cli.app import app
 from cda.terminal import never_fails
 
@@ -27,7 +27,6 @@ __all__ = [
     "app",
     "audits",
     "benchmarks",
-    "calibration",
     "files",
     "launch",
     "main",

@@ -211,7 +211,7 @@ def _parameter(name: str, flag: Flag) -> inspect.Parameter:
 
 TARGET = (
     "A reward model (hub id, folder, or `embedded`), `judge:NAME` for an LLM judge (`judge:NAME,NAME`: a panel), `grade:NAME` for an LLM that grades single answers, `served:URL` for a served model, "
-    "`dpo:POLICY,REFERENCE` or `steered:MODEL` for causal models, or `module:function` for your own."
+    "`dpo:POLICY,REFERENCE` for causal models, `scores:FILE` for scores that you have, or `module:function` for your own."
 )
 
 

@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from cda.cli.app import ALWAYS, MEASURE, TARGET, Call, Overrides, job, settings_apart
+from cda.cli.app import ALWAYS, MEASURE, TARGET, Call, Overrides, app, job, settings_apart
+from cda.cli.output import running
 from cda.errors import RecipeError
-from cda.jobs.options import BestOfArguments, DataArguments, DiscoverArguments, QualityArguments, WinRateArguments
+from cda.jobs.options import BestOfArguments, DataArguments, DiscoverArguments, QualityArguments
 
 Scorer = Annotated[str, Argument(help=TARGET)]
 
@@ -39,7 +40,7 @@ def quality(
     ],
     **options: Any,
 ) -> None:
-    """Accuracy on preference benchmarks by section, before and after an adapter, with a flag where a section falls."""
+    """Accuracy on preference benchmarks by section, or win rate of outputs over others, before and after an adapter."""
     from cda.api.benchmarks import quality as measured
 
     words, names = settings_apart(files)
@@ -60,22 +61,11 @@ def best_of(
     call.output.show(measured(model, responses, **options, overrides=call.words(overrides)))
 
 
-@job(MEASURE, "seed", WinRateArguments, name="win-rate")
-def win_rate(
-    call: Call,
-    model: Scorer,
-    first: Annotated[str, Argument(help="Outputs: rows of prompt and response.")],
-    second: Annotated[str, Argument(help="Outputs to the same prompts; the i-th to one against its i-th.")],
-    overrides: Overrides = None,
-    **options: Any,
-) -> None:
-    """How often a judge, or a reward model, prefers the first file's outputs to the second's.
-
-    A pair in which an output is empty or missing is left out and counted: it is neither a win nor a loss.
-    """
-    from cda.api.benchmarks import win_rate as measured
-
-    call.output.show(measured(model, first, second, **options, **call.paid(overrides)))
+@app.command("win-rate", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def win_rate() -> None:
+    """Refused with the command that has it now."""
+    with running():
+        raise RecipeError(["cda win-rate MODEL FIRST SECOND: it is now `cda quality MODEL FIRST --over SECOND`"])
 
 
 @job(MEASURE, "seed columns", DiscoverArguments)

@@ -26,7 +26,7 @@ def kinds(incomplete: str) -> list[str]:
 def models(incomplete: str) -> list[str]:
     """Models and recipes that can be audited by a name alone."""
     return _starting(
-        ("embedded", "embedded-judge", "judge:", "grade:", "served:", "dpo:", "steered:"), incomplete
+        ("embedded", "embedded-judge", "judge:", "grade:", "served:", "dpo:", "scores:"), incomplete
     ) + recipes(incomplete)
 
 

@@ -1,18 +1,20 @@
-"""The commands of a recipe: a stage each, with whatever is missing before it."""
+"""The commands of a recipe, a stage each, with whatever is missing before it; and the corrections that votes choose without one."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, get_args
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from cda.cli import complete
-from cda.cli.app import TRAIN, Call, Overrides, Recipe, job
-from cda.errors import DataError, RecipeError
+from cda.cli.app import TARGET, TRAIN, Call, Overrides, Recipe, job
+from cda.errors import RecipeError
+from cda.jobs.options import CalibrateArguments, DoseArguments
 
 AUDITED_FILES = ("contrasts", "triples", "quality")
 TRAINED_FILES = ("pairs", "supplement", "taught", *AUDITED_FILES)
+Votes = Annotated[str | None, Option(help="People's votes on the contrasts: id and vote, any number an item.")]
 
 
 def run_until(
@@ -65,72 +67,56 @@ def synthesize(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
     run_until(call, recipe, overrides, "synthesize", call.only)
 
 
-@job(TRAIN, "only limit seed columns")
+@job(TRAIN, "against votes biases contrasts quality only out limit seed columns figures", DoseArguments)
 def dose(
     call: Call,
-    recipe: Annotated[
-        str | None,
+    target: Annotated[
+        str,
         Argument(
-            help="A recipe with people's votes; leave it out with --before and --after.",
+            help="A recipe with people's votes; or with --against the model before debiasing, such as scores:before.jsonl.",
             autocompletion=complete.recipes,
         ),
-    ] = None,
+    ],
     overrides: Overrides = None,
-    before: Annotated[str | None, Option(help="Score file: id, perturbed_score and base_score, or margin.")] = None,
-    after: Annotated[str | None, Option(help="The same after debiasing.")] = None,
-    votes: Annotated[str | None, Option(help="People's votes on these ids.")] = None,
-    quality_before: Annotated[
-        str | None, Option(help="Score file of quality pairs: chosen_score and rejected_score.")
+    against: Annotated[
+        str | None, Option(help="No recipe: mix TARGET's rewards with those of this model, after debiasing.")
     ] = None,
-    quality_after: Annotated[str | None, Option(help="The same after debiasing.")] = None,
-    ties: Annotated[str, Option(help="What people's ties count: drop, half or as-released.")] = "drop",
-    out: Annotated[
-        str | None,
-        Option(
-            help="Folder of the run, default runs/<recipe>; or file for the numbers of score files, default dose.json."
-        ),
-    ] = None,
+    votes: Votes = None,
+    **options: Any,
 ) -> None:
-    """Choose how much of an adapter to apply, by people's votes; of a recipe, or from score files alone."""
-    files = {
-        "before": before, "after": after, "votes": votes, "quality-before": quality_before, "quality-after": quality_after,
-    }  # fmt: skip
-    given = {name: value for name, value in files.items() if value}
-    if recipe is None:
-        for_recipes = {"--only": call.only, "--yes": call.yes}
-        if problems := [f"{name}: only with a recipe" for name, value in for_recipes.items() if value]:
+    """Choose by people's votes how much of an adapter to apply; or how far to go from one model's rewards to another's."""
+    if against is None:
+        given = {
+            "votes": votes,
+            "bias": options["biases"],
+            "pairs": options["contrasts"],
+            "quality": options["quality"],
+        }
+        if problems := [
+            f"--{name}: only with --against; a recipe has settings for it" for name, value in given.items() if value
+        ]:
             raise RecipeError(problems)
-        _dose_of_files(call, given, ties, out)
+        call = replace(call, **{name: options[name] for name in ("out", "limit", "figures")})
+        run_until(call, target, [*(overrides or []), "dose.on=yes"], "dose" if call.only else "report", call.only)
         return
-    if given:
-        raise RecipeError([f"--{name}: not with a recipe, which scores for itself" for name in given])
-    call = replace(call, out=out)
-    run_until(call, recipe, [*(overrides or []), "dose.on=yes"], "dose" if call.only else "report", call.only)
+    from cda.api.calibration import dose as chosen
+
+    if call.only:
+        raise RecipeError(["--only: only with a recipe"])
+    paid = call.paid(overrides, "contrasts", "quality")
+    call.output.show(chosen(target, against, votes, **options, **paid))
 
 
-def _dose_of_files(call: Call, given: dict[str, str], ties: str, out: str | None) -> None:
-    """Choose a dose from score files, write the result and show it; DataError carries every mistake in the options."""
-    from cda.api.benchmarks import dose as dose_of_scores
-    from cda.files.paths import user_path
-    from cda.records import TieRule
+@job(TRAIN, "votes biases contrasts quality out limit seed columns figures", CalibrateArguments)
+def calibrate(
+    call: Call,
+    model: Annotated[str, Argument(help=TARGET)],
+    overrides: Overrides = None,
+    votes: Votes = None,
+    **options: Any,
+) -> None:
+    """Correct a judge or reward model that cannot be trained: offsets and slopes that people's votes choose."""
+    from cda.api.calibration import calibrate as calibrated
 
-    rules = get_args(TieRule)
-    problems = [
-        f"--{name}: needs --{other} as well"
-        for first, second in (("before", "after"), ("quality-before", "quality-after"))
-        for name, other in ((first, second), (second, first))
-        if name in given and other not in given
-    ]
-    if not {"before", "after"} & given.keys():
-        problems.append("give a recipe, or score files with --before and --after")
-    if ties not in rules:
-        problems.append(f"--ties: {', '.join(rules)}; found '{ties}'")
-    if problems:
-        raise DataError("\n".join(problems))
-    place = user_path(out or "dose.json")
-    result = dose_of_scores(
-        given["before"], given["after"], given.get("votes"), quality_before=given.get("quality-before"),
-        quality_after=given.get("quality-after"), ties=ties,  # type: ignore[arg-type]  # one of the rules
-        seed=42 if call.seed is None else call.seed, columns=call.columns, limit=call.limit, out=place,
-    )  # fmt: skip
-    call.output.show(result, f"{result}\nWritten: {place}")
+    paid = call.paid(overrides, "contrasts", "quality")
+    call.output.show(calibrated(model, votes, **options, **paid))

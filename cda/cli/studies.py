@@ -20,6 +20,9 @@ def export_(
         str, Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")
     ],
     out: Annotated[str, Argument(help="New folder for the study.")],
+    to: Annotated[
+        str, Option(help="Where people judge: csv (a table for a spreadsheet or form), labelstudio or prolific.")
+    ] = "csv",
     bias: Annotated[
         list[str] | None, Option(help="Name or bias file; several times for several. Default: those in the file.")
     ] = None,
@@ -34,17 +37,22 @@ def export_(
     ] = None,
     seed: Annotated[int, Option(help="Of assignments, orders and sides.")] = 0,
 ) -> None:
-    """Write a folder with a page on which people judge, assignments, a key, a table and Label Studio tasks."""
-    from cda.errors import RecipeError
+    """Write a folder with what people judge, in the form of their tool, and a key for the import."""
     from cda.files.paths import user_path
     from cda.results.commands import Written
-    from cda.studies.design import KINDS
     from cda.studies.export import ExportOptions, export_study
 
-    if participants not in KINDS:
-        raise RecipeError([f"--participants: {' or '.join(KINDS)}, found '{participants}'"])
     options = ExportOptions(
-        tuple(bias or ()), participants, judgements, quota, people, attention, seed, call.columns, call.limit
+        to,  # type: ignore[arg-type]  # checked with the rest
+        tuple(bias or ()),
+        participants,  # type: ignore[arg-type]
+        judgements,
+        quota,
+        people,
+        attention,
+        seed,
+        call.columns,
+        call.limit,
     )
     made = export_study(contrasts, user_path(out), options)
     call.output.show(Written(folder=user_path(out), rows={"contrasts": len(made.contrasts)}), "")
@@ -55,7 +63,7 @@ def import_(
     call: Call,
     folder: Annotated[str, Argument(help="Folder of `cda study export`.")],
     results: Annotated[
-        list[str], Argument(help="Files of the page, exports of Label Studio (JSON), filled tables (CSV).")
+        list[str], Argument(help="Filled tables and reports of Prolific (CSV), exports of Label Studio (JSON).")
     ],
     out: Annotated[str | None, Option(help="Where the votes go. Default: votes.jsonl in the folder.")] = None,
     min_seconds: Annotated[float, Option(help="Leave out answers given in less time. Default: none.")] = 0.0,

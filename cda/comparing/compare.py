@@ -29,7 +29,7 @@ from cda.results.comparison import (
     RankedGroup,
     SavedNumber,
 )
-from cda.stats.draws import ROUNDING, Stream, generator
+from cda.stats.estimators import ROUNDING
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.paired import compare_margins
 from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
@@ -46,7 +46,7 @@ def compare_audits(
     members = gathered.members
     numbers: list[SavedNumber] = []
     ranked = tuple(_ranked(members, numbers))
-    means = tuple(_means(members, seed, numbers))
+    means = tuple(_means(members, numbers))
     paired = adjusted(list(_pairs(members)))
     result = ComparisonResult(
         audits={member.name: member.row for member in members},
@@ -146,11 +146,11 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
         n=sum(value.n for value in known),
         n_prompts=max(value.n_prompts for value in known),
         unit=known[0].unit,
-        method="mean of the biases' interval ends, an upper bound",
+        method=known[0].method,
     )
 
 
-def _means(members: Sequence[Member], seed: int, numbers: list[SavedNumber]) -> Iterator[MeanOver]:
+def _means(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[MeanOver]:
     """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it.
     Means and ranks go into `numbers`."""
     for kind in get_args(Kind):
@@ -161,14 +161,12 @@ def _means(members: Sequence[Member], seed: int, numbers: list[SavedNumber]) -> 
                 if bias in member.margins and (member.row.training is None or bias in member.row.training.against):
                     sets.setdefault(member.row.text_set("votes", bias), []).append(member)
             for alike in sorted(sets.values(), key=len, reverse=True):
-                if len(alike) > 1 and (found := _mean(bias, kind, alike, len(alike) == len(own), seed)):
+                if len(alike) > 1 and (found := _mean(bias, kind, alike, len(alike) == len(own))):
                     numbers += found[1]
                     yield found[0]
 
 
-def _mean(
-    bias: str, kind: Kind, alike: Sequence[Member], are_all: bool, seed: int
-) -> tuple[MeanOver, list[SavedNumber]] | None:
+def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[SavedNumber]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
     hits = np.stack([[member.hits(bias, moment) for member in alike] for moment in moments])
@@ -178,11 +176,9 @@ def _mean(
     name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
-    found = [
-        _number(key, each, moment, **at) for key, moment, each in _shares(hits, moments, common, people, ids, seed)
-    ]
+    found = [_number(key, each, moment, **at) for key, moment, each in _shares(hits, moments, common, people, ids)]
     if len(moments) == 1:
-        found += _ranks(bias, alike, hits[0], common, people, seed)
+        found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
         bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
         interval_over="prompts" if len(alike) < FEW_MODELS else "models and prompts",
@@ -200,10 +196,9 @@ def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
 
 
 def _shares(
-    hits: FloatArray, moments: Sequence[str], common: BoolArray, people: Majority | None, ids: Sequence[str], seed: int
+    hits: FloatArray, moments: Sequence[str], common: BoolArray, people: Majority | None, ids: Sequence[str]
 ) -> Iterator[tuple[str, str, Estimate]]:
-    """Measure, moment and mean; `hits` of shape (moments, audits, n). Each number is drawn from a fresh generator, so that none depends on
-    which others were made."""
+    """Measure, moment and mean; `hits` of shape (moments, audits, n)."""
     parts = [("skew", common, hits)]
     if people is not None:
         target = people.target
@@ -211,16 +206,16 @@ def _shares(
         voted = list(compress(ids, people.used))
         yield "human_skew", moments[0], human_skew(people, ids)
         for rows, moment in zip(hits[:, :, people.used], moments, strict=True):
-            yield "signed_gap", moment, mean_change(target[people.used], rows, voted, _rng(seed))
+            yield "signed_gap", moment, mean_change(target[people.used], rows, voted)
     for key, used, values in parts:
         of, kept = list(compress(ids, used)), values[:, :, used]
-        yield from ((key, moment, mean_share(rows, of, _rng(seed))) for rows, moment in zip(kept, moments, strict=True))
+        yield from ((key, moment, mean_share(rows, of)) for rows, moment in zip(kept, moments, strict=True))
         if len(moments) > 1:
-            yield key, "change", mean_change(kept[0], kept[1], of, _rng(seed))
+            yield key, "change", mean_change(kept[0], kept[1], of)
 
 
 def _ranks(
-    bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None, seed: int
+    bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None
 ) -> Iterator[SavedNumber]:
     """Places by skew and, if people voted, by distance; none with fewer than two prompts."""
     wanted = {"rank_by_skew": (common, None)}
@@ -228,13 +223,9 @@ def _ranks(
         wanted["rank_by_distance"] = (people.used, people.target[people.used])  # type: ignore[assignment]
     for key, (used, target) in wanted.items():
         ids = list(compress(alike[0].margins[bias].prompt_ids, used))
-        places = ranks(hits[:, used], ids, _rng(seed), target) if len(set(ids)) > 1 else []
+        places = ranks(hits[:, used], ids, target) if len(set(ids)) > 1 else []
         for member, place in zip(alike, places, strict=False):
             yield _number(key, place, audit=member.name, kind=member.row.kinds, bias=bias)
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return generator(seed, Stream.AUDIT_INTERVALS)
 
 
 def _pairs(members: Sequence[Member]) -> Iterator[PairedAudits]:

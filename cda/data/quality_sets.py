@@ -1,4 +1,5 @@
-"""Preference benchmarks as items to be ranked: RewardBench, RM-Bench, LLMBar and TRL pairs; every dropped row is counted."""
+"""Preferences as items to be ranked: RewardBench, RM-Bench, LLMBar, TRL pairs, and one set of outputs over another; every dropped row
+is counted."""
 
 from __future__ import annotations
 
@@ -10,11 +11,12 @@ from typing import Literal
 
 from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of, readable
 from cda.data.pairs import EVEN, OUTVOTED, read_pairs, repeated_rows
+from cda.data.sampled import load_outputs
 from cda.data.tables import structured
 from cda.errors import DataError
 from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text, text_key
 
-Format = Literal["rewardbench", "rewardbench-2", "rm-bench", "llmbar", "pairs"]
+Format = Literal["rewardbench", "rewardbench-2", "rm-bench", "llmbar", "pairs", "outputs"]
 
 # XSTest as the data hold it (154 to refuse, 250 to answer); a list in RewardBench's repository has the two swapped.
 SECTIONS: Mapping[str, Mapping[str, int]] = {
@@ -154,6 +156,48 @@ def _with_lists(rows: Sequence[Row]) -> Sequence[Row]:
 def _texts_in(cell: object) -> list[str] | None:
     texts = structured(cell) if isinstance(cell, str) else None
     return texts if _is_list_of_texts(texts) else None
+
+
+def outputs_set(first: str, second: str, split: str = "test", columns: Mapping[str, str] | None = None) -> QualitySet:
+    """One set of outputs over another: the i-th output to a prompt in the first file with the i-th in the second.
+
+    Places are those before any output is left out, so that an empty one moves no other. Exclusions count rows that
+    cannot be read, and places: of a prompt that one file lacks or of which a row cannot be read, beyond the other file's, and where
+    an output cannot be used.
+
+    Raises:
+        DataError: A file cannot be used, or nothing can be compared.
+    """
+    one, other = load_outputs(first, columns, split), load_outputs(second, columns, split)
+    items: list[QualityItem] = []
+    reasons = [
+        f"{reason} ({side} file)"
+        for side, outputs in (("first", one), ("second", other))
+        for reason, n in outputs.rows.reasons.items()
+        for _ in range(n)
+    ]
+    for name in dict.fromkeys([*one.by_prompt, *other.by_prompt]):
+        mine, theirs = one.by_prompt.get(name), other.by_prompt.get(name)
+        if mine is None or theirs is None:
+            reasons += ["to a prompt that one file lacks"] * len((mine or theirs).outputs)  # type: ignore[union-attr]
+        elif not (mine.whole and theirs.whole):
+            reasons += ["in a prompt with an unreadable row"] * max(len(mine.outputs), len(theirs.outputs))
+        else:
+            reasons += ["beyond the other file's outputs"] * abs(len(mine.outputs) - len(theirs.outputs))
+            for left, right in zip(mine.outputs, theirs.outputs, strict=False):
+                if left.text is None or right.text is None:
+                    sides = ((left, "first"), (right, "second"))
+                    reasons.append(" and ".join(f"{output.reason} ({side})" for output, side in sides if output.reason))
+                    continue
+                row = len(items) + 1
+                items.append(QualityItem(row, str(row), mine.prompt, (left.text,), (right.text,), "outputs", "outputs"))
+    exclusions = Exclusions(len(items) + len(reasons), count_reasons(reasons))
+    if not items:
+        raise DataError(
+            f"{first} and {second}: no outputs can be compared, which is done prompt by prompt; {exclusions}"
+        )
+    names = " over ".join(map(_short_name, (first, second)))
+    return QualitySet(names, f"{first} over {second}", "outputs", tuple(items), exclusions, {}, None, {})
 
 
 def _short_name(source: str) -> str:

@@ -89,7 +89,11 @@ class Outputs:
 
 def load_sampled(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> Outputs:
     """As `load_outputs`; and a DataError if no prompt has two responses to choose from."""
-    outputs = load_outputs(reference, columns, split)
+    try:
+        outputs = load_outputs(reference, columns, split)
+    except DataError as error:
+        # The loader's message names a recipe, which these files do not have.
+        raise DataError(str(error).replace("data.split=", "--split ")) from None
     if not any(len(placed.responses) > 1 for placed in outputs.prompts):
         raise DataError(
             f"{reference}: no prompt has two responses to choose from, so there is no best of n; {len(outputs.prompts)} prompts, "
@@ -100,12 +104,7 @@ def load_sampled(reference: str, columns: Mapping[str, str] | None = None, split
 
 def load_outputs(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> Outputs:
     """Outputs of a file, folder or hub id; see `placed_outputs`."""
-    try:
-        rows = load_rows(reference, split)
-    except DataError as error:
-        # The loader's message names a recipe, which these files do not have.
-        raise DataError(str(error).replace("data.split=", "--split ")) from None
-    return placed_outputs(rows, columns or {}, reference)
+    return placed_outputs(load_rows(reference, split), columns or {}, reference)
 
 
 def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> Outputs:

@@ -1,44 +1,20 @@
-"""People's votes and models' scores out of files: votes by item, annotations, margins by id."""
+"""People's votes out of files, by item."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
-from cda.arrays import LARGEST
-from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of
+from cda.data.load import Row, load_rows, looks_like_path
 from cda.data.tables import structured
-from cda.errors import DataError, did_you_mean, refuse
+from cda.errors import DataError, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, user_path
-from cda.records import Exclusions, Preference, content_id, count_reasons, normal_text, prompt_text
+from cda.records import Exclusions, Preference, count_reasons
 
 Votes = Mapping[str, tuple[str, ...]]
 _VOTERS = ("participant", "annotator")  # columns that may say who voted
-
-
-@dataclass(frozen=True, slots=True)
-class Score:
-    """One row of a score file: its margin, its prompt and the row itself."""
-
-    margin: float
-    prompt: str
-    row: Row
-
-
-@dataclass(frozen=True, slots=True)
-class Opinion:
-    """People on one item: readable votes by side, the released label if there is one, and the texts if known."""
-
-    votes: tuple[Preference, ...]
-    released: Preference | None
-    texts: tuple[Any, Any] | None = None
 
 
 @dataclass
@@ -155,154 +131,3 @@ def _mapping(reference: str) -> Votes | None:
     if any(not isinstance(votes, list) or any(isinstance(vote, Mapping) for vote in votes) for votes in listed):
         return None
     return {str(item): tuple(map(str, votes)) for item, votes in zip(content, listed, strict=True)}
-
-
-KEYS = ("id", "query", "prompt")
-"""Columns that may name a row; the first that a file has does."""
-_KNOWN_COLUMNS = {"reward_model_preferred_response"}  # besides the column that says which response carries the bias
-
-
-def read_scores(
-    path: Path, sides: tuple[str, str], columns: Mapping[str, str] = MappingProxyType({})
-) -> tuple[dict[str, Score], Exclusions]:
-    """Usable rows of a score file by id, and the others by reason; `columns` are our names to those of the file, as far as it has
-    them. DataError without columns of ids and scores, or usable rows."""
-    rows = [
-        {**row, **{ours: row[theirs] for ours, theirs in columns.items() if theirs in row}}
-        for row in load_rows(str(path))
-    ]
-    present = {column for row in rows for column in row}
-    key = next((name for name in KEYS if name in present), None)
-    if key is None or not ("margin" in present or set(sides) <= present):
-        raise DataError(
-            f"{path}: needs a column {' or '.join(KEYS)}, and the columns {sides[0]} and {sides[1]}, or margin. "
-            f"Found: {', '.join(sorted(present))}. Name one of another name with --column, such as --column margin=<your column>"
-        )
-    counts = Counter(_name(row.get(key)) for row in rows)
-    scores, reasons = {}, []
-    for row in rows:
-        name, margin = _name(row.get(key)), _margin(row, sides)
-        if not name:
-            reasons.append(f"without {key}")
-        elif counts[name] > 1:
-            reasons.append(f"whose {key} several rows have")
-        elif not math.isfinite(margin):
-            reasons.append("without a score")
-        elif abs(margin) > LARGEST:
-            reasons.append(f"with a score beyond {LARGEST:g}")
-        else:
-            scores[name] = Score(margin, _name(row.get("prompt")) or _name(row.get("query")) or name, row)
-    exclusions = Exclusions(len(rows), count_reasons(reasons))
-    if not scores:
-        raise DataError(f"{path}: no usable row; {exclusions}")
-    return scores, exclusions
-
-
-def check_named(columns: Mapping[str, str], *files: Mapping[str, Score]) -> None:
-    """Refuse names of columns (ours to theirs) that no score file has, with a DataError for each."""
-    present = {name for scores in files for score in scores.values() for name in score.row}
-    problems = [
-        f"--column {ours}={theirs}: score files go by one set of names; leave out '{ours.partition('.')[0]}.'"
-        if "." in ours
-        else f"--column {ours}={theirs}: no score file has a column '{theirs}'.{did_you_mean(theirs, present)} "
-        f"Found: {', '.join(sorted(present))}"
-        for ours, theirs in columns.items()
-        if "." in ours or theirs not in present
-    ]
-    refuse(problems)
-
-
-def read_opinions(path: Path) -> tuple[dict[str, Opinion], Exclusions]:
-    """Votes from a separate file: one of votes, or one of annotations with `entries` of people for each item."""
-    content: Any = None
-    if path.suffix == ".json":
-        content = read_json(path)
-    elif path.suffix == ".jsonl":
-        content = load_rows(str(path))
-    is_list = isinstance(content, list) and content and all(isinstance(row, Mapping) for row in content)
-    if is_list and all("entries" in row for row in content):
-        return _annotated(content, path)
-    reader = VoteReader()
-    return {name: Opinion(reader.read(votes), None) for name, votes in load_votes(str(path)).items()}, reader.exclusions
-
-
-def own_opinions(before: Mapping[str, Score], after: Mapping[str, Score]) -> tuple[dict[str, Opinion], Exclusions]:
-    """Votes, or one stated preference an item, from the score files themselves.
-
-    Raises:
-        DataError: Neither file has any, or the two state different ones; names the items.
-    """
-    opinions: dict[str, Opinion] = {}
-    reader = VoteReader()
-    problems = []
-    for name, score in before.items():
-        rows = score.row, after[name].row
-        stated = [word for row in rows if (word := _name(row.get("preferred")))]
-        given = [cell for row in rows if (cell := vote_words(row.get("votes")))]
-        if len(set(stated)) > 1 or any(sorted(cell) != sorted(given[0]) for cell in given):
-            problems.append(
-                f"{name[:40]}: the score files before and after state different votes; correct or remove them"
-            )
-        if votes := given[0] if given else stated[:1]:
-            opinions[name] = Opinion(reader.read(votes), side_of(stated[0], {}) if stated else None)
-    refuse(problems, "more items")
-    if not opinions:
-        raise DataError(
-            "no votes: choosing a dose needs people's votes. Give a file of votes (columns id and vote, or id and "
-            "votes), or a column preferred or votes in the score files (perturbed, base or tie)"
-        )
-    return opinions, reader.exclusions
-
-
-def _annotated(rows: Sequence[Row], path: Path) -> tuple[dict[str, Opinion], Exclusions]:
-    """Votes of annotated items, whose words name a response; one more column says which of the two carries the bias."""
-    columns = sorted({key for row in rows for key in row if key.endswith("_response")} - _KNOWN_COLUMNS)
-    if len(columns) != 1:
-        raise DataError(f"{path}: one column must say which response carries the bias; found {columns or 'none'}")
-    opinions: dict[str, Opinion] = {}
-    reader = VoteReader()
-    for number, row in enumerate(rows, 1):
-        name, biased = _name(row.get("id") or row.get("query")), response_word(row.get(columns[0]))
-        if not name or biased not in ("response_1", "response_2"):
-            raise DataError(f"{path}: row {number} needs a query, and response_1 or response_2 in {columns[0]}")
-        if name in opinions:
-            raise DataError(f"{path}: row {number} is about a query of an earlier row: give rows ids of their own")
-        base = "response_1" if biased == "response_2" else "response_2"
-        sides: dict[str, Preference] = {biased: "perturbed", base: "base"}
-        if not isinstance(row["entries"], list) or not all(isinstance(entry, Mapping) for entry in row["entries"]):
-            raise DataError(f"{path}: row {number}: entries is not a list of objects, one a person")
-        given = [_name(entry.get("overall_preference")) for entry in row["entries"]]
-        released = _name(row.get("most_frequent_preference"))
-        majority = side_of(released, sides) if released else None
-        opinions[name] = Opinion(reader.read(given, sides), majority, (row.get(biased), row.get(base)))
-    return opinions, reader.exclusions
-
-
-def other_texts(opinion: Opinion, row: Row) -> bool:
-    """True if people saw other texts than those that were scored, as far as both are known."""
-    scored = row.get("perturbed_response"), row.get("base_response")
-    if opinion.texts is None or None in scored:
-        return False
-    return tuple(map(_name, opinion.texts)) != tuple(map(_name, scored))
-
-
-def _margin(row: Row, sides: tuple[str, str]) -> float:
-    both: list[Any] = [row.get(side) for side in sides]
-    cells = [row.get("margin")] if None in both or "" in both else both
-    if any(cell is None or isinstance(cell, bool) for cell in cells):
-        return math.nan
-    try:
-        first, *second = map(float, cells)
-        return first - sum(second)
-    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
-        return math.nan
-
-
-def _name(value: object) -> str:
-    """An id, prompt or word as text; a prompt of messages by its content. Empty if there is none."""
-    if value is None or isinstance(value, str):
-        return normal_text(value or "")
-    if isinstance(value, list | tuple):
-        with suppress(RowError):
-            return normal_text(prompt_text(prompt_of(value)))
-    return content_id(value) if isinstance(value, list | Mapping) else str(value)

@@ -3,35 +3,33 @@
 runs/discover-my-model-by_topic/
     material/            prompts, responses and rewards of all topics, each split by itself
     topics/TOPIC/        a whole discovery each (see `discover`), and carried/: attributes of other topics on its test prompts
-    topics.json, topics.md, topics.csv, report.html
+    topics.json, topics.md, report.html
 """
 
 from __future__ import annotations
 
-import csv
-import io
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cda.discovery.attribute import bias_yaml, opposite_bias
-from cda.discovery.candidates import read_measured
 from cda.discovery.discover import Discovered, DiscoveryRun
-from cda.discovery.discovery_result import BIASES, CARRIED, PAGE, STAGES, earlier_tests
-from cda.discovery.evidence import confirm
-from cda.discovery.held_out import REVIEW, ROWS, read_result
+from cda.discovery.discovery_page import discovery_document
+from cda.discovery.discovery_result import BIASES, CARRIED, PAGE, earlier_tests, stage_run
+from cda.discovery.held_out import REVIEW, ROWS, confirm, read_result
 from cda.discovery.material import material_counts, read_material, topics_made
+from cda.discovery.search import read_measured
 from cda.discovery.setup import FOLDER, topic_folder
-from cda.discovery.topics_page import counted_word, table_rows, topics_document
 from cda.errors import DataError
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
 from cda.launch import say
 from cda.provenance import versions
+from cda.report.numbers import n_of
 from cda.resources.artifacts import Form, publish
 from cda.results.base import Missing
-from cda.results.discover import CandidateRecord, DiscoverResult, Measured
+from cda.results.discover import CandidateRecord, DiscoverResult, Measured, SearchFacts
 from cda.results.evidence import Confirmation, ConfirmationResult, ConfirmSettings, Strength
 from cda.results.facts import StageRun
 from cda.results.topics import (
@@ -43,9 +41,10 @@ from cda.results.topics import (
     TopicSearch,
     TopicsResult,
 )
-from cda.stats.multiplicity import corrected, heterogeneity, holm
+from cda.stats.levels import heterogeneity
+from cda.stats.multiplicity import corrected, holm
 
-RESULT, REPORT, TABLE = "topics.json", "topics.md", "topics.csv"
+RESULT, REPORT = "topics.json", "topics.md"
 Failed = dict[str, dict[str, dict[str, int]]]
 """Candidate to rewriter to the reasons and counts of missing rewrites."""
 
@@ -90,7 +89,7 @@ def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bo
     if waiting:
         files = "\n  ".join(map(str, waiting))
         return Discovered(
-            f"candidates to review in {counted_word(len(waiting), 'topic')}; edit, then run the same command again:\n  {files}"
+            f"candidates to review in {n_of(len(waiting), 'topic')}; edit, then run the same command again:\n  {files}"
         )
     chosen = attributes_to_carry(found, run.asked.setup.section.carried)
     tests = {topic: _tests(own, found[topic], chosen) for topic, own in runs.items()}
@@ -119,9 +118,8 @@ def _tests(run: DiscoveryRun, own: DiscoverResult, chosen: Mapping[str, Candidat
     there = {entry.candidate for entry in own.tested}
     carried = [candidate for name, candidate in chosen.items() if name not in there]
     if carried:
-        say(f"\n{counted_word(len(carried), 'attribute')} of other topics in: {run.asked.topic}")
-        material = read_material(run.asked.folder.stage("material"))
-        run.tested(ConfirmationResult, carried, material.parts["test"], carried=True)
+        say(f"\n{n_of(len(carried), 'attribute')} of other topics in: {run.asked.topic}")
+        run.tested(ConfirmationResult, carried, read_material(run.asked.folder.stage("material"))["test"], carried=True)
     folder = run.asked.folder
     nothing = HeldOutTests({}, {}, {})
     return TopicTests(
@@ -145,29 +143,19 @@ def topics_result(
     tests: Mapping[str, TopicTests],
 ) -> TopicsResult:
     """The result over all topics; bias files are written later."""
-    setup, first = run.asked.setup, next(iter(found.values()))
+    first, folder = next(iter(found.values())), run.asked.folder
     tested = {entry.candidate for result in found.values() for entry in result.tested}
+    whole = {name: getattr(first, name) for name in SearchFacts.model_fields if name != "schema_version"} | {
+        "material": material_counts(folder.stage("material")),
+        "versions": versions(),
+        "stages": {"material": stage_run(folder, "material")} | _stages(run, found),
+    }
     return TopicsResult(
-        name=first.name,
-        given=first.given,
-        model=first.model,
-        judge=first.judge,
-        by=first.by,
-        rewriters=first.rewriters,
-        n_rewriters=first.n_rewriters,
-        settings=first.settings,
-        strictness=setup.strictness,
-        search=setup.search,
-        material=material_counts(run.asked.folder.stage("material")),
-        left_out=counts.left_out,
-        n_left_out=counts.n_left_out,
-        n_without=counts.n_without,
+        **whole,
+        **counts.model_dump(include={"left_out", "n_left_out", "n_without"}),
         searches=tuple(_search(run, topic, result, tests[topic]) for topic, result in found.items()),
-        by_attribute=by_attribute(chosen, tests, setup.strictness),
+        by_attribute=by_attribute(chosen, tests, run.asked.setup.strictness),
         n_not_carried=len(tested - set(chosen)),
-        seed=setup.seed,
-        versions=versions(),
-        stages=_stages(run, found),
     )
 
 
@@ -188,19 +176,13 @@ def _search(run: DiscoveryRun, topic: str, result: DiscoverResult, tests: TopicT
 
 
 def _stages(run: DiscoveryRun, found: Mapping[str, DiscoverResult]) -> dict[str, StageRun]:
-    """Those of the whole, then those of each topic with the measurement of carried attributes."""
-    stages = {"material": _stage(run, "material")}
+    """Those of each topic, with the measurement of carried attributes."""
+    stages: dict[str, StageRun] = {}
     for topic, result in found.items():
-        own = DiscoveryRun(replace(run.asked, topic=topic), None)
-        names = [name for name in STAGES if name in result.stages and name != "material"]
-        names += [CARRIED] if own.asked.folder.record(CARRIED) else []
-        stages |= {f"{topic}: {name}": _stage(own, name) for name in names}
+        folder = replace(run.asked, topic=topic).folder
+        names = [name for name in result.stages if name != "material"] + [CARRIED] * bool(folder.record(CARRIED))
+        stages |= {f"{topic}: {name}": stage_run(folder, name) for name in names}
     return stages
-
-
-def _stage(run: DiscoveryRun, name: str) -> StageRun:
-    record = run.asked.folder.record(name)
-    return StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
 
 
 def by_attribute(
@@ -254,14 +236,7 @@ def _cells(
     p_opposite = dict(zip(turned, adjusted[len(same) :], strict=True))
     cells = {}
     for name in chosen:
-        own = tests.found.results.get(name) or tests.carried.results.get(name)
-        if own is None:
-            missing = Missing(reason="not measured in this topic")
-            cells[name] = TopicCell(
-                topic=topic, found_here=False, strength=missing, p_value=None, p_corrected=None, p_over_all=None,
-                p_opposite=None, n_family=0, decision="not tested",
-            )  # fmt: skip
-            continue
+        own = tests.found.results.get(name) or tests.carried.results[name]
         found_here, tested = name in tests.found.results, own.p_value is not None
         p_corrected = own.p_corrected if found_here else p_same[name]
         cells[name] = TopicCell(
@@ -357,13 +332,14 @@ def _adjusted(rows: Sequence[TopicAttribute]) -> list[TopicAttribute]:
 def _with_files(result: TopicsResult, chosen: Mapping[str, CandidateRecord], out: Path) -> TopicsResult:
     """Name the bias files of confirmed attributes, and write those of attributes that were carried over and hold."""
     folders = {search.topic: search.folder for search in result.searches}
-    rows = []
-    for row in result.by_attribute:
-        cells = [
-            cell.model_copy(update={"file": _file(cell, chosen[row.candidate], folders[cell.topic], result, out)})
-            for cell in row.cells
-        ]
-        rows.append(row.model_copy(update={"cells": tuple(cells)}))
+
+    def filed(cell: TopicCell, candidate: CandidateRecord) -> TopicCell:
+        return cell.model_copy(update={"file": _file(cell, candidate, folders[cell.topic], result, out)})
+
+    rows = (
+        row.model_copy(update={"cells": tuple(filed(cell, chosen[row.candidate]) for cell in row.cells)})
+        for row in result.by_attribute
+    )
     return result.model_copy(update={"by_attribute": tuple(rows)})
 
 
@@ -382,13 +358,11 @@ def _file(cell: TopicCell, candidate: CandidateRecord, folder: str, result: Topi
 
 
 def _written(result: TopicsResult, out: Path, figures: str | None) -> str:
-    document, text = topics_document(result), io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(table_rows(result))
+    document = discovery_document(result)
     forms: dict[str, Form] = {
         PAGE: document.page,
         REPORT: document.markdown,
         RESULT: result,
-        TABLE: text.getvalue,
         f"{FOLDER}/": None,
     }
     return publish(document, out, forms, figures)

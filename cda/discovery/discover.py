@@ -9,7 +9,7 @@ runs/discover-my-model/
     biases/       a bias file for each confirmed attribute, for `cda train`
     figures/      with --figures: every figure of the report as a file
     superseded/   stages of earlier settings; confirmations among them are counted, as they used the same test prompts
-    manifest.json, report.html, discover.json, discover.md, lineage.jsonl, pairs.jsonl
+    manifest.json, report.html, discover.json, discover.md, pairs.jsonl
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from typing import TypeVar
 
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
-from cda.discovery.candidates import PromptSamples
+from cda.discovery.discovery_page import short
 from cda.discovery.discovery_result import CARRIED, PAGE, STAGES, Finished, discover_result, write_result
-from cda.discovery.discovery_tables import short
-from cda.discovery.grouping import CHUNK, MAX_ROUNDS, LLMGrouper
 from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all, save_pairs, save_tested, write_review
 from cda.discovery.material import (
     NARROW,
-    Material,
+    PARTS,
+    choose_topics,
     embedded_samples,
+    load_topics,
     make_material,
     make_topic_material,
     material_counts,
@@ -42,17 +42,17 @@ from cda.discovery.material import (
     responses_in,
     responses_of,
     source_of,
+    topic_sizes,
     topics_made,
     topics_source,
     topics_to_write,
 )
-from cda.discovery.pair_quality import N_GUESSES
-from cda.discovery.prompts import PARTS, load_topics
-from cda.discovery.proposals import N_NAMED
+from cda.discovery.proposals import CHUNK, MAX_ROUNDS, N_NAMED, LLMGrouper
 from cda.discovery.search import (
     PROPOSED_FOR_EACH,
     Generation,
     Parts,
+    PromptSamples,
     candidates_by_id,
     draw_originals,
     save_generation,
@@ -65,12 +65,10 @@ from cda.discovery.setup import (
     Discovery,
     HeldOutStage,
     Setup,
-    choose_topics,
     for_its_scorer,
     judge_subject,
     reward_of,
     setup_of,
-    topic_sizes,
 )
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, RecipeError, RunError
@@ -85,7 +83,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import Planned, confirm_all, llm_problems, sentence
+from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
 from cda.results.evidence import ConfirmationResult, ValidationResult
@@ -131,10 +129,9 @@ def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Plan
         judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, verdict_tokens)
         steps.append((judge.loaded.recipe.llm, judging))
     if setup.asks_about_pairs:
-        # Both sides of each pair are labelled and its edit is graded; for each candidate, guesses are made and compared with it.
-        n_candidates = len(searches) * (n_given or setup.search.populations[-1])
-        calls = 3 * n_rewriters * tested + 2 * N_GUESSES * n_candidates
-        steps.append((llm, Planned("looking at the rewrites", calls, 2 * _RESPONSE_TOKENS, _LOOK_TOKENS)))
+        # Both sides of each pair are labelled.
+        looking = Planned("looking at the rewrites", 2 * n_rewriters * tested, _RESPONSE_TOKENS, _LOOK_TOKENS)
+        steps.append((llm, looking))
     return steps
 
 
@@ -371,11 +368,11 @@ class DiscoveryRun:
 
     def searched(self, review: bool) -> Discovered:
         material = self.material()
-        generations = self._search(material.parts["train"])
+        generations = self._search(material["train"])
         finalists = [candidate for candidate, _ in generations[-1].survivors] if generations else []
         kept: list[CandidateRecord] = []
         if finalists:
-            results = self.tested(ValidationResult, finalists, material.parts["validation"]).results
+            results = self.tested(ValidationResult, finalists, material["validation"]).results
             validated = {result.candidate: result for result in results}
             passed = [finalist for finalist in finalists if validated[finalist.id].passed]
             path = self.asked.folder.path / REVIEW
@@ -387,33 +384,33 @@ class DiscoveryRun:
                 return Discovered(f"{len(passed)} candidates to review: edit {path}, then run the same command again")
             kept = passed if wanted is None else wanted
         if kept:
-            self._confirmed(kept, material.parts["test"])
-        return self._finished(material, generations, finalists, kept)
+            self._confirmed(kept, material["test"])
+        return self._finished(generations, finalists, kept)
 
     def given(self, candidates: Sequence[CandidateRecord]) -> Discovered:
         material = self.material()
         # Nothing was selected on any of them, so that all prompts may be used.
-        self._confirmed(candidates, material.everything())
-        return self._finished(material, [], [], candidates)
+        self._confirmed(candidates, [sample for part in material.values() for sample in part])
+        return self._finished([], [], candidates)
 
     def _finished(
         self,
-        material: Material,
         generations: Sequence[Generation],
         finalists: Sequence[CandidateRecord],
         tested: Sequence[CandidateRecord],
     ) -> Discovered:
-        finished = Finished(self.asked, material, generations, finalists, tested)
+        finished = Finished(self.asked, generations, finalists, tested)
         result = discover_result(finished)
         return Discovered(write_result(finished, result, self.figures), result)
 
     def make(self, stage: Stage, produce: Produce) -> Path:
         folder, loaded = self.asked.folder, self.asked.loaded
+        note_models(loaded, folder)
         run_stage(stage, produce, folder, loaded.opened, fresh=loaded.fresh)
         folder.write_manifest(loaded.recipe.model_dump(mode="json"), [*STAGES, CARRIED])
         return folder.stage(stage.name)
 
-    def material(self) -> Material:
+    def material(self) -> dict[Part, list[PromptSamples]]:
         setup, reward = self.asked.setup, reward_of(self.asked.model)
         topic, whole = self.asked.topic, self.asked.loaded.recipe.run_path / "material"
 

@@ -1,135 +1,377 @@
-"""The report of a discovery as one HTML file with its figures, drawn from discover.json alone."""
+"""A discovery, of all prompts together or by topic, as a document: what is confirmed, with its numbers and its strongest pair, and
+what limits it, was left out and was paid."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
-from cda.discovery.discovery_tables import (
-    SHORT,
-    agreement_table,
-    correction,
-    drift_table,
-    effort_table,
-    excluded_table,
-    generation_table,
-    held_out,
-    how_made,
-    lineage_tables,
-    markdown_parts,
-    model_name,
-    numbered,
-    outcome,
-    pairs_table,
-    renumbered,
-    rewriter_table,
-    rewriters_named,
-    rewriters_needed,
-    rewriters_shown,
-    strength_steps,
-    terminal_parts,
-    tested_table,
-    topic_tables,
-    unknown_table,
-    until,
-    validation_table,
-    warnings,
+from cda.report.document import Document, Marked
+from cda.report.numbers import (
+    MINUS,
+    cell,
+    clipped,
+    count,
+    counted,
+    decimals,
+    duration,
+    inert,
+    n_of,
+    p_equals,
+    p_value,
+    reward,
+    share,
+    signed,
 )
-from cda.report.document import Document
-from cda.report.numbers import cell, clipped, count, decimals, p_equals, percent, reward, share, signed
-from cda.report.page import Entry, Headline, Piece, ReportSection, word_differences
-from cda.report.plots import (
-    AFTER,
-    BEFORE,
-    FAINT,
-    KINDS,
-    LINE,
-    Plot,
-    across,
-    key,
-    name_rows,
-    named,
-    percent_axis,
-    upright,
-)
+from cda.report.page import Entry, Headline, ReportSection, word_differences
+from cda.report.plots import AFTER, BEFORE, FAINT, Plot, across, key, name_rows, named, percent_axis
 from cda.report.scoring import cost_sentences, llm_table
-from cda.report.tables import Table
+from cda.report.tables import Row, Table, escaped, fenced_block, table
 from cda.results.base import Estimate, Missing
-from cda.results.discover import DiscoverResult, Measured, RunStrength, StandingRecord, StrengthCurve, TestedAttribute
-from cda.results.evidence import RewriterAgreement, Strength
+from cda.results.discover import DiscoverResult, MaterialCounts, Measured, SearchedModel, SearchFacts, TestedAttribute
+from cda.results.evidence import HeldOut, PairQuality, Strength, Verdicts
+from cda.results.topics import Decision, Heterogeneity, TopicAttribute, TopicCell, TopicsResult
+from cda.stats.multiplicity import corrected, partial_conjunction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+A = TypeVar("A", TestedAttribute, TopicAttribute)
+Reasons = Iterable[tuple[str, Mapping[str, int], int | None]]
+"""Step, reasons with their counts, and of how many."""
+_LONG, _SHORT, _BRIEF, _SENTENCE = 160, 90, 50, 60
+_FEW = 3
+_LEVEL = 0.05
+"""Of the test that topics differ."""
+_FEW_PROMPTS = 8
+_MOST_FIGURES = 12
+_NUMBERS = ("reward", "judge prefers it", "n")
+_REWARD, _JUDGE, _ALL = "reward when it is added", "judge prefers the side with it", "all topics together"
+CORRECTIONS = {"bonferroni": "Bonferroni", "holm": "Holm", "bh": "Benjamini and Hochberg", "none": ""}
+_LABELLERS = {"measure": "the attribute's measure", "llm": "the LLM", None: ""}
+_SAID: Mapping[Decision, str] = {
+    "confirmed": "confirmed", "shared": "holds here too", "opposite": "the opposite holds", "not shown": "not shown",
+    "not tested": "not tested",
+}  # fmt: skip
+_MARKS: Mapping[Decision, tuple[str, str, bool]] = {
+    "confirmed": (BEFORE, "D", True), "shared": (BEFORE, "o", True), "opposite": (AFTER, "s", True),
+    "not shown": (FAINT, "o", False), "not tested": (FAINT, "o", False),
+}  # fmt: skip
 
-MOST_ROWS, MOST_AGREEMENTS = 20, 8
-_NAME = 24
-_REWARD, _JUDGE = "reward when it is added", "judge prefers the side with it"
+
+_P = Entry("p", "(k − r + 1) × the p of rank r among k rewriters", "Of one, the larger p of reward ≤ 0, judge ≥ 50%.")
+_TERMS = (
+    _P,
+    Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown next to the mean; a change of its sign is reported."),
+    Entry("strength", "Σ R(Aᵢ) · max(0, 1 − max over stronger Aⱼ of cos(Aⱼ, Aᵢ))", "Finalists with R above 0 and a judge below 50%; no interval."),
+)  # fmt: skip
+_TOPIC_TERMS = (
+    _P,
+    Entry("holds here too", "confirmed, in another topic", "Corrected among the attributes carried over, in both directions."),
+    Entry("the opposite holds", "reward below 0 and judge above 50%", "Its bias file is the attribute turned around."),
+    Entry(_ALL, "the test prompts of every topic as one set", "Corrected for all attributes of the table."),
+    Entry("topics differ", "Welch's F, Holm over attributes", "I²: share of the variation between topics that is not noise."),
+)  # fmt: skip
 
 
-def tested_plots(result: DiscoverResult) -> Iterator[Plot]:
+def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
+    """The attributes with their numbers, how they were found, and what limits them; drawn from discover.json or topics.json alone."""
+    title = f"{'Attributes measured' if result.given else 'Biases discovered'} in {model_name(result.model)}"
+    origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
+    pairs: list[tuple[str, TestedAttribute]] = []
+    if isinstance(result, TopicsResult):
+        title += ", topic by topic"
+        said, limiting, findings = topics_outcome(result), tuple(topic_limits(result)), _topic_headlines(result)
+        sections, brief = tuple(_topic_sections(result, limiting)), tuple(attribute_tables(result, _BRIEF))
+    else:
+        title += "" if result.topic is None else f", on the topic: {clipped(result.topic, _LONG)}"
+        said, limiting, findings = outcome(result), tuple(limits(result)), _headlines(result)
+        named_pairs = ((name, row) for name, row in numbered(result.tested, _LONG) if row.confirmed or result.given)
+        pairs = [(name, row) for name, row in named_pairs if row.examples]
+        sections, brief = tuple(_sections(result, limiting)), tuple(filter(None, [tested_table(result, _SENTENCE)]))
+    sentences = (*said, *how_made(result), *limiting, *cost_sentences(result.stages))
+    tables = (own for section in sections for own in section.tables)
+    told = tuple(line for name, entry in pairs for line in _example_lines(name, entry))
+    subtitle = f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}."
+    examples = {"examples": [_example(name, entry) for name, entry in pairs]}
+    return Document(title, subtitle, tuple(findings), sections, (*brief, sentences), (sentences, *tables, Marked(told)),
+                    template="discover.html.j2", parts=examples)  # fmt: skip
+
+
+def model_name(one: SearchedModel) -> str:
+    """A model, with its adapter or calibration if it has one."""
+    with_adapter = f" with {one.adapter} at dose {one.dose:g}" if one.adapter else ""
+    return f"{one.name}{with_adapter}{f' calibrated by {one.calibration}' if one.calibration else ''}"
+
+
+def rewriters_named(result: SearchFacts) -> str:
+    """The rewriters; rules at several shares of the places are one, whose strengths agree more than two LLMs would."""
+    names = ", ".join(result.rewriters)
+    return f"one rule engine at {len(result.rewriters)} strengths ({names})" if result.by_rules else names
+
+
+def rewriters_shown(one: TestedAttribute, result: DiscoverResult) -> str:
+    """The number of rewriters that must show both effects of a tested attribute, as phrased in its evidence."""
+    kind = "strengths of one rule engine, which is one rewriter," if result.by_rules else "rewriters"
+    return f"{one.r} of {one.k} {kind}"
+
+
+def short(attribute: str) -> str:
+    """An attribute within a sentence."""
+    return clipped(inert(attribute).rstrip(".").split(". ")[0], _SENTENCE)
+
+
+def numbered(rows: Sequence[A], most: int) -> list[tuple[str, A]]:
+    """Attributes, shortened, with their numbers in the table."""
+    return [(f"{at}. {clipped(inert(row.attribute), most)}", row) for at, row in enumerate(rows, 1)]
+
+
+def how_made(result: DiscoverResult | TopicsResult) -> Iterator[str]:
+    """Material and participants, and the meaning of reward, judge and confirmed."""
+    material, prompts, by_topic = result.material, result.material.prompts, isinstance(result, TopicsResult)
+    n_topics = f" of {n_of(len(result.searches), 'topic')}" if isinstance(result, TopicsResult) else ""
+    yield (
+        f"{material.responses} responses ({material.left_out} left out) to {sum(prompts.values())} prompts{n_topics}: {prompts['train']} to "
+        f"search on, {prompts['validation']} to validate, {prompts['test']} to test"
+        f"{'; nothing was searched for, so that all were measured on' if result.given else ''}."
+    )
+    if isinstance(result, DiscoverResult) and not result.given:
+        measured = {row.candidate for generation in result.generations for row in generation.standings}
+        yield f"{len(measured)} candidates in {len(result.generations)} generations, proposed by {result.by}."
+    if by_topic and not result.given:
+        yield "Each topic is searched by itself; what entered its test was then measured on the test prompts of every other topic."
+    if result.by_rules:
+        yield (
+            "No LLM proposed or rewrote: attributes are those that rules can see and write, and one rule engine at several strengths is "
+            "one rewriter, no evidence that another one would find the same."
+        )
+    yield (
+        "Reward: mean change when the attribute is added, in reward units. Judge: how often the side with it is preferred, ties as "
+        "halves. Both with 95% intervals, clustered by prompt."
+    )
+    method = CORRECTIONS[result.strictness.correct]
+    corrected_for = (
+        f", corrected by {method}'s method for all tested{' in the topic' if by_topic else ''}," if method else ""
+    )
+    yield (
+        f"Confirmed: at least {result.strictness.r} of {rewriters_named(result)} show, each by itself, that the model rewards it and the "
+        f"judge does not (partial conjunction); p{corrected_for} is below {result.strictness.test_alpha:g}."
+    )
+    if isinstance(result, DiscoverResult) and result.strength is not None:
+        told = (
+            result.strength.reason
+            if isinstance(result.strength, Missing)
+            else f"{result.strength['0.5']:.2f} reward units"
+        )
+        yield f"Diversity-adjusted bias strength of the finalists, by their validation numbers: {told}."
+
+
+def _facts(result: DiscoverResult | TopicsResult) -> Iterator[tuple[str, str]]:
+    settings = result.strictness.model_dump() | ({} if result.given else result.search.model_dump())
+    yield from (
+        (name.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        for name, value in settings.items()
+    )
+    yield "responses of", ", ".join(result.material.sampled)
+    yield "time of the steps, as last made", duration(sum(stage.seconds for stage in result.stages.values()))
+    yield "seed", str(result.seed)
+    yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
+
+
+def _closing(result: DiscoverResult | TopicsResult) -> Iterator[ReportSection]:
+    """Cost, settings and terms, of either kind."""
+    asked, terms = llm_table(result.stages), _TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS
+    yield ReportSection("effort", "What it cost", cost_sentences(result.stages), (asked,) if asked else ())
+    yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(_facts(result)))
+    yield ReportSection("meaning", "What the numbers mean", entries=terms)
+
+
+def numbers_of(found: Strength | Missing | None) -> tuple[str, str, str]:
+    """Reward, judge and n; or the reason for none."""
+    if isinstance(found, Strength):
+        return signed(found.reward), share(found.judge), count(found.reward)
+    return (clipped(found.reason, _BRIEF) if found else ""), "", ""
+
+
+# All prompts together.
+
+
+def outcome(result: DiscoverResult) -> Iterator[str]:
+    """The outcome; the first sentence by itself says it."""
+    tested, n = result.tested, sum(entry.confirmed for entry in result.tested)
+    model, judge = model_name(result.model), model_name(result.judge)
+    nothing_shown = f"no bias of {model} against {judge} is shown"
+    if result.given:
+        yield f"{model} over-rewards {n} of {len(tested)} attributes, held against {judge}."
+    elif n:
+        yield f"{n} of {len(tested)} tested candidates confirmed: {model} rewards them, {judge} does not."
+        yield "Each is a bias file, which cda train FILE debiases."
+    elif not result.generations or not result.generations[-1].standings:
+        reasons = counted(result.generations[0].proposed.reasons) or "none" if result.generations else None
+        more = "" if reasons is None else f"Answers without one: {reasons}."
+        yield f"Nothing to measure: no attribute was proposed. {more}"
+    elif result.validation is None:
+        # The cuts always leave candidates, unless none was measured.
+        last = result.generations[-1].standings
+        yield (
+            f"None of {len(last)} candidates could be measured, so that nothing is known of them. "
+            f"Rewrites that are missing: {counted(dict(sorted(_summed(row.failed for row in last).items()))) or 'none'}."
+        )
+    elif tested:
+        yield f"None of {n_of(len(tested), 'candidate')} held on the test prompts: {nothing_shown}."
+    elif n_dropped := _n_dropped(result):
+        yield f"Nothing was tested: the review dropped all {n_dropped} candidates that held on the validation prompts."
+    else:
+        yield f"None of {n_of(len(result.validated), 'candidate')} held on the validation prompts: {nothing_shown}."
+
+
+def _n_dropped(result: DiscoverResult) -> int:
+    """Candidates that held on the validation prompts and did not enter the test: only a person can have dropped them."""
+    tested = {entry.candidate for entry in result.tested}
+    return sum(entry.passed and entry.candidate not in tested for entry in result.validated)
+
+
+def limits(result: DiscoverResult) -> Iterator[str]:
+    """The limits of the numbers."""
+    if n := result.earlier_tests:
+        yield (
+            f"Tested {n_of(n, 'time')} before on these prompts, with other settings or candidates (superseded/): "
+            "the p-values are not those of one test."
+        )
+    for name, entry in ((short(entry.attribute), entry) for entry in result.tested):
+        yield from (f"{name}: {warning}." for warning in entry.warnings)
+        if entry.untested:
+            yield f"{name}: not tested, because {entry.untested}."
+    if result.tested and (n_dropped := _n_dropped(result)):
+        yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
+    for row in result.validated:
+        if row.untested:
+            yield f"{short(attribute_of(row.candidate, result))}: not validated, because {row.untested}."
+    yield from _power(result)
+
+
+def _power(result: DiscoverResult) -> Iterator[str]:
+    """The smallest reward that would have been found, of those results on which it is the reward that was not shown."""
+    missed = [entry.smallest_detectable for at, entry in enumerate(result.tested) if decided(at, result) == "not shown"]
+    if not result.tested:
+        alpha = result.strictness.validation_alpha
+        missed = [
+            row.smallest_detectable for row in result.validated if row.p_reward is not None and row.p_reward >= alpha
+        ]
+    if detectable := sorted(found for found in missed if found is not None):
+        least, most = reward(detectable[0]), reward(detectable[-1])
+        span = least if least == most else f"{least} to {most} by attribute"
+        yield (
+            f"Where no reward was shown, a mean reward of {span} would have been found with 80% power, if only the reward were in "
+            "question, and rewriters are taken as independent."
+        )
+
+
+def _p_of_reward(at: int, result: DiscoverResult) -> float:
+    """The corrected p of an attribute if its test were on the reward alone, without the judge's."""
+    one = result.tested[at]
+    p_values = [each.strength.p_reward for each in one.rewriters if each.excluded is None and each.strength]
+    family = [1.0 if each.p_value is None else each.p_value for each in result.tested]
+    family[at] = partial_conjunction(p_values, one.r)
+    return corrected(family, result.strictness.correct)[at]
+
+
+def decided(at: int, result: DiscoverResult) -> str:
+    """What the test says of an attribute: confirmed, rewarded while no objection of the judge is shown, or not shown."""
+    entry = result.tested[at]
+    if entry.confirmed or entry.untested or entry.p_value is None:
+        return "confirmed" if entry.confirmed else "not tested"
+    rewarded = _p_of_reward(at, result) < result.strictness.test_alpha
+    return "rewarded, objection of the judge not shown" if rewarded else "not shown"
+
+
+def attribute_of(name: str, result: DiscoverResult) -> str:
+    candidate = result.candidates.get(name)
+    return candidate.bias.description if candidate else name
+
+
+def _headlines(result: DiscoverResult) -> Iterator[Headline]:
+    """The outcome, then every confirmed attribute with its numbers, then the others if they are few."""
+    yield Headline("", " ".join(outcome(result)))
+    rows = [(name, entry, decided(at, result)) for at, (name, entry) in enumerate(numbered(result.tested, _LONG))]
+    for name, entry, _ in rows:
+        if entry.confirmed:
+            file = f" Bias file: {entry.file}." if entry.file else ""
+            yield Headline(f"{name}:", f"{_told(entry, result)}.{file}", "bad")
+    others = [
+        Headline(f"{name}:", f"{said}: {entry.untested or _told(entry, result)}.")
+        for name, entry, said in rows
+        if not entry.confirmed
+    ]
+    more = f"{len(others)} more, with their numbers in the table below."
+    yield from others if len(others) <= _FEW else [Headline("Not confirmed:", more)]
+
+
+def _told(entry: TestedAttribute, result: DiscoverResult) -> str:
+    numbers = numbers_of(entry.pooled)
+    corrected_p = f" (corrected {cell(entry.p_corrected, p_equals)})" if _correction(result) else ""
+    return (
+        f"reward {numbers[0]}, {model_name(result.judge)} prefers the side with it in {numbers[1]}, n = {numbers[2]}, "
+        f"p {cell(entry.p_value, p_equals)}{corrected_p}"
+    )
+
+
+def _correction(result: DiscoverResult) -> str:
+    """The method that corrects the p-values of the test; empty if they stay as they are."""
+    return CORRECTIONS[result.strictness.correct] if len(result.tested) > 1 else ""
+
+
+def _sections(result: DiscoverResult, limiting: tuple[str, ...]) -> Iterator[ReportSection]:
+    if tested := tested_table(result, _LONG):
+        yield ReportSection("tested", "What was tested", (), (tested,), tuple(_tested_plots(result)))
+    if any(entry.examples and (entry.confirmed or result.given) for entry in result.tested):
+        text = "For each attribute the rewrite on which model and judge disagree most; it is chosen so, and no random sample."
+        yield ReportSection("examples", "Strongest pairs", (text,))
+    if limiting:
+        yield ReportSection("limits", "What limits these numbers", limiting)
+    if tables := tuple(filter(None, [_rewriter_table(result), _pairs_table(result), _drift_table(result)])):
+        yield ReportSection("rewriters", "Rewriter by rewriter", (), tables)
+    if validation := _validation_table(result):
+        yield ReportSection("validation", "Validation", (), (validation,))
+    if excluded := excluded_table(result):
+        yield ReportSection("excluded", "What was left out", (), (excluded,))
+    yield from _closing(result)
+
+
+def tested_table(result: DiscoverResult, most: int) -> Table | None:
+    """Tested attributes, pooled over rewriters; attributes cut to so many columns."""
+    method = _correction(result)
+    rows = []
+    for at, (name, entry) in enumerate(numbered(result.tested, most)):
+        ps = [cell(p, p_value) for p in ((entry.p_value, entry.p_corrected) if method else (entry.p_value,))]
+        rows.append((name, *numbers_of(entry.pooled), *ps, decided(at, result), entry.file or ""))
+    n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
+    caption = "Tested on prompts that nothing was selected on"
+    if result.given:  # an attribute may have been found on these very prompts
+        caption = f"Measured on all {n} prompts" if n == n_all else f"Measured on {n} of {n_all} prompts"
+    header = ("p", f"corrected p ({method})") if method else ("p",)
+    return table(caption, ("attribute", *_NUMBERS, *header, "decision", "bias file"), rows)
+
+
+def _tested_plots(result: DiscoverResult) -> Iterator[Plot]:
     """Every tested attribute by reward and judge, with both intervals; numbers are those of the table."""
     drawn = [(at, entry, entry.pooled) for at, entry in enumerate(result.tested, 1) if entry.pooled]
-    if not drawn:
-        return
-    words = " ".join(
-        f"{at}: reward {signed(pooled.reward)}, judge {share(pooled.judge)}{', confirmed' if entry.confirmed else ''}."
-        for at, entry, pooled in drawn
-    )
-    title = "Reward against judge; numbers as in the table. Top left is what the model likes and the judge does not."
-    yield Plot("tested", title, words, partial(_tested, drawn), 3.1)
-
-
-def rewriter_plots(result: DiscoverResult) -> Iterator[Plot]:
-    drawn = [(at, entry) for at, entry in enumerate(result.tested, 1) if any(each.strength for each in entry.rewriters)]
-    if not drawn:
-        return
-    more = f" (the first {MOST_ROWS} of {len(drawn)})" if len(drawn) > MOST_ROWS else ""
-    drawn = drawn[:MOST_ROWS]
-    names = list(dict.fromkeys(each.rewriter for _, entry in drawn for each in entry.rewriters))
-    height = 0.9 + 0.17 * -(-len(names) // 2) + len(drawn) * (0.16 + 0.11 * len(names))
-    for what, shown in (("reward", signed), ("judge", share)):
+    if drawn:
         words = " ".join(
-            f"{entry.attribute}, {each.rewriter}: {shown(getattr(each.strength, what))}."
-            for _, entry in drawn
-            for each in entry.rewriters
-            if each.strength
+            f"{at}: reward {signed(pooled.reward)}, judge {share(pooled.judge)}{', confirmed' if entry.confirmed else ''}."
+            for at, entry, pooled in drawn
         )
-        title = f"{what.capitalize()} by rewriter{more}"
-        yield Plot(f"rewriters-{what}", title, words, partial(_by_rewriter, what, drawn, names), height)
-
-
-def agreement_plots(result: DiscoverResult) -> Iterator[Plot]:
-    """Quantiles of one rewriter's margins against another's, an attribute a figure."""
-    drawn = [
-        (at, entry.attribute, pairs)
-        for at, entry in enumerate(result.tested, 1)
-        if (quality := result.pairs.get(entry.candidate))
-        and (pairs := [pair for pair in quality.agreement if pair.quantiles])
-    ]
-    for at, attribute, pairs in drawn[:MOST_AGREEMENTS]:
-        words = " ".join(
-            f"{pair.first} and {pair.second}: r {decimals(pair.pearson)} over {pair.n_prompts} prompts."
-            if isinstance(pair.pearson, Estimate)
-            else f"{pair.first} and {pair.second}: no correlation, {pair.pearson.reason}."
-            for pair in pairs
+        title = (
+            "Reward against judge; numbers as in the table. Top left is what the model likes and the judge does not."
         )
-        title = f"{at}. {named(attribute, 60)}: margins of two rewriters, quantile by quantile"
-        yield Plot(f"agreement-{at}", title, words, partial(_agreement, pairs), 2.9)
+        yield Plot("tested", title, words, partial(_draw_tested, drawn), 3.1)
 
 
-def strength_plots(result: DiscoverResult) -> Iterator[Plot]:
-    if isinstance(result.strength, StrengthCurve):
-        curve = result.strength.curve
-        words = " ".join(f"Judge below {percent(at.threshold)}: {at.value:.2f} from {at.n}." for at in curve)
-        title = "Diversity-adjusted bias strength, by how little the judge has to like an attribute for it to count"
-        yield Plot("strength-curve", title, words, partial(_strength, curve))
-
-
-def _tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
-    _even(axes, horizontal=0, vertical=0.5)
+def _draw_tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
+    axes.axhline(0, color=FAINT, linewidth=0.8)
+    axes.axvline(0.5, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
     for at, entry, pooled in drawn:
         gain, judge, confirmed = pooled.reward, pooled.judge, entry.confirmed
         color = BEFORE if confirmed else FAINT
@@ -148,427 +390,338 @@ def _tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) 
     key(axes, [handle for confirmed, handle in entries.items() if confirmed in kinds])
 
 
-def _even(axes: Axes, horizontal: float | None = None, vertical: float | None = None) -> None:
-    """Lines at no reward and at a judge that prefers neither side."""
-    if horizontal is not None:
-        axes.axhline(horizontal, color=FAINT, linewidth=0.8)
-    if vertical is not None:
-        axes.axvline(vertical, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-
-
-def _by_rewriter(what: str, drawn: Sequence[tuple[int, TestedAttribute]], names: Sequence[str], axes: Axes) -> None:
-    _even(axes, vertical=0.5 if what == "judge" else 0)
-    for row, (_, entry) in enumerate(drawn):
+def _rewriter_table(result: DiscoverResult) -> Table | None:
+    rows = []
+    for name, entry in numbered(result.tested, _SHORT):
         for each in entry.rewriters:
-            if each.strength:
-                place = names.index(each.rewriter)
-                color, shape = KINDS[place % len(KINDS)]
-                shift = 0.7 * ((place + 0.5) / len(names) - 0.5)
-                across(axes, row + shift, getattr(each.strength, what), color, shape, not each.excluded)
-    name_rows(axes, [f"{at}. {named(entry.attribute, _NAME)}" for at, entry in drawn])
-    axes.set_xlabel(_JUDGE if what == "judge" else _REWARD)
-    if what == "judge":
-        percent_axis(axes)
-    key(axes, [(named(name, 20), *KINDS[place % len(KINDS)], True) for place, name in enumerate(names)])
+            numbers = ("", "", "", "", "")
+            if own := each.strength:
+                trim = own.trimmed
+                trimmed = f"{signed(trim.estimate)} ({trim.n_trimmed} left out)" if trim else ""
+                numbers = signed(own.reward), trimmed, share(own.win_rate), share(own.judge), p_value(own.p_value)
+            rows.append((name, each.rewriter, f"{each.n} of {each.asked}", *numbers, each.excluded or ""))
+    header = ("attribute", "rewriter", "n, of rewrites asked for", "reward", "trimmed", "rewarded in", "judge prefers it", "p",
+              "left out because")  # fmt: skip
+    return table("By rewriter", header, rows)
 
 
-def _agreement(pairs: Sequence[RewriterAgreement], axes: Axes) -> None:
-    points = [value for pair in pairs for point in pair.quantiles for value in (point.first, point.second)]
-    low, high = min(points), max(points)
-    axes.plot([low, high], [low, high], color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
-    entries = []
-    for place, pair in enumerate(pairs):
-        color, shape = KINDS[place % len(KINDS)]
-        x, y = [point.first for point in pair.quantiles], [point.second for point in pair.quantiles]
-        axes.plot(x, y, shape, color=color, markersize=4, markerfacecolor="none")
-        r = "" if isinstance(pair.pearson, Missing) else f": r {reward(pair.pearson.value)}"
-        entries.append((f"{named(pair.first, 20)} / {named(pair.second, 20)}{r}", color, shape, False))
-    axes.grid(color=LINE)
-    axes.set_xlabel("margin with the first rewriter")
-    axes.set_ylabel("with the second")
-    key(axes, entries, 1)
+def _looked_at(result: DiscoverResult) -> list[tuple[str, PairQuality]]:
+    rows = numbered(result.tested, _SHORT)
+    return [(name, result.pairs[entry.candidate]) for name, entry in rows if entry.candidate in result.pairs]
 
 
-def _strength(curve: Sequence[RunStrength], axes: Axes) -> None:
-    _even(axes, vertical=0.5)
-    axes.plot([at.threshold for at in curve], [at.value for at in curve], "o-", color=AFTER, markersize=3.5)
-    axes.set_ylim(bottom=0)
-    axes.grid(axis="y", color=LINE)
-    axes.set_xlabel("counted: judge prefers it in less than")
-    axes.set_ylabel("reward units")
-    percent_axis(axes)
+def _pairs_table(result: DiscoverResult) -> Table | None:
+    rows = []
+    for name, quality in _looked_at(result):
+        fidelity, labelled_by = quality.fidelity, _LABELLERS[quality.labelled_by]
+        shares = (cell(fidelity.present, share), cell(fidelity.absent, share)) if fidelity else ("", "")
+        r = ", ".join(decimals(pair.pearson) for pair in quality.agreement if isinstance(pair.pearson, Estimate))
+        rows.append((name, *shares, labelled_by, r, str(quality.n)))
+    header = ("attribute", "present where added", "absent elsewhere", "labelled by", "r between rewriters", "pairs")
+    return table("How well the rewrites were made", header, rows)
 
 
-Point = tuple[float, float]
-Rewarded = tuple[StandingRecord, float]
-"""A candidate and its reward."""
-Path = tuple[str, list[Point]]
-"""A candidate and its rewards: number of the generation from 0, reward."""
-
-_BEYOND = ("validation", "test")
-_KEY = {
-    "kept": ("kept", AFTER, "o", True), "front": ("let go: front", AFTER, "o", False),
-    "judge": ("let go: judge", FAINT, "x", True), "reward": ("let go: reward", FAINT, "|", True),
-    "too few rewrites": ("let go: few rewrites", FAINT, "+", True),
-    "confirmed": ("confirmed later", BEFORE, "D", True), "ancestor": ("ancestor of those", BEFORE, "D", False),
-}  # fmt: skip
-
-
-def search_plots(result: DiscoverResult) -> Iterator[Plot]:
-    """A figure a generation, all on the same axes: reward against judge, the survivors, and their fate."""
-    rewards = [y for generation in result.generations for _, y in rewarded(generation.standings)]
-    if not rewards:
-        return
-    room = 0.06 * (max(rewards) - min(rewards)) or 0.1
-    limits = min(0.0, *rewards) - 2 * room, max(0.0, *rewards) + room
-    roles = _roles(result)
-    for number, generation in enumerate(result.generations, 1):
-        if not (seen := rewarded(generation.standings)):
+def _drift_table(result: DiscoverResult) -> Table | None:
+    """Features but the attribute's own that differ beyond their limit in some pairs, those of most pairs first."""
+    rows: list[Row] = []
+    for name, quality in _looked_at(result):
+        if isinstance(quality.drift, Missing):
+            rows.append((name, f"not known: {quality.drift.reason}", "", "", "", "", ""))
             continue
-        kept = sorted(((row, y) for row, y in seen if row.fate == "kept"), key=lambda point: -point[1])
-        each = [f"{reward(y)} and {'no verdict' if row.judge is None else percent(row.judge)}" for row, y in kept]
-        n, n_not = len(generation.standings), len(generation.standings) - len(seen)
-        missing = f"; {n_not} without any rewrite are not drawn" if n_not else ""
-        yield Plot(
-            f"generation-{number}",
-            f"Generation {number}: {n} candidates on {generation.n_prompts} prompts, {len(kept)} kept{missing}",
-            f"{len(seen)} candidates, {len(kept)} kept: {', '.join(each)}.",
-            partial(_generation, seen, roles, limits),
-            3.0,
-        )
+        beyond = [
+            (row, row.beyond) for row in quality.drift if not row.is_treatment and row.beyond and row.beyond.value
+        ]
+        for row, pairs in sorted(beyond, key=lambda item: -item[1].value):
+            numbers = f"{row.base_mean:.2f}", f"{row.perturbed_mean:.2f}", cell(row.difference, signed)
+            rows.append((name, row.name, *numbers, cell(row.standardised, signed), share(pairs)))
+    header = ("attribute", "feature", "without", "with", f"with {MINUS} without", "in SDs", "pairs beyond the limit")
+    return table("What else differs between the sides, where pairs are beyond a limit", header, rows)
 
 
-def family_plot(result: DiscoverResult) -> Plot | None:
-    """Rewards from generation to generation along the lines of descent, and then on held-out prompts."""
-    paths = list(_paths(result))
-    if not paths:
-        return None
-    lines = dict(reversed(paths))
-    words = " ".join(
-        f"{at}: " + ", ".join(f"generation {x + 1:.0f} {reward(y)}" for x, y in lines.get(entry.candidate, ()))
-        + "".join(f", {name} {signed(pooled.reward)}" for name, pooled in held_out(entry, result).items()) + "."
-        for at, entry in enumerate(result.tested, 1)
+def _validation_table(result: DiscoverResult) -> Table | None:
+    rows = (
+        (attribute_of(row.candidate, result), *numbers_of(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
+         "yes" if row.passed else "no")
+        for row in result.validated
     )  # fmt: skip
-    title = "Lines of descent: reward by generation, and what was left of it on held-out prompts (with intervals)"
-    return Plot("family", title, words or "Nothing was tested.", partial(_family, result, paths), 3.1)
+    header = ("attribute", *_NUMBERS, "p reward", "p judge", "passed")
+    return table("Validation, corrected for all that entered (Bonferroni)", header, rows)
 
 
-def rewarded(standings: Sequence[StandingRecord]) -> list[Rewarded]:
-    return [(row, row.reward) for row in standings if row.reward is not None]
+def _example(name: str, entry: TestedAttribute) -> dict[str, object]:
+    """The strongest pair of an attribute as the page shows it: its sides in pieces."""
+    row = entry.examples[0]
+    without, with_it = word_differences(row.without_attribute, row.with_attribute)
+    return {"title": name, "said": _said_of(row), "row": row, "without": without, "with_it": with_it}
 
 
-def _generation(seen: Sequence[Rewarded], roles: Mapping[str, str], limits: tuple[float, float], axes: Axes) -> None:
-    _even(axes, horizontal=0, vertical=0.5)
-    front = front_of(seen)
-    axes.step(*_x_and_y(front), where="post", color=AFTER, linewidth=0.8)
-    used = set()
-    for row, y in seen:
-        kind = roles.get(row.candidate) or row.fate
-        used.add(kind)
-        _, color, shape, filled = _KEY[kind]
-        # It has no verdict of the judge: its place is the edge.
-        x = row.judge if row.judge is not None else 1.06
-        axes.plot([x], [y], shape, color=color, markersize=5, markerfacecolor=color if filled else "none")
-    axes.set_xlim(-0.03, 1.1)
-    axes.set_ylim(*limits)
-    axes.set_xlabel("judge prefers the side with it")
-    axes.set_ylabel("reward")
-    percent_axis(axes)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
-    key(axes, [_KEY[kind] for kind in _KEY if kind in used])
+def _said_of(row: Measured) -> str:
+    judge = "no verdict of the judge" if row.preference is None else f"judge {row.preference:g} for the side with it"
+    return f"Margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}."
 
 
-def front_of(seen: Sequence[Rewarded]) -> list[Point]:
-    """Judge and reward of the judged candidates that no other one beats in both, the least liked by the judge first."""
-    judged = [(row.judge, y) for row, y in seen if row.judge is not None and row.fate in ("kept", "front")]
-    front: list[Point] = []
-    for x, y in sorted(judged, key=lambda one: (one[0], -one[1])):
-        if not front or y > front[-1][1]:
-            front.append((x, y))
-    return front
+def _example_lines(name: str, entry: TestedAttribute) -> Iterator[str]:
+    row = entry.examples[0]
+    yield from (f"## {escaped(name)}", "", escaped(_said_of(row)), "")
+    prompt = "\n".join(turn.content for turn in row.prompt)
+    for side, text in (("Prompt", prompt), ("Without", row.without_attribute), ("With", row.with_attribute)):
+        yield from (f"{side}:", "", *fenced_block(text), "")
 
 
-def _roles(result: DiscoverResult) -> dict[str, str]:
-    confirmed = [entry.candidate for entry in result.tested if entry.confirmed]
-    ancestors = {name: "ancestor" for entry in confirmed for name in result.lineage.get(entry, ())}
-    return ancestors | dict.fromkeys(confirmed, "confirmed")
+def excluded_table(result: DiscoverResult) -> Table | None:
+    """Everything that did not reach a number, by step and reason."""
+    rows = (
+        (step, reason, str(n), "" if seen is None else str(seen))
+        for step, reasons, seen in _left_out(result)
+        for reason, n in reasons.items()
+        if n
+    )
+    return table("Left out, by step and reason", ("step", "left out because", "n", "of"), rows)
 
 
-def _family(result: DiscoverResult, paths: Sequence[Path], axes: Axes) -> None:
-    roles, n = _roles(result), len(result.generations)
-    axes.axhline(0, color=FAINT, linewidth=0.8)
-    for name, points in paths:
-        # An ancestor may have been measured on next to its descendants; that is not their line any more.
-        n_own = sum(x < until(name, roles, result) for x, _ in points) if name in roles else 0
-        own, others = points[:n_own], points[max(n_own - 1, 0) :]
-        axes.plot(*_x_and_y(own), "o-", color=BEFORE, markersize=4, linewidth=1.6, zorder=3)
-        axes.plot(*_x_and_y(others), "o-", color=FAINT, markersize=2, linewidth=0.5, alpha=0.6, zorder=1)
-    ends = [held_out(entry, result) for entry in result.tested]
-    beyond = [name for name in _BEYOND if any(name in own for own in ends)]
-    for at, (entry, numbers) in enumerate(zip(result.tested, ends, strict=True), 1):
-        # Next to each other, so that no interval hides another.
-        spread = 0.5 * (at / (len(ends) + 1) - 0.5)
-        color = BEFORE if entry.confirmed else FAINT
-        for name, pooled in numbers.items():
-            x = n + _BEYOND.index(name) + spread
-            upright(axes, x, pooled.reward, color, "D" if entry.confirmed else "o", entry.confirmed)
-            label, where = str(at) if name == "test" else "", (x, pooled.reward.high)
-            axes.annotate(label, where, (0, 3), textcoords="offset points", ha="center", color=color, weight="bold")
-    axes.set_xticks(range(n + len(beyond)), [*(str(at + 1) for at in range(n)), *beyond])
-    axes.set_xlabel("generation of the search")
-    axes.set_ylabel("reward")
-    axes.grid(axis="y", color=LINE)
-    if roles:
-        key(axes, [("confirmed, with its ancestors", BEFORE, "D", True), ("others", FAINT, "o", False)])
-
-
-def _x_and_y(points: Sequence[Point]) -> tuple[list[float], list[float]]:
-    return [x for x, _ in points], [y for _, y in points]
-
-
-def _paths(result: DiscoverResult) -> Iterator[Path]:
-    """Rewards of each candidate by generation, from its parent on."""
-    stood: dict[str, dict[int, float]] = {}
+def _left_out(result: DiscoverResult) -> Reasons:
+    yield from _left_out_of_material(result.material)
     for generation in result.generations:
-        for row in generation.standings:
-            if row.reward is not None:
-                stood.setdefault(row.candidate, {})[generation.index] = row.reward
-    for name, rewards in stood.items():
-        first = min(rewards)
-        for parent in result.candidates[name].parents or (None,):
-            before = stood.get(parent, {}).get(first - 1) if parent else None
-            start = [] if before is None else [(float(first - 1), before)]
-            yield name, [*start, *((float(at), rewards[at]) for at in sorted(rewards))]
+        step, missing = f"generation {generation.index + 1}", _summed(row.failed for row in generation.standings)
+        yield f"{step}: proposals", generation.proposed.reasons, generation.proposed.seen
+        gone = Counter(f"let go: {row.fate}" for row in generation.standings if row.fate != "kept")
+        yield f"{step}: candidates", {"means the same as another": generation.n_merged, **gone}, None
+        yield f"{step}: rewrites", missing, sum(row.n for row in generation.standings) + missing.total()
+    yield "search: groups by meaning", result.grouping, None
+    validation = result.validation
+    if validation:
+        yield from _left_out_of_step("validation", validation.results, validation.already)
+        yield from _left_out_of_verdicts("validation", validation.cut_for_judge, validation.verdicts)
+    yield from _left_out_of_step("test", result.tested, result.already)
+    yield from _left_out_of_verdicts("test", result.cut_for_judge, result.verdicts)
+    for name, quality in _looked_at(result):
+        if fidelity := quality.fidelity:
+            unread = fidelity.n_unparsed_with + fidelity.n_unparsed_without
+            yield f"pairs: {name}", {"label of a side not read": unread}, 2 * fidelity.n
 
 
-_LONG = 160
-_CHOICE = 60
-_FEW = 3
-_VERDICTS = {
-    1.0: "judge prefers the side with it",
-    0.0: "judge prefers the side without it",
-    0.5: "judge prefers neither",
-}
-_ORDERS = (("place", "top of the table"), ("margin", "largest margin"), ("judge", "what the judge likes least"))
-_EXAMPLES = (
-    "Rewrites of the attributes that are confirmed or were asked for, with the words that only one side has marked: those on "
-    "which model and judge disagree most, and the one on which they do least. They are chosen so, and no random sample."
-)
-_SEARCH = (
-    "Each generation by reward and by the judge: the search looks for the top left. The line is the front of those that no "
-    "other one beats in both; on the right edge stand those that were let go before the judge was asked. These numbers were "
-    "selected on and tend to be too high; results are those of the validation and test prompts."
-)
-_REWRITERS = (
-    "Each rewriter by itself, with 95% intervals clustered by prompt; open marks were left out, for the reason in the table. "
-    "What depends on who rewrote is no property of the attribute: at least {r} have to show it. Where two rewriters "
-    "agree, the quantiles of their margins lie on the dashed line and r is high."
-)
-_ONE_ENGINE = (
-    "Without an LLM these are one rule engine at several strengths, which acts at all places, most or half of them: one rewriter, and "
-    "no evidence that another one would find the same."
-)
-_STRENGTH = (
-    "How much reward the finalists are worth together, near repeats of a stronger one counted less, by their numbers on the "
-    "validation prompts. It has no interval; it compares runs on the same data."
-)
-_LINEAGE = (
-    "Ancestors with the numbers by which they were selected, then validation and test, on which nothing was selected in the "
-    "search. Selection also picks what was lucky, so that numbers tend to fall from the last generation to the test."
-)
-_CORRECTED = {
-    "Bonferroni": "p × the number of attributes that were tested, at most 1",
-    "Holm": "p adjusted step by step for all attributes that were tested, at most 1",
-    "Benjamini and Hochberg": "p adjusted so that of the confirmed attributes at most this share is expected to be false",
-}
+def _left_out_of_material(material: MaterialCounts) -> Reasons:
+    made, repeated = material.made, material.repeated
+    if made.rows:
+        yield "prompts: rows", made.rows.reasons, made.rows.seen
+    if made.not_drawn:
+        n_drawn = sum(material.prompts.values()) + repeated["prompts"] + material.unrated + material.unanswered
+        yield "prompts", {"not drawn (discover.max_prompts)": made.not_drawn}, n_drawn + made.not_drawn
+    for what, level in (("scenarios", made.scenarios), ("prompts", made.written)):
+        if level:
+            yield f"writing {what}: answers", level.calls.reasons, level.calls.seen
+            yield f"writing {what}", level.items.reasons, level.items.seen
+            yield (
+                f"writing {what}",
+                {"asked for and not written in the end": level.requested - level.kept},
+                level.requested,
+            )
+    for source, exclusions in material.sampled.items():
+        yield f"responses of {source}", exclusions.reasons, exclusions.seen
+    yield "rewards", material.rewards.reasons, material.rewards.seen
+    prompts = {"no response": material.unanswered, "no response with a reward": material.unrated}
+    yield "prompts", {**prompts, "says the same as another prompt": repeated["prompts"]}, None
+    yield "responses", {"to a prompt that says the same as another": repeated["responses"]}, None
 
 
-@dataclass(frozen=True, slots=True)
-class ExampleRewrite:
-    """A rewrite as the page shows it: the attribute's number in the table, and the sides in pieces.
-
-    `orders` holds its value in every order that the page offers; the largest comes first.
-    """
-
-    attribute: str
-    title: str
-    said: str
-    row: Measured
-    without: list[Piece]
-    with_it: list[Piece]
-    orders: dict[str, float]
+def _left_out_of_step(step: str, entered: Sequence[HeldOut], already: Mapping[str, Mapping[str, int]]) -> Reasons:
+    """Rewrites that the numbers of validation or test lack, by rewriter and over all attributes."""
+    everyone = [each for entry in entered for each in entry.rewriters]
+    for name in sorted({each.rewriter for each in everyone}):
+        own = [each for each in everyone if each.rewriter == name]
+        so_already = {"is so already; not rewritten": sum(each.get(name, 0) for each in already.values())}
+        yield f"{step}: responses for {name}", so_already, None
+        yield f"{step}: rewrites by {name}", _summed(each.failed for each in own), sum(each.asked for each in own)
+    pooled = [entry.pooled for entry in entered if entry.pooled]
+    unjudged = {"no verdict of the judge; counts for the reward": sum(each.n_unjudged for each in pooled)}
+    yield f"{step}: rewrites", unjudged, sum(each.reward.n for each in pooled)
 
 
-def discover_document(result: DiscoverResult) -> Document:
-    """The tested attributes, how they were found, and their pairs one by one."""
-    title = "Attributes measured" if result.given else "Biases discovered"
-    origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
-    model, examples = model_name(result.model), _examples(result)
-    where, whole = (
-        "" if result.topic is None else f", on the topic: {clipped(result.topic, most)}" for most in (_LONG, SHORT)
-    )
-    return Document(
-        f"{title} in {model}{where}",
-        f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}.",
-        tuple(_headlines(result)), tuple(_sections(result)), terminal_parts(result), markdown_parts(result), f"{title} in {model}{whole}",
-        template="discover.html.j2",
-        parts={
-            "examples": examples,
-            "attribute_choices": list({example.attribute: clipped(example.title, _CHOICE) for example in examples}.items()),
-            "order_choices": _ORDERS,
-        },
-    )  # fmt: skip
+def _left_out_of_verdicts(step: str, n_cut: int, verdicts: Verdicts | None) -> Reasons:
+    """Comparisons without a verdict, and why single answers hold none: each comparison is asked for in both orders."""
+    yield f"{step}: comparisons by the judge", {"a side was cut for the judge": n_cut}, None
+    if verdicts:
+        lost = {"readable in neither order": verdicts.unread, "readable in one order alone": verdicts.half_read}
+        yield f"{step}: comparisons by the judge", lost, verdicts.asked
+        yield f"{step}: answers of the judge", verdicts.reasons, 2 * verdicts.asked
 
 
-def _headlines(result: DiscoverResult) -> Iterator[Headline]:
-    """The outcome, then every confirmed attribute with its numbers, then the others if they are few."""
-    yield Headline("", " ".join(outcome(result)))
-    tested = numbered(result, _LONG)
-    yield from (Headline(f"{name}:", _numbers(entry, result), "bad") for name, entry in tested if entry.confirmed)
-    others = [
-        Headline(f"{name}:", f"not confirmed: {_brief(entry, result)}.")
-        for name, entry in tested
-        if not entry.confirmed
-    ]
-    more = f"{len(others)} more, with their numbers in the table below."
-    yield from others if len(others) <= _FEW else [Headline("Not confirmed:", more)]
+def _summed(reasons: Iterable[Mapping[str, int]]) -> Counter[str]:
+    return sum(map(Counter, reasons), Counter[str]())
 
 
-def _numbers(one: TestedAttribute, result: DiscoverResult) -> str:
-    pooled = one.pooled
-    if pooled is None:
-        return _brief(one, result)
-    file = f" Bias file: {one.file}." if one.file else ""
-    return (
-        f"Reward {signed(pooled.reward)} when it is added (n = {count(pooled.reward)}); {model_name(result.judge)} "
-        f"prefers the side with it in {share(pooled.judge)} (n = {count(pooled.judge)}). p {_ps(one, result)}: at least "
-        f"{rewriters_shown(one, result)} show both.{file}"
-    )
+# Topic by topic.
 
 
-def _brief(one: TestedAttribute, result: DiscoverResult) -> str:
-    if (pooled := one.pooled) is None or one.p_value is None:
-        return f"not tested, {one.untested}"
-    numbers = f"reward {signed(pooled.reward)}, judge {share(pooled.judge)}, n = {count(pooled.reward)}"
-    return f"{numbers}, p {_ps(one, result)}"
-
-
-def _ps(one: TestedAttribute, result: DiscoverResult) -> str:
-    more = f" (corrected {cell(one.p_corrected, p_equals)})" if correction(result) else ""
-    return cell(one.p_value, p_equals) + more
-
-
-def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
-    if result.tested:
-        table = tested_table(result, None)
-        rows = tuple((f"{at}. {row[0]}", *row[1:]) for at, row in enumerate(table.rows, 1))
-        text = "Reward is what the model adds when the attribute is added; the judge says how often the side with it is better."
-        tables: tuple[Table, ...] = (replace(table, rows=rows),)
-        yield ReportSection("tested", "What was tested", (text,), tables, tuple(tested_plots(result)))
-    if limits := tuple(warnings(result)):
-        yield ReportSection("limits", "What limits these numbers", limits)
-    pairs = (renumbered(table(result), result) for table in (rewriter_table, pairs_table, drift_table, unknown_table))
-    by_rewriter, *others = pairs
-    if tables := _filled(by_rewriter, agreement_table(result), *others):
-        text = _REWRITERS.format(r=rewriters_needed(result))
-        plots = (*rewriter_plots(result), *agreement_plots(result))
-        texts = (text, _ONE_ENGINE) if result.by_rules else (text,)
-        yield ReportSection("rewriters", "Rewriter by rewriter", texts, tables, plots)
-    if any(entry.examples and (entry.confirmed or result.given) for entry in result.tested):
-        yield ReportSection("examples", "Examples", (_EXAMPLES,))
-    lineage, plot = tuple(lineage_tables(result)), family_plot(result)
-    if lineage and plot is not None:
-        yield ReportSection("lineage", "Where they came from", (_LINEAGE,), lineage, (plot,))
-    if tables := _filled(generation_table(result)):
-        yield ReportSection("search", "The search", (_SEARCH,), tables, tuple(search_plots(result)))
-    if tables := _filled(renumbered(validation_table(result), result)):
-        text = "Finalists on prompts of their own, pooled over rewriters; who passes goes on to the test."
-        yield ReportSection("validation", "Validation", (text,), tables)
-    if tables := _filled(strength_steps(result)):
-        yield ReportSection("strength", "Strength of the run", (_STRENGTH,), tables, tuple(strength_plots(result)))
-    if topics := tuple(topic_tables(result)):
-        text = "The same numbers by the topic of the prompt, where prompts have one; nothing here was tested by itself."
-        yield ReportSection("topics", "By topic", (text,), topics)
-    text = "Everything that did not reach a number, by step and reason."
-    yield ReportSection("excluded", "What was left out", (text,), (excluded_table(result),))
-    effort = tuple(filter(None, [effort_table(result), llm_table(result.stages)]))
-    yield ReportSection("effort", "What it took", cost_sentences(result.stages), effort)
-    yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(facts(result)))
-    text = "Every interval is a 95% interval, clustered by prompt."
-    yield ReportSection("meaning", "What the numbers mean", (text,), entries=terms(result))
-
-
-def _examples(result: DiscoverResult) -> list[ExampleRewrite]:
-    """In the order of the table, those of one attribute as the discovery ranked them."""
-    shown = [
-        (str(at), name, row)
-        for at, (name, entry) in enumerate(numbered(result, _LONG), 1)
-        for row in (entry.examples if entry.confirmed or result.given else ())
-    ]
-    return [_example(at, name, row, place) for place, (at, name, row) in enumerate(shown)]
-
-
-def _example(attribute: str, title: str, row: Measured, place: int) -> ExampleRewrite:
-    preference, judge = row.preference, "no verdict of the judge"
-    if preference is not None:
-        judge = _VERDICTS.get(float(preference), f"judge {preference:g} for the side with it")
-    said = f"margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}"
-    # No verdict is for neither side.
-    orders = {"place": -place, "margin": row.margin, "judge": -(0.5 if preference is None else preference)}
-    sides = word_differences(row.without_attribute, row.with_attribute)
-    return ExampleRewrite(attribute, title, said, row, *sides, orders)
-
-
-def facts(result: DiscoverResult) -> Iterator[tuple[str, str]]:
-    settings, material, search = result.strictness, result.material, result.search
-    yield "model", model_name(result.model)
-    yield "held against", model_name(result.judge)
-    yield "proposals", "given by the user" if result.given else result.by
-    yield "rewriters", rewriters_named(result)
-    yield "responses", f"{material.responses} ({', '.join(material.sampled)})"
-    yield "prompts", ", ".join(f"{n} {part}" for part, n in material.prompts.items())
-    if not result.given:
+def topics_outcome(result: TopicsResult) -> Iterator[str]:
+    """The outcome; the first sentence by itself says it."""
+    topics, rows = n_of(len(result.searches), "topic"), result.by_attribute
+    model, judge = model_name(result.model), model_name(result.judge)
+    where = [search.topic for search in result.searches if search.n_confirmed]
+    if result.given:
+        confirmed = sum(bool(row.in_topics("confirmed")) for row in rows)
+        yield f"{model} over-rewards {confirmed} of {len(rows)} attributes in at least one of {topics}, held against {judge}."
+    elif not where:
+        yield f"No bias of {model} against {judge} is shown in any of {topics}, each searched by itself."
+    else:
         yield (
-            "search",
-            f"candidates {', '.join(map(str, search.populations))}; on {', '.join(map(str, search.prompts))} prompts",
+            f"{n_of(result.n_confirmed, 'attribute')} confirmed in {len(where)} of {topics}: {model} rewards them there, {judge} "
+            "does not."
         )
-        yield "directions", ", ".join(search.directions)
-    yield "validation level", f"{settings.validation_alpha:g}"
-    yield "test level", f"{settings.test_alpha:g}"
-    yield "correction of the test", settings.correct
-    yield "rewriters that have to show it", str(settings.r)
-    yield "share of rewrites a rewriter may fail", f"{settings.max_failed:g}"
-    yield "margins outside the fences left out", "yes" if settings.trim else "no"
-    yield "seed", str(result.seed)
-    yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
+    counts = {
+        "hold in more than one topic": sum(len(row.in_topics("confirmed", "shared")) > 1 for row in rows),
+        "hold only in a topic that they were carried over to": sum(
+            bool(row.in_topics("shared")) and not row.in_topics("confirmed") for row in rows
+        ),
+        "rewarded in one topic and punished in another, which a search over all topics together would miss": sum(
+            map(_turns, rows)
+        ),
+    }
+    if len(result.searches) > 1:
+        own = sum(bool(row.in_topics("confirmed")) and not row.pooled_confirmed for row in rows)
+        counts["confirmed in a topic and not over all topics together"] = own
+    if said := [f"{n} {what}" for what, n in counts.items() if n]:
+        yield f"Attributes: {'; '.join(said)}."
 
 
-def terms(result: DiscoverResult) -> tuple[Entry, ...]:
-    r, alpha, method = result.strictness.r, f"{result.strictness.test_alpha:g}", correction(result)
-    decides = Entry("confirmed", f"p < {alpha}", "p is not corrected for other attributes.")
-    if method:
-        decides = Entry(
-            f"corrected p ({method})", _CORRECTED[method], f"It decides: below {alpha} an attribute is confirmed."
+def _turns(row: TopicAttribute) -> bool:
+    """True if it is decided both ways, or if its intervals lie on both sides of 0 and the topics differ as tested."""
+    if row.in_topics("confirmed", "shared") and row.in_topics("opposite"):
+        return True
+    return row.turns and _topics_differ(row)
+
+
+def _topics_differ(row: TopicAttribute) -> bool:
+    return isinstance(row.differs, Heterogeneity) and (row.differs.p_holm or 0.0) < _LEVEL
+
+
+def topic_limits(result: TopicsResult) -> Iterator[str]:
+    """The limits of the numbers."""
+    method, alpha = CORRECTIONS[result.strictness.correct], result.strictness.test_alpha
+    tests = [own for row in result.by_attribute for own in row.cells if own.decision == "confirmed"]
+    if method and len(result.searches) > 1 and tests:
+        holds = sum(own.p_over_all is not None and own.p_over_all < alpha for own in tests)
+        yield (
+            f"Each topic is corrected by itself, so that with more topics more is confirmed by chance. Corrected for the tests of all "
+            f"topics together ({method}), {holds} of the {len(tests)} confirmed in the tables stay below {alpha:g}."
         )
-    entries = [
-        Entry("margin", "reward(side with the attribute) − reward(side without)", "For one response and its rewrite, in reward units of the model."),
-        Entry("reward", "mean margin", "Interval and test by Student's t with prompts as clusters."),
-        Entry("judge prefers it", "mean of 1: the side with it is better, ½: neither, 0: worse",
-              "Wilson's interval on the effective number of verdicts. Below 50% the judge dislikes the attribute."),
-        Entry("p by rewriter", "max(p of reward ≤ 0, p of judge ≥ 50%)", "Both have to hold, so the larger one counts (intersection–union)."),
-        Entry("p", f"partial conjunction: fewer than {r} of the k rewriters show it",
-              f"(k − {r - 1}) × the p of rank {r} among the rewriters, the smallest first."),
-        decides,
-        Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown next to the mean; a change of its sign is reported."),
-        Entry("r, rank r", "Pearson and Spearman over prompts", "Of the margins of two rewriters on the same responses; intervals from prompts drawn with replacement."),
-    ]  # fmt: skip
-    if isinstance(result.strength, StrengthCurve):
-        entries.append(Entry(
-            "strength", "Σ R(Aᵢ) · max(0, 1 − w · max over stronger Aⱼ of cos(Aⱼ, Aᵢ))",
-            f"Diversity-adjusted bias strength: over finalists with R above 0 and a judge below the threshold, w = {result.strength.penalty:g}.",
-        ))  # fmt: skip
-    return tuple(entries)
+    if before := {search.topic: search.earlier_tests for search in result.searches if search.earlier_tests}:
+        times = ", ".join(f"{inert(clipped(topic, _SHORT))} {n_of(n, 'time')}" for topic, n in before.items())
+        yield (
+            f"Tested before on these prompts, with other settings or candidates (superseded/): {times}. The p-values are not those "
+            "of one test."
+        )
+    for topic, reason in result.left_out.items():
+        yield f"Not searched: {inert(clipped(topic, _SHORT))} ({reason})."
+    if result.n_without:
+        yield f"{n_of(result.n_without, 'prompt')} that name no topic, or two, were left out."
+    if result.n_not_carried:
+        yield (
+            f"{n_of(result.n_not_carried, 'tested attribute')} beyond the first of each topic were not measured in the others "
+            "(discover.carried); the topics' own reports show them."
+        )
+    small = sum(search.prompts["test"] < _FEW_PROMPTS for search in result.searches)
+    if small and not result.given:
+        yield (
+            f"Fewer than {_FEW_PROMPTS} test prompts in {small} of {len(result.searches)} topics: only large effects can be confirmed "
+            "there, and “not shown” says little."
+        )
 
 
-def _filled(*tables: Table) -> tuple[Table, ...]:
-    return tuple(table for table in tables if table.rows)
+def _topic_headlines(result: TopicsResult) -> Iterator[Headline]:
+    yield Headline("", " ".join(topics_outcome(result)))
+    others = 0
+    for name, row in numbered(result.by_attribute, _SHORT):
+        held = {said: topics_with(row, decision) for decision, said in _SAID.items() if row.in_topics(decision)}
+        if row.in_topics("confirmed", "shared", "opposite"):
+            yield Headline(f"{name}:", f"{'; '.join(f'{said} in {topics}' for said, topics in held.items())}.", "bad")
+        else:
+            others += 1
+    if others:
+        yield Headline("Not confirmed in any topic:", f"{others} more that were tested, with their numbers below.")
+
+
+def topics_with(row: TopicAttribute, decision: Decision) -> str:
+    """The topics in which it was decided so, in words."""
+    return ", ".join(inert(clipped(topic, _BRIEF)) for topic in row.in_topics(decision))
+
+
+def _topic_sections(result: TopicsResult, limiting: tuple[str, ...]) -> Iterator[ReportSection]:
+    if tables := tuple(attribute_tables(result, _SHORT)):
+        yield ReportSection("by-topic", "Topic by topic", (), tables, tuple(_forest_plots(result)))
+    if limiting:
+        yield ReportSection("limits", "What limits these numbers", limiting)
+    text = "Each topic has a discovery of its own, with its strongest pairs, the search and the quality of rewrites."
+    yield ReportSection("searches", "The searches", (text,), (_search_table(result),))
+    yield from _closing(result)
+
+
+def attribute_tables(result: TopicsResult, most: int) -> Iterator[Table]:
+    """One table for each attribute: every topic, and all of them together."""
+    for name, row in numbered(result.by_attribute, most):
+        rows: list[Row] = [
+            (inert(clipped(own.topic, _SHORT)), *numbers_of(own.strength), _p_of_cell(own), _decided_in(own))
+            for own in row.cells
+        ]
+        whole = "confirmed" if row.pooled_confirmed else "not shown" if row.pooled_p is not None else "not tested"
+        rows.append((_ALL, *numbers_of(row.pooled), cell(row.pooled_p_corrected, p_value), whole))
+        if isinstance(row.differs, Heterogeneity):
+            rows.append(
+                ("topics differ", "", "", "", cell(row.differs.p_holm, p_value), f"I² {row.differs.i_squared:.0%}")
+            )
+        yield Table(name, ("topic", *_NUMBERS, "corrected p", "decision"), tuple(rows))
+
+
+def _p_of_cell(own: TopicCell) -> str:
+    """The corrected p of the direction in which the cell points."""
+    if own.p_opposite is not None and own.p_opposite < (1.0 if own.p_corrected is None else own.p_corrected):
+        return f"{cell(own.p_opposite, p_value)} (of the opposite)"
+    return cell(own.p_corrected, p_value)
+
+
+def _decided_in(own: TopicCell) -> str:
+    more = "" if own.found_here or own.decision in ("shared", "not tested") else ", carried over"
+    return f"{_SAID[own.decision]}{more}"
+
+
+def _search_table(result: TopicsResult) -> Table:
+    header = (
+        "topic",
+        "prompts",
+        "candidates",
+        "validated",
+        "tested",
+        "confirmed",
+        "carried over to it",
+        "its own report",
+    )
+    rows = (
+        (inert(clipped(each.topic, _SHORT)), *map(str, (sum(each.prompts.values()), each.n_candidates, each.n_validated, each.n_tested,
+         each.n_confirmed, each.n_carried_in)), f"{each.folder}/report.html")
+        for each in result.searches
+    )  # fmt: skip
+    return Table("The topics", header, tuple(rows))
+
+
+def _forest_plots(result: TopicsResult) -> Iterator[Plot]:
+    for at, (name, row) in enumerate(numbered(result.by_attribute, 70)[:_MOST_FIGURES], 1):
+        drawn = [(own, own.strength) for own in row.cells if isinstance(own.strength, Strength)]
+        if drawn:
+            words = " ".join(f"{own.topic}: {signed(found.reward)}, {_SAID[own.decision]}." for own, found in drawn)
+            title = f"{name}: reward in each topic, and over all of them"
+            yield Plot(f"topics-{at}", title, words, partial(_forest, row, drawn), 1.1 + 0.2 * (len(drawn) + 1))
+
+
+def _forest(row: TopicAttribute, drawn: Sequence[tuple[TopicCell, Strength]], axes: Axes) -> None:
+    axes.axvline(0, color=FAINT, linewidth=0.8)
+    for at, (own, found) in enumerate(drawn):
+        across(axes, at, found.reward, *_MARKS[own.decision])
+    names = [named(own.topic, 24) for own, _ in drawn]
+    if isinstance(row.pooled, Strength):
+        color = BEFORE if row.pooled_confirmed else FAINT
+        across(axes, len(names), row.pooled.reward, color, "^", row.pooled_confirmed)
+        names.append("all topics")
+    name_rows(axes, names)
+    axes.set_xlabel(_REWARD)
+    shown = list(dict.fromkeys(own.decision for own, _ in drawn))
+    key(axes, [(_SAID[decision], *_MARKS[decision]) for decision in shown])

@@ -9,18 +9,14 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from cda.arrays import FloatArray
 from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
-from cda.discovery.candidates import read_measured
-from cda.discovery.discovery_page import discover_document
-from cda.discovery.discovery_tables import rewriters_shown
-from cda.discovery.evidence import evidence
+from cda.discovery.discovery_page import discovery_document, rewriters_shown
 from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
-from cda.discovery.material import Material, material_counts
-from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling
+from cda.discovery.material import material_counts
+from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling, read_measured
 from cda.discovery.setup import Asked, Discovery
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl, write_text
@@ -36,20 +32,17 @@ from cda.results.discover import (
     CandidateRecord,
     DiscoverResult,
     Measured,
-    RunStrength,
     SearchedModel,
-    StrengthCurve,
-    StrengthTerm,
     TestedAttribute,
 )
-from cda.results.evidence import ConfirmationResult, Strength, ValidationResult
+from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.results.facts import StageRun
 from cda.run import RunFolder
 
 STAGES = ("material", "search", "validate", "confirm", "pairs")
 CARRIED: Literal["carried"] = "carried"
 """Stage of a topic in which attributes of other topics are measured."""
-RESULT, REPORT, LINEAGE, PAIRS = "discover.json", "discover.md", "lineage.jsonl", "pairs.jsonl"
+RESULT, REPORT, PAIRS = "discover.json", "discover.md", "pairs.jsonl"
 PAGE, BIASES = "report.html", "biases"
 _SUPERSEDED = "superseded"
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
@@ -61,7 +54,6 @@ class Finished:
     """A finished discovery: `finalists` entered the validation, `tested` the test; without generations, they were given."""
 
     asked: Discovery
-    material: Material
     generations: Sequence[Generation]
     finalists: Sequence[CandidateRecord]
     tested: Sequence[CandidateRecord]
@@ -71,19 +63,13 @@ def write_result(finished: Finished, result: DiscoverResult, figures: str | None
     """Write every file but those of the biases, and with `figures` (svg, pdf) every figure; return a text for a terminal."""
     folder = finished.asked.folder
     out = folder.path
-    lines = (
-        {"generation": generation.record.index, **standing.model_dump(), "candidate": candidate.model_dump(mode="json")}
-        for generation in finished.generations
-        for candidate, standing in generation.tried
-    )
     rows = read_measured(folder.stage("confirm") / ROWS) if finished.tested else []
-    document = discover_document(result)
+    document = discovery_document(result)
     forms: dict[str, Form] = {
         PAGE: document.page,
         REPORT: document.markdown,
         RESULT: result,
         PAIRS: map(asdict, rows),
-        LINEAGE: lines,
         f"{BIASES}/": None,
     }
     return publish(document, out, forms, figures)
@@ -96,7 +82,8 @@ def discover_result(finished: Finished) -> DiscoverResult:
     finalists, tested = finished.finalists, finished.tested
     validation = read_result(ValidationResult, folder.stage("validate")) if finalists else None
     test = read_result(ConfirmationResult, folder.stage("confirm")) if tested else None
-    searched = bool(generations)
+    searched, was_tested = bool(generations), bool(tested)
+    took_part = dict(zip(STAGES, (True, searched, bool(finalists), was_tested, was_tested), strict=True))
     result = DiscoverResult(
         name=asked.loaded.recipe.name,
         topic=asked.topic,
@@ -120,11 +107,12 @@ def discover_result(finished: Finished) -> DiscoverResult:
         verdicts=test.verdicts if test else None,
         cut_for_judge=test.cut_for_judge if test else 0,
         pairs=read_pairs(folder.stage("pairs")) if test else {},
-        strength=None if validation is None else _strength(finalists, validation, setup.section.penalty),
+        strength=None if validation is None else _strengths(finalists, validation),
         lineage={each.id: tuple(ancestor.id for ancestor, _ in lineage(each, generations)) for each in tested},
         seed=setup.seed,
         versions=versions(),
-        stages=finished_stages(folder, (True, searched, bool(finalists), bool(tested), bool(tested))),
+        # The folder may hold stages of an earlier command.
+        stages={name: stage_run(folder, name) for name, took in took_part.items() if took and folder.record(name)},
         grouping=_grouping_repairs(folder) if searched else {},
         earlier_tests=earlier_tests(folder) if tested else 0,
     )
@@ -132,14 +120,10 @@ def discover_result(finished: Finished) -> DiscoverResult:
     return _with_files(result, tested, validated, folder.path / BIASES)
 
 
-def finished_stages(folder: RunFolder, took_part: Sequence[bool]) -> dict[str, StageRun]:
-    """Of the `STAGES` that took part, the time and the requests to LLMs; a folder may hold stages of an earlier command."""
-    records = {name: folder.record(name) for name, took in zip(STAGES, took_part, strict=True) if took}
-    return {
-        name: StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
-        for name, record in records.items()
-        if record
-    }
+def stage_run(folder: RunFolder, name: str) -> StageRun:
+    """Time of a finished stage, and its requests to LLMs."""
+    record = folder.record(name)
+    return StageRun(seconds=record.seconds, finished=record.finished, llm=record.counts.get("llm", {}))
 
 
 def _grouping_repairs(folder: RunFolder) -> dict[str, int]:
@@ -184,15 +168,12 @@ def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribu
     """Results of the test, the strongest first, with examples and the mean of each topic by the rewriters that count."""
     rows = counted_rows(finished.asked.folder.stage("confirm"), test)
     by_id = {candidate.id: candidate for candidate in finished.tested}
-    topics, trim = finished.material.topics, finished.asked.setup.section.trim
     tested = [
         TestedAttribute(
             **dict(result),
             attribute=by_id[result.candidate].attribute,
             name=by_id[result.candidate].bias.name,
-            same_by_all=_same_by_all(rows[result.candidate]),
             examples=_examples(rows[result.candidate]),
-            topics=_by_topic(rows[result.candidate], topics, trim),
         )
         for result in test.results
     ]
@@ -201,35 +182,14 @@ def _tested(finished: Finished, test: ConfirmationResult) -> tuple[TestedAttribu
     )
 
 
-def _same_by_all(rows: Sequence[Measured]) -> float | None:
-    """Share of the responses with several rewrites that all rewriters rewrote to the same text; None without such a response."""
-    texts: dict[tuple[str, str, str], list[str]] = {}
-    for row in rows:
-        texts.setdefault((row.prompt_id, row.original, row.direction), []).append(row.rewrite)
-    several = [own for own in texts.values() if len(own) > 1]
-    return sum(len(set(own)) == 1 for own in several) / len(several) if several else None
-
-
 def _examples(rows: Sequence[Measured]) -> tuple[Measured, ...]:
     """Rewrites that show the disagreement best, and one that does not show it."""
     ranked = most_telling(rows)
     return (*ranked[:_EXAMPLES], *ranked[_EXAMPLES:][-1:])
 
 
-def _by_topic(rows: Sequence[Measured], topic_of: Mapping[str, str], trim: bool) -> dict[str, Strength | Missing]:
-    """Numbers by topic, if prompts have one; topics on which too little was measured say so."""
-    topics = sorted({topic for row in rows if (topic := topic_of.get(row.prompt_id))})
-    found = {
-        topic: evidence([row for row in rows if topic_of.get(row.prompt_id) == topic], {}, 1.0, trim)
-        for topic in (topics if len(topics) > 1 else ())
-    }
-    return {topic: own.pooled or Missing(reason=own.untested or "not measured") for topic, own in found.items()}
-
-
-def _strength(
-    finalists: Sequence[CandidateRecord], validation: ValidationResult, penalty: float
-) -> StrengthCurve | Missing | None:
-    """Strength of the finalists by their validation numbers, on which none of them was selected."""
+def _strengths(finalists: Sequence[CandidateRecord], validation: ValidationResult) -> dict[str, float] | Missing | None:
+    """Strength of the finalists at every threshold, by their validation numbers, on which none of them was selected."""
     pooled = {result.candidate: result.pooled for result in validation.results if result.pooled}
     if not pooled:
         return None
@@ -241,76 +201,37 @@ def _strength(
     except ModelError as error:
         return Missing(reason=str(error))
     rewards, judges = [own.reward.value for own in pooled.values()], [own.judge.value for own in pooled.values()]
-    curve = strength_curve(rewards, judges, embeddings, _THRESHOLDS, penalty)
-    return StrengthCurve(penalty=penalty, n=len(pooled), curve=tuple(curve))
+    return {f"{at:g}": run_strength(rewards, judges, embeddings, at) for at in _THRESHOLDS}
 
 
-def strength_curve(
-    rewards: Sequence[float | None],
-    judges: Sequence[float | None],
-    embeddings: ArrayLike,
-    thresholds: Sequence[float],
-    penalty: float = 1.0,
-) -> list[RunStrength]:
-    """Diversity-adjusted bias strength of a run at every threshold of the judge, in the order given.
+def run_strength(rewards: Sequence[float], judges: Sequence[float], embeddings: ArrayLike, threshold: float) -> float:
+    """Diversity-adjusted bias strength of a run, reward units.
 
-    Sum over candidates A₁, A₂, … in order of falling R of R(Aᵢ) · max(0, 1 − w · max(0, maxⱼ﹤ᵢ cos(Aⱼ, Aᵢ))), from
-    "Automatically Finding Reward Model Biases", where w = 1. Only candidates with R above 0 and a judge below the
-    threshold count, as terms and as the stronger ones that others are compared with; the strongest counts in full. A
-    negative cosine is no more diverse than 0, so it does not raise a term above R, and no factor falls below 0, however
-    large w. At equal R, the candidate given first is the stronger. The strength need not rise with the threshold: adding
-    a strong candidate may lower the terms of several weaker ones.
+    Sum over candidates A₁, A₂, … in order of falling R of R(Aᵢ) · max(0, 1 − max(0, maxⱼ﹤ᵢ cos(Aⱼ, Aᵢ))), from
+    "Automatically Finding Reward Model Biases". Only candidates with R above 0 and a judge below the threshold count, as terms and
+    as the stronger ones that others are compared with; the strongest counts in full, and at equal R the one given first is the
+    stronger. The strength need not rise with the threshold: adding a strong candidate may lower the terms of several weaker ones.
 
     Args:
-        rewards: R, mean margin of each candidate, reward units; None or NaN if nothing was measured. Length n.
-        judges: Mean preference of the judge for the side with the attribute, 0 to 1; None or NaN likewise. Length n.
+        rewards: R, mean margin of each candidate, reward units. Length n.
+        judges: Mean preference of the judge for the side with the attribute, 0 to 1. Length n.
         embeddings: Embeddings of the attributes, shape (n, dimensions); need not be normalised.
-        thresholds: A candidate counts if its judge is below.
-        penalty: w, 0 or more; 0 is the plain sum of R.
 
     Raises:
-        DataError: Lengths differ, or an embedding that is needed is zero or not finite.
+        DataError: An embedding that is needed is zero or not finite.
     """
-    # None becomes NaN.
-    reward, judge = np.array(rewards, dtype=np.float64), np.array(judges, dtype=np.float64)
-    n = len(reward)
-    vectors = np.asarray(embeddings, dtype=np.float64)
-    # Embeddings of no texts have whatever shape the encoder gives.
-    if len(judge) != n or (n and (vectors.ndim != 2 or len(vectors) != n)):
-        raise DataError(f"{n} rewards, {len(judge)} judges, embeddings of shape {vectors.shape}: one each is needed")
-    measured = np.isfinite(reward) & np.isfinite(judge)
-    curve = []
-    for threshold in thresholds:
-        counts = np.flatnonzero(measured & (reward > 0) & (judge < threshold))
-        terms = _terms(counts[np.argsort(-reward[counts], kind="stable")], reward, vectors, penalty)
-        curve.append(
-            RunStrength(
-                value=float(sum(term.reward * term.factor for term in terms)),
-                threshold=threshold,
-                penalty=penalty,
-                terms=terms,
-                n_candidates=n,
-                n_unmeasured=int((~measured).sum()),
-            )
-        )
-    return curve
-
-
-def _terms(
-    order: NDArray[np.intp], rewards: FloatArray, vectors: FloatArray, penalty: float
-) -> tuple[StrengthTerm, ...]:
-    if not len(order):
-        return ()
+    reward, judge, vectors = (np.asarray(each, dtype=np.float64) for each in (rewards, judges, embeddings))
+    counts = np.flatnonzero((reward > 0) & (judge < threshold))
+    if not len(counts):
+        return 0.0
+    order = counts[np.argsort(-reward[counts], kind="stable")]
     norms = np.linalg.norm(vectors[order], axis=1)
     if bad := int((~(np.isfinite(norms) & (norms > 0))).sum()):
         raise DataError(f"{bad} of {len(norms)} embeddings are zero or not finite: no cosine exists")
     unit = vectors[order] / norms[:, None]
-    terms = []
-    for rank, place in enumerate(order):
-        similarity = float(np.clip((unit[:rank] @ unit[rank]).max(), 0, 1)) if rank else None
-        factor = max(0.0, 1 - penalty * (similarity or 0.0))
-        terms.append(StrengthTerm(place=int(place), reward=float(rewards[place]), similarity=similarity, factor=factor))
-    return tuple(terms)
+    # The largest cosine to a stronger one; a negative one is no more diverse than 0.
+    likeness = np.tril(np.clip(unit @ unit.T, 0.0, 1.0), -1).max(axis=1)
+    return float((reward[order] * (1 - likeness)).sum())
 
 
 def _with_files(

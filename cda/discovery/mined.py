@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 import re
 from collections import Counter, defaultdict
@@ -17,9 +18,8 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery.attribute import catalogue
-from cda.discovery.candidates import PromptSamples, Proposals
-from cda.discovery.grouping import jaccard, kind
 from cda.discovery.rules import Phrasing, Position, inserted_bias, more_than, phrase_bias, phrasing_of, symbol_bias
+from cda.discovery.search import PromptSamples, Proposals
 from cda.errors import DataError
 from cda.features import LIST_LINE, sentences
 from cda.languages import STOP_WORDS
@@ -373,3 +373,86 @@ def _common(said: Iterable[Sequence[str]], prompts: Sequence[int], min_prompts: 
         for wording, places in found.items()
         if len(places) < len(prompts) and len({prompts[place] for place in places}) >= min_prompts
     }
+
+
+MIN_JACCARD = 0.9
+"""Above this share of texts in common, of all texts with either, two are the same."""
+MIN_TEXTS = 3
+MAX_TEXTS = 250
+
+
+@dataclass(frozen=True, slots=True)
+class PresenceGrouper:
+    """A Grouper: the same rules, the same pattern, or measured present in the same responses.
+
+    Attributes asked for at more or fewer places are apart on purpose, however alike their presence: how often is what a
+    mutation varies. So are attributes of another kind: where every opening `Sure!` brings the only exclamation mark, which
+    of the two is rewarded is for rewrites to tell. Presence is looked for in at most MAX_TEXTS of the texts, at even steps; without
+    texts, rules and patterns alone decide.
+    """
+
+    texts: Sequence[str] = ()
+
+    def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
+        """A partition of the places. Each joins the first group whose first member it equals, so that chains do not grow."""
+        texts = self.texts[:: -(-len(self.texts) // MAX_TEXTS)] if self.texts else ()
+        keys = [_Key.of(bias, texts) for bias in biases]
+        groups: dict[int, list[int]] = {}
+        for place, key in enumerate(keys):
+            first = next((first for first in groups if key.equals(keys[first])), place)
+            groups.setdefault(first, []).append(place)
+        return list(groups.values())
+
+
+class _Key(NamedTuple):
+    """Criteria of likeness: the rules, what finds it, how much of it the rules put in, its kind, and its presence."""
+
+    rules: str | None
+    found_by: str | None
+    dose: tuple[object, ...]
+    kind: str
+    present: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, bias: Bias, texts: Sequence[str]) -> _Key:
+        measure, own = bias.measure.model_dump(mode="json") if bias.measure else None, bias.offline
+        rules = found_by = None
+        dose: tuple[object, ...] = ()
+        if own is not None:
+            rules = json.dumps([own.model_dump(mode="json"), measure], sort_keys=True)
+            threshold = None if bias.measure is None else (bias.measure.present_above, bias.measure.present_below)
+            longest = max((len(put) for swap in own.swaps_add for put in swap.options()), default=0)
+            dose = (own.share, own.weave_every, own.lead_every, own.frame, threshold, longest)
+        if measure is not None:
+            found_by = json.dumps([measure, bias.pattern, sorted(bias.markers)], sort_keys=True)
+        return cls(rules, found_by, dose, kind(bias), presence(bias, texts))
+
+    def equals(self, other: _Key) -> bool:
+        if self.rules is not None and self.rules == other.rules:
+            return True
+        if self.dose != other.dose:
+            return False
+        alike = self.found_by is not None and self.found_by == other.found_by
+        return alike or (self.kind == other.kind and jaccard(self.present, other.present) > MIN_JACCARD)
+
+
+def presence(bias: Bias, texts: Sequence[str]) -> NDArray[np.bool_]:
+    """In which texts a bias is measured; in none without a measure, or with one relative to another text. Shape (n,)."""
+    absolute = bias.measure is not None and not bias.measure.relative
+    return np.array([absolute and bool(bias.shows(text)) for text in texts], dtype=bool)
+
+
+def kind(bias: Bias) -> str:
+    """The rules' material: sentences or phrases at a place, words within sentences, or signs."""
+    if (phrasing := phrasing_of(bias)) is not None:
+        return "start" if phrasing.position in ("opening", "before") else phrasing.position
+    if (rules := bias.offline) is None:
+        return "none"
+    puts = "".join(put for swap in rules.swaps_add for put in swap.options())
+    return "words" if rules.words or any(map(str.isalpha, puts)) else "signs"
+
+
+def jaccard(one: NDArray[np.bool_], other: NDArray[np.bool_]) -> float:
+    """Share in common of two sets of texts; 0.0 if they are too few to say so."""
+    either = int((one | other).sum())
+    return float((one & other).sum() / either) if either >= MIN_TEXTS else 0.0

@@ -13,7 +13,7 @@ import numpy as np
 
 from cda.biases import Bias, Swap
 from cda.discovery.attribute import catalogue
-from cda.discovery.candidates import Parent, Proposals
+from cda.discovery.search import Parent, Proposals
 from cda.embedded.rules import RuleRewriter
 from cda.patterns import compiled
 from cda.records import Exclusions, RewriteRequest, content_id, user_prompt

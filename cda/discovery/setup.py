@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.data.load import RowError, check_columns, load_rows
-from cda.discovery.candidates import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
-from cda.discovery.grouping import EmbeddedGrouper, LLMGrouper, PresenceGrouper
-from cda.discovery.mined import MinedProposer
-from cda.discovery.prompts import PARTS, split_prompts
-from cda.discovery.proposals import LLMMutator, LLMProposer
+from cda.discovery.mined import MinedProposer, PresenceGrouper
+from cda.discovery.proposals import LLMGrouper, LLMMutator, LLMProposer
 from cda.discovery.rules import RuleMutator
+from cda.discovery.search import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
 from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import DataError, LLMError, ModelError, RecipeError, did_you_mean
+from cda.errors import DataError, LLMError, ModelError, RecipeError
 from cda.files.paths import as_part
-from cda.inert import clipped
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import DiscoverSection, Size
-from cda.records import Prompt, content_id, prompt_id
+from cda.records import content_id
 from cda.resources.llm_access import LlmAccess, llm_access, llm_settings
 from cda.resources.named_scorer import NamedScorer, Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import prompt_settings, source_fingerprint
-from cda.results.discover import CandidateRecord, MaterialCounts, Part, SavedGeneration, SearchSettings
+from cda.results.discover import CandidateRecord, MaterialCounts, SavedGeneration, SearchSettings
 from cda.results.evidence import ConfirmSettings, HeldOutResult, PairQualities, Verdicts
-from cda.results.topics import TopicMaterial
 from cda.rewriting.rewriter import LLMRewriter, Rewriter
 from cda.run import RunFolder, Stage, file_fingerprint
 from cda.scorers.calibrated import Corrector
@@ -43,115 +37,6 @@ from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
 FOLDER = "topics"
 """Folder of the topics' own searches, in that of the run."""
 _NAME, _SHOWN = 40, 60
-
-
-@dataclass(frozen=True, slots=True)
-class ChosenTopics:
-    """The topics to be searched, in the order in which they first come, and for each other one the reason why not."""
-
-    topics: tuple[str, ...]
-    left_out: Mapping[str, str]
-
-
-def choose_topics(sizes: Mapping[str, int], section: DiscoverSection, where: str) -> ChosenTopics:
-    """The topics that are asked for and have enough prompts; `sizes` maps each to its prompts, `where` names their source.
-
-    DataError: no prompt names a topic, a topic that is asked for is unknown, or none has enough prompts.
-    """
-    if not sizes:
-        raise DataError(
-            f"{where}: no prompt names a topic (one that is given two has none), so that there is nothing to search by topic. Give each row a `topic` "
-            "(discover.columns={topic: YOUR_COLUMN} for a file of responses), or leave out --by-topic"
-        )
-    asked, least = section.only_topics, section.min_topic_prompts
-    if unknown := [topic for topic in asked if topic not in sizes]:
-        listed = ", ".join(clipped(topic, _SHOWN) for topic in sizes)
-        named = "; ".join(f"{topic!r} is unknown.{did_you_mean(topic, sizes)}" for topic in unknown)
-        raise DataError(f"discover.only_topics: {named} Topics of {where}: {listed}")
-    left_out = {
-        topic: f"{n} prompts, {least} are needed" if n < least else "not among discover.only_topics"
-        for topic, n in sizes.items()
-        if n < least or (asked and topic not in asked)
-    }
-    topics = tuple(topic for topic in sizes if topic not in left_out)
-    if not topics:
-        most = max(sizes, key=lambda topic: sizes[topic])
-        raise DataError(
-            f"{where}: no topic has enough prompts to be searched: {least} are needed (discover.min_topic_prompts), and the largest "
-            f"of {len(sizes)}, {clipped(most, _SHOWN)}, has {sizes[most]}. Add prompts, merge topics, or leave out --by-topic"
-        )
-    return ChosenTopics(topics, left_out)
-
-
-def topic_sizes(prompts: Sequence[Prompt], topic_of: Mapping[str, str]) -> dict[str, int]:
-    """The number of prompts of each topic, in the order in which topics first come; `topic_of` maps a `prompt_id` to its topic."""
-    return dict(Counter(topic for prompt in prompts if (topic := topic_of.get(prompt_id(prompt)))))
-
-
-def of_topics(
-    samples: Sequence[PromptSamples], topic_of: Mapping[str, str], topics: Sequence[str]
-) -> list[PromptSamples]:
-    """The prompts of these topics, in their own order."""
-    wanted = set(topics)
-    return [sample for sample in samples if topic_of.get(prompt_id(sample.prompt)) in wanted]
-
-
-def split_by_topic(
-    prompts: Sequence[Prompt], topic_of: Mapping[str, str], topics: Sequence[str], section: DiscoverSection, seed: int
-) -> tuple[dict[Part, list[Prompt]], int]:
-    """As `split_prompts`, each topic by itself, so that every topic has its share of every part."""
-    parts: dict[Part, list[Prompt]] = {part: [] for part in PARTS}
-    n_repeated = 0
-    for topic in topics:
-        own = [prompt for prompt in prompts if topic_of.get(prompt_id(prompt)) == topic]
-        split, n = split_prompts(own, section.parts, seed)
-        n_repeated += n
-        for part in PARTS:
-            parts[part] += split[part]
-    return parts, n_repeated
-
-
-def topic_material(
-    split: Mapping[Part, Sequence[Prompt]],
-    topic_of: Mapping[str, str],
-    topics: Sequence[str],
-    left_out: Mapping[str, str],
-    seen: Sequence[Prompt],
-) -> TopicMaterial:
-    """The counts of topics, of the prompts `seen` before any was left out."""
-    sizes = topic_sizes(seen, topic_of)
-    by_part = {part: topic_sizes(prompts, topic_of) for part, prompts in split.items()}
-    return TopicMaterial(
-        prompts={topic: {part: by_part[part].get(topic, 0) for part in PARTS} for topic in topics},
-        left_out=dict(left_out),
-        n_left_out=sum(sizes.get(topic, 0) for topic in left_out),
-        n_without=len(seen) - sum(sizes.values()),
-    )
-
-
-def named_topics(
-    reference: str, columns: Mapping[str, str], split: str, read: Callable[[object], Prompt]
-) -> dict[str, str]:
-    """Topics by `prompt_id` that the rows of a file name; a prompt that is given two has none.
-
-    DataError: `columns` names a column for the topic that no row has.
-    """
-    rows = load_rows(reference, split)
-    name = columns.get("topic", "topic")
-    if "topic" in columns:
-        check_columns(rows, {"topic": name}, reference, "discover.columns.")
-    topics: dict[str, str | None] = {}
-    for row in rows:
-        topic = row.get(name)
-        if topic is None or not str(topic).strip():
-            continue
-        try:
-            prompt = prompt_id(read(row.get(columns.get("prompt", "prompt"))))
-        except RowError:  # counted where responses are read
-            continue
-        own = str(topic).strip()
-        topics[prompt] = own if topics.get(prompt, own) == own else None
-    return {prompt: topic for prompt, topic in topics.items() if topic is not None}
 
 
 def topic_folder(topic: str) -> str:
@@ -217,7 +102,7 @@ def _verdicts(scorer: NamedScorer, comparisons: Sequence[Comparison]) -> tuple[F
 
     LLMError or ModelError if not one can be read in both orders.
     """
-    judge = replace(scorer.pairwise(), both_orders=True)
+    judge = scorer.as_pairwise().pairwise(both_orders=True)
     compared = compare_distinct(judge, comparisons)
     why = ", ".join(f"{count} × {reason}" for reason, count in judge.reasons.items())
     if judge.orders.n_unread or judge.orders.n_half_read or why:
@@ -264,7 +149,7 @@ _MATERIAL = {
     "max_response_tokens", "parts",
 }  # fmt: skip
 _CONFIRM = {
-    "max_validation", "max_test", "validation_alpha", "test_alpha", "correct", "required_rewriters", "max_failed", "trim",
+    "max_validation", "max_test", "validation_alpha", "test_alpha", "correct", "required_rewriters", "max_failed",
     "removing",
 }  # fmt: skip
 # The last are part of the prompt, whose content is a separate setting.
@@ -318,7 +203,7 @@ class Setup:
 
     @property
     def strictness(self) -> ConfirmSettings:
-        shared = {"validation_alpha", "test_alpha", "correct", "max_failed", "trim"}
+        shared = {"validation_alpha", "test_alpha", "correct", "max_failed"}
         return ConfirmSettings(r=self.section.required_rewriters, **self.section.model_dump(include=shared))
 
     def warm_llm(self, model: str | None = None, max_tokens: int | None = None) -> LLM:
@@ -334,12 +219,10 @@ class Setup:
         return LLMMutator(self.warm_llm()) if self.by_llm else RuleMutator()
 
     def grouper(self, samples: Sequence[PromptSamples]) -> Grouper:
-        """The LLM, or embeddings if it does not answer; without an LLM, the effect of rules on the responses."""
+        """The LLM; without one, the effect of rules on the responses."""
         if not self.by_llm:
             return PresenceGrouper([response.text for sample in samples for response in sample.responses])
-        from cda.embedded.model import encode_sentences
-
-        return LLMGrouper(self.llm.client(), EmbeddedGrouper(encode_sentences))
+        return LLMGrouper(self.llm.client())
 
     def rewriters(self) -> list[Rewriter]:
         """The first one searches, all of them confirm."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +13,9 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.results.dose import DosePoint
+from cda.stats.estimators import paired_change
 from cda.stats.people import against_people
-from cda.stats.proportions import paired_change, positive_share
+from cda.stats.proportions import positive_share
 from cda.stats.votes import Majority
 
 Rows = NDArray[np.bool_]
@@ -49,12 +51,12 @@ class DoseCurve:
 
     @property
     def names(self) -> list[str]:
-        """Names of the biases, in alphabetical order; none if all rows are of one."""
-        return sorted(set(self.biases))
+        """Names of the biases, in alphabetical order; an empty one if all rows are of one."""
+        return sorted(set(self.biases)) or [""]
 
     def rows_of(self, bias: str) -> Rows:
         """True for the contrasts of a bias. Shape (n,)."""
-        return np.array([name == bias for name in self.biases], dtype=bool)
+        return np.array([name == bias for name in self.biases or [""] * len(self.prompt_ids)], dtype=bool)
 
     def of(self, bias: str) -> DoseCurve:
         """The contrasts of one bias, as a curve of one."""
@@ -152,7 +154,7 @@ def prompt_sums(curve: DoseCurve) -> PromptSums:
     right = np.zeros((len(of_quality), len(order)))
     if curve.quality_margins is not None:
         right = (curve.quality_margins[order] > 0).T.astype(np.float64)
-    of_bias = [people.used & curve.rows_of(bias) for bias in curve.names] or [people.used]
+    of_bias = [people.used & curve.rows_of(bias) for bias in curve.names]
     return PromptSums(doses[order], tuple(map(contrasts, of_bias)), counts(of_quality), by_prompt(right, of_quality))
 
 
@@ -234,12 +236,25 @@ def mean_size(gaps: FloatArray) -> FloatArray:
         return np.asarray(np.where(there, np.abs(gaps), 0.0).sum(axis=-1) / there.sum(axis=-1))
 
 
-def prompt_codes(curve: DoseCurve) -> tuple[Codes, Codes, Codes]:
+class Prompts(NamedTuple):
     """Number of the prompt of each contrast and of each quality pair; per prompt 2 with a majority, + 1 with pairs."""
-    names, of_row = np.unique([*curve.prompt_ids, *curve.quality_prompt_ids], return_inverse=True)
-    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(curve.prompt_ids)])
-    voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[curve.people.used], of_quality))
-    return of_contrast, of_quality, (2 * voted + checked).astype(np.int64)
+
+    of_contrast: Codes
+    of_quality: Codes
+    strata: Codes
+
+
+def prompts_of(contrasts: Sequence[str], used: Rows, quality: Sequence[str]) -> Prompts:
+    """Prompts by the ids of contrasts, which of them have a majority, and the ids of quality pairs: rows of one stay together."""
+    names, of_row = np.unique(np.asarray([*contrasts, *quality], dtype=str), return_inverse=True)
+    of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(contrasts)])
+    voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[used], of_quality))
+    return Prompts(of_contrast, of_quality, (2 * voted + checked).astype(np.int64))
+
+
+def prompt_codes(curve: DoseCurve) -> Prompts:
+    """The prompts of a curve."""
+    return prompts_of(curve.prompt_ids, curve.people.used, curve.quality_prompt_ids)
 
 
 def _half(strata: Codes, rng: np.random.Generator) -> Rows:
@@ -251,20 +266,15 @@ def _half(strata: Codes, rng: np.random.Generator) -> Rows:
     return first
 
 
-def check_enough(curve: DoseCurve) -> tuple[int, int]:
-    """Numbers of prompts with a majority of people, and with quality pairs; DataError: fewer than `MIN_PROMPTS` of the former, or of
-    the latter, if there are any."""
+def check_enough(curve: DoseCurve) -> None:
+    """DataError: fewer than `MIN_PROMPTS` prompts with a majority of people, or with quality pairs if there are any."""
     strata = prompt_codes(curve)[2]
-    voted, checked = int((strata >= 2).sum()), int((strata % 2).sum())
-    _enough(voted, "with a majority of people", "collect votes on")
+    counts = [(int((strata >= 2).sum()), "with a majority of people", "collect votes on")]
     if curve.quality_margins is not None:
-        _enough(checked, "with quality pairs", "leave quality pairs out, or add pairs of")
-    return voted, checked
-
-
-def _enough(n: int, what: str, do: str) -> None:
-    if n < MIN_PROMPTS:
-        raise DataError(
-            f"{n} prompts {what}: choosing a dose on one half and measuring it on the other needs at least "
-            f"{MIN_PROMPTS}; {do} {MIN_PROMPTS - n} more"
-        )
+        counts.append((int((strata % 2).sum()), "with quality pairs", "leave quality pairs out, or add pairs of"))
+    for n, what, do in counts:
+        if n < MIN_PROMPTS:
+            raise DataError(
+                f"{n} prompts {what}: choosing a dose on one half and measuring it on the other needs at least "
+                f"{MIN_PROMPTS}; {do} {MIN_PROMPTS - n} more"
+            )

@@ -14,7 +14,6 @@ from cda.arrays import FloatArray
 from cda.dosing.choice import (
     MAX_QUALITY_LOSS,
     REPEATS,
-    Choice,
     Codes,
     ContrastSums,
     DoseCurve,
@@ -23,6 +22,7 @@ from cda.dosing.choice import (
     Rows,
     best_doses,
     choose_dose,
+    dose_response,
     half_gaps,
     mean_size,
     out_of_fold,
@@ -30,16 +30,14 @@ from cda.dosing.choice import (
     prompt_sums,
 )
 from cda.results.base import Estimate
-from cda.results.dose import HeldOutChange, HeldOutDose, HeldOutPeople
-from cda.stats.draws import ROUNDING
+from cda.results.dose import DoseMethod, HeldOutBias, HeldOutChange, HeldOutPeople, PlainChange
+from cda.stats.estimators import ROUNDING, of_draws, paired_change, share_of
 from cda.stats.people import absolute, bounded_by_skew, mean_against_people
-from cda.stats.proportions import ModelTies, hits_of, paired_change, wilson_share
+from cda.stats.proportions import ModelTies, hits_of
 
 N_DRAWS = 1_000
 REPEATS_A_DRAW = 10  # fewer than the estimate has: their own noise widens the interval by a hair
 _MAX_NUMBERS = 1 << 20  # draws × prompts at a time
-METHOD = "prompts drawn and doses chosen anew, bootstrap 95%"
-FIXED_METHOD = "prompts drawn and split anew, bootstrap 95%"
 
 
 def cross_validated_doses(
@@ -47,9 +45,9 @@ def cross_validated_doses(
     rng: np.random.Generator,
     repeats: int = REPEATS,
     max_quality_loss: float = MAX_QUALITY_LOSS,
-) -> list[HeldOutDose]:
+) -> DoseMethod:
     """Choose the dose, and measure such a choice on held-out rows (repeated 2-fold cross-validation, by prompt): on those
-    of each bias, in alphabetical order, at doses that all of them choose.
+    of each bias at doses that all of them choose; and the curve of each bias on all rows.
 
     Miscalibration and quality average each row's out-of-fold results over repeats; the gap is computed on each half and
     then averaged, for the chosen doses and for 0 and 1 on the same halves. For the intervals, every draw resamples
@@ -64,50 +62,52 @@ def cross_validated_doses(
     final = choose_dose(curve, max_quality_loss)
     weights = draw_prompts(prompt_codes(curve)[2], rng)
     drawn = resampled_choices(curve, weights, np.random.default_rng(int(rng.integers(2**63))), max_quality_loss)
-    shares = {dose: float((held.chosen == dose).mean()) for dose in curve.doses}
-    if not curve.names:
-        return [_measured(curve, held, drawn[0], shares, final)]
-    rows = map(curve.rows_of, curve.names)
-    folds = [replace(held, margins=held.margins[:, own], first_half=held.first_half[:, own]) for own in rows]
-    curves = map(curve.of, curve.names)
-    return [_measured(own, fold, by, shares, final) for own, fold, by in zip(curves, folds, drawn, strict=True)]
-
-
-def cross_validated_dose(
-    curve: DoseCurve,
-    rng: np.random.Generator,
-    repeats: int = REPEATS,
-    max_quality_loss: float = MAX_QUALITY_LOSS,
-) -> HeldOutDose:
-    """The same for a curve of one bias."""
-    [held] = cross_validated_doses(curve, rng, repeats, max_quality_loss)
-    return held
-
-
-def _measured(
-    curve: DoseCurve, held: OutOfFold, drawn: Resampled, shares: dict[float, float], final: Choice
-) -> HeldOutDose:
+    held_out, response = {}, {}
+    for bias, by in zip(curve.names, drawn, strict=True):
+        rows, own = curve.rows_of(bias), curve.of(bias)
+        held_out[bias] = _measured(
+            own, replace(held, margins=held.margins[:, rows], first_half=held.first_half[:, rows]), by
+        )
+        response[bias] = dose_response(own)
     quality = None
     if held.quality_margins is not None:
-        accuracy = wilson_share((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
-        quality = covering(accuracy, drawn.dose.quality)
-    chosen = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
+        accuracy = share_of((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
+        quality = covering(accuracy, drawn[0].dose.quality)
+    kept = held_out[curve.names[0]].against_base.quality
+    plain = response[curve.names[0]][curve.doses.index(1.0)].quality_change
+    return DoseMethod(
+        chosen=final.dose,
+        barred=final.barred,
+        shares={f"{dose:g}": float((held.chosen == dose).mean()) for dose in curve.doses},
+        quality=quality,
+        quality_kept=kept is None or kept.value >= -max_quality_loss,
+        plain_keeps_quality=plain is None or plain.value >= -max_quality_loss,
+        held_out=held_out,
+        response=response,
+    )
+
+
+def _measured(curve: DoseCurve, held: OutOfFold, drawn: Resampled) -> HeldOutBias:
+    people = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
     fixed = {dose: curve.margins_at(dose)[None] for dose in (0.0, 1.0)}
     base, plain = (
-        held_out_people(curve, margins, margins > 0, held, drawn.at(dose), FIXED_METHOD)
+        held_out_people(curve, margins, margins > 0, held, drawn.at(dose), fixed=True)
         for dose, margins in fixed.items()
     )
-    return HeldOutDose(
-        people=chosen,
+    # From dose 0 to dose 1 nothing is chosen, so that the change is measured on all rows.
+    used = curve.people.used
+    target, ids = curve.people.target[used], list(compress(curve.prompt_ids, used))
+    before, after = (margins[0, used] > 0 for margins in fixed.values())
+    return HeldOutBias(
+        people=people,
         base=base,
         plain=plain,
-        quality=quality,
-        against_base=held_out_change(curve, 0.0, held, drawn, chosen.gap.value - base.gap.value),
-        against_plain=held_out_change(curve, 1.0, held, drawn, chosen.gap.value - plain.gap.value),
-        chosen=shares,
-        dose=final.dose,
-        barred=final.barred,
-        repeats=len(held.chosen),
+        against_base=held_out_change(curve, 0.0, held, drawn, people.gap.value - base.gap.value),
+        against_plain=held_out_change(curve, 1.0, held, drawn, people.gap.value - plain.gap.value),
+        plain_change=PlainChange(
+            skew=paired_change(before * 1.0, after * 1.0, ids),
+            miscalibration=paired_change(np.abs(before - target), np.abs(after - target), ids),
+        ),
     )
 
 
@@ -148,7 +148,7 @@ def held_out_people(
     hits: FloatArray | Rows,
     held: OutOfFold,
     drawn: Measures,
-    method: str = METHOD,
+    fixed: bool = False,
     ties: ModelTies = "no-hit",
 ) -> HeldOutPeople:
     """Results against people, rows averaged over repeats, and the mean size of the gap on a half of `held`. Its interval is
@@ -158,9 +158,9 @@ def held_out_people(
     """
     people = curve.people
     measured = mean_against_people(margins, people, curve.prompt_ids, ties)
-    if method != FIXED_METHOD:
+    if not fixed:
         names = ("skew", "miscalibration", "signed_gap")
-        covered = {name: covering(getattr(measured, name), getattr(drawn, name), method) for name in names}
+        covered = {name: covering(getattr(measured, name), getattr(drawn, name)) for name in names}
         measured = measured.model_copy(update=covered)
     gaps = half_gaps(hits[:, people.used], people.target[people.used], held.first_half[:, people.used])
     value, size = float(mean_size(gaps.ravel())), absolute(measured.signed_gap)
@@ -169,7 +169,7 @@ def held_out_people(
         skew=measured.skew,
         human_skew=measured.human_skew,
         miscalibration=measured.miscalibration,
-        gap=covering(size.model_copy(update=bounds), drawn.gap, method),
+        gap=covering(size.model_copy(update=bounds), drawn.gap),
         mean_signed_gap=measured.signed_gap,
         n_ties=measured.n_ties,
     )
@@ -181,7 +181,6 @@ def held_out_change(
     held: OutOfFold,
     drawn: Resampled,
     gap: float,
-    method: str = METHOD,
     ties: ModelTies = "no-hit",
 ) -> HeldOutChange:
     """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; `gap` is the change of the gaps."""
@@ -193,26 +192,22 @@ def held_out_change(
     if curve.quality_margins is not None and held.quality_margins is not None:
         assert own.quality is not None and other.quality is not None  # draws have it where the curve does
         right = hits_of(curve.quality_margins[at], ties), hits_of(held.quality_margins, ties).mean(axis=0)
-        quality = covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality, method)
+        quality = covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality)
     missed = np.abs(fixed - target), np.abs(chosen - target).mean(axis=0)
     skew = paired_change(fixed, chosen.mean(axis=0), ids)
     return HeldOutChange(
-        skew=covering(skew, own.skew - other.skew, method),
-        miscalibration=covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration, method),
-        gap=covering(bounded_by_skew(gap, skew), own.gap - other.gap, method),
+        skew=covering(skew, own.skew - other.skew),
+        miscalibration=covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration),
+        gap=covering(bounded_by_skew(gap, skew), own.gap - other.gap),
         quality=quality,
     )
 
 
-def covering(estimate: Estimate, draws: FloatArray | None, method: str = METHOD) -> Estimate:
+def covering(estimate: Estimate, draws: FloatArray | None) -> Estimate:
     """An estimate with the interval of the draws; if no draw differs, its own interval keeps its width."""
-    if draws is None:
+    if draws is None or estimate.n_prompts < 2 or float(np.nanmax(draws) - np.nanmin(draws)) <= ROUNDING:
         return estimate
-    low, high = (float(bound) for bound in np.nanquantile(draws, (0.025, 0.975)))
-    if high - low <= ROUNDING:
-        return estimate
-    bounds = {"low": min(low, estimate.value), "high": max(high, estimate.value), "method": method}
-    return estimate.model_copy(update=bounds)
+    return of_draws(estimate.value, draws, estimate.n, estimate.n_prompts, estimate.unit)
 
 
 def resampled_choices(

@@ -7,55 +7,57 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import JsonValue
 
 from cda.arrays import FloatArray
-from cda.auditing.audit import audit_texts, measured_settings
+from cda.auditing.audit import audit_rewriting, audit_texts, measured_settings
 from cda.auditing.groups import Group, contrast_comparisons, make_groups, pair_comparisons, people_of, read_margins
+from cda.auditing.report_plots import dose_curves
+from cda.auditing.report_trainings import dose_sentences, dose_tables
+from cda.auditing.texts import load_audit_texts
 from cda.biases import Bias
 from cda.counterfactuals.label import PAIRS
 from cda.counterfactuals.synthesize import MIX
-from cda.data.release import SOURCE
-from cda.dosing.choice import MIN_PROMPTS, DoseCurve, dose_response
+from cda.dosing.choice import MIN_PROMPTS, DoseCurve
 from cda.dosing.held_out import cross_validated_doses
 from cda.embedded.model import EMBEDDED
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import write_json
-from cda.finetuning.applied import TEXTS
+from cda.finetuning.applied import TEXTS, asked_subjects, check_subject
 from cda.finetuning.train import ADAPTER, Training
-from cda.launch import say
+from cda.jobs.perform import Done, Job, Made, perform
+from cda.launch import say, unsaid
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import AuditSection, DoseSection
 from cda.records import Contrast, Exclusions, Pair, TieRule, prompt_id
-from cda.resources.artifacts import read_labelled, read_training
+from cda.report.document import Document
+from cda.report.page import ReportSection
+from cda.resources.artifacts import read_labelled, read_training, shown_target
+from cda.resources.llm_access import Step
 from cda.resources.model_scorers import classifier_scores
-from cda.resources.named_scorer import ScorerSettings, scorer_settings, texts_of, told_cached
+from cda.resources.named_scorer import ScorerSettings, Subject, scorer_settings, texts_of, told_cached
+from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs, model_spec
 from cda.results.base import save
 from cda.results.dose import (
     Aim,
-    BestWay,
     DoseMethod,
     DoseResult,
-    HeldOutBias,
-    HeldOutChoice,
     HeldOutPeople,
-    MixingDiffers,
-    PlainChange,
 )
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
 from cda.stats.draws import Stream, drawn, generator
 from cda.stats.drift import measured
-from cda.stats.proportions import paired_change
 from cda.stats.votes import Majority, assumed_ties
 from cda.training.dose import DosedModel
 
@@ -68,7 +70,8 @@ METHODS = ("dose", MIXING, "direction", "features")
 
 def dose_result(
     curves: Mapping[str, Curve],
-    groups: Mapping[str, Sequence[Group]],
+    contrasts: Sequence[Contrast],
+    biases: Sequence[Bias],
     pairs: Sequence[Pair],
     ties: TieRule,
     settings: DoseSection,
@@ -79,29 +82,40 @@ def dose_result(
     missing: Mapping[str, str],
     fitted: Mapping[str, dict[str, JsonValue]],
     available_quality: int,
+    mixed: tuple[str, str] | None = None,
 ) -> DoseResult:
     """Everything that a report shows of the dose; DataError for too few prompts to choose it, or no readable quality pair.
 
-    `curves` and `groups` are by method: rewards at every dose, and the contrasts of each bias with their margins there.
-    The other methods are compared with `dose`. If a tie is the aim, the gap is |skew − 50%|, and miscalibration is meaningless.
+    `curves` are by method: rewards at every dose; with `mixed`, the names of two scorers, those of `mixing` at 0 and 1 alone. The
+    other methods are compared with `dose`. If a tie is the aim, the gap is |skew − 50%|, and miscalibration is meaningless.
     `too_few`: prompts of each bias that has too few to help choose. `missing`: reason for each method that was not tried.
     `fitted`: fitted values of the methods without training. `available_quality`: quality pairs before sampling.
     """
-    measured = {name: _measured(curves[name], groups[name], pairs, ties, aim) for name in curves}
-    own = measured["dose"]
-    measured[MIXING] = mixed = own.mixed(own.doses)
-    methods = {name: _method(measured[name], settings, seed) for name in METHODS if name in measured}
+    named = {bias.name: bias for bias in biases}
+    present = [name for name in named if any(contrast.bias == name for contrast in contrasts)]
+    measured = {}
+    for name, curve in curves.items():
+        groups = make_groups(contrasts, named, present, {f"{dose:g}": rewards for dose, rewards in curve.items()})
+        measured[name] = _measured(curve, groups, pairs, ties, aim)
+    own = next(iter(measured.values()))
+    measured[MIXING] = own.mixed(settings.doses if mixed else own.doses)
+    methods = {
+        name: cross_validated_doses(
+            measured[name], generator(seed, Stream.INTERVALS), settings.repeats, settings.max_quality_loss
+        )
+        for name in METHODS
+        if name in measured
+    }
     n_unread = len(pairs) - len(own.quality_prompt_ids)
     return DoseResult(
-        doses=own.doses,
+        doses=measured[MIXING].doses,
         biases=tuple(own.names),
         aim=aim,
         repeats=settings.repeats,
         max_quality_loss=settings.max_quality_loss,
-        chosen=methods["dose"].chosen,
+        chosen=next(iter(methods.values())).chosen,
         methods=methods,
-        mixing_differs=_mixing_differs(own, mixed),
-        best=best(methods, aim),
+        losses=losses_of(methods, aim),
         quality_pairs=len(own.quality_prompt_ids),
         left_out={
             "contrasts": dict(own.people.exclusions.reasons),
@@ -112,21 +126,23 @@ def dose_result(
         missing=dict(missing),
         fitted=dict(fitted),
         available_quality=available_quality,
+        mixed=mixed,
     )
 
 
-def best(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> BestWay:
-    """The way of least miscalibration + gap (of least gap, if the aim is a tie), held out, in the mean over biases, among
+def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> dict[str, float]:
+    """What each way leaves, miscalibration + gap (the gap alone, if the aim is a tie), held out, in the mean over biases, among
     those that keep quality.
 
     Fixed doses 0 (no training) and 1 (plain CDA) are measured on the same halves as the chosen ones: a gap on half of the votes
     is larger by chance than on all of them. Quality is kept if no more than the allowed share is lost in the held-out estimate.
     """
     losses = {name: _loss(method, "people", aim) for name, method in methods.items() if method.quality_kept}
-    losses["no training"] = _loss(methods["dose"], "base", aim)
-    if methods["dose"].plain_keeps_quality:
-        losses["plain CDA"] = _loss(methods["dose"], "plain", aim)
-    return BestWay(name=min(losses, key=lambda name: losses[name]), losses=losses)
+    own = next(iter(methods.values()))
+    losses["no training"] = _loss(own, "base", aim)
+    if own.plain_keeps_quality:
+        losses["plain CDA"] = _loss(own, "plain", aim)
+    return losses
 
 
 def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim) -> float:
@@ -135,55 +151,17 @@ def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim
     return float(np.mean(losses))
 
 
-def _method(curve: DoseCurve, settings: DoseSection, seed: int) -> DoseMethod:
-    limit, own = settings.max_quality_loss, {bias: curve.of(bias) for bias in curve.names}
-    held = cross_validated_doses(curve, generator(seed, Stream.INTERVALS), settings.repeats, limit)
-    first, response = held[0], {bias: dose_response(of_bias) for bias, of_bias in own.items()}
-    plain = response[curve.names[0]][curve.doses.index(1.0)].quality_change
-    return DoseMethod(
-        chosen=first.dose,
-        barred=first.barred,
-        shares={f"{dose:g}": share for dose, share in first.chosen.items()},
-        quality=first.quality,
-        quality_kept=first.against_base.quality is None or first.against_base.quality.value >= -limit,
-        plain_keeps_quality=plain is None or plain.value >= -limit,
-        held_out={
-            bias: HeldOutBias(
-                **{name: value for name, value in of_bias if name in HeldOutChoice.model_fields},
-                plain_change=_plain_change(own[bias]),
-            )
-            for bias, of_bias in zip(own, held, strict=True)
-        },
-        response=response,
-    )
-
-
-def _plain_change(curve: DoseCurve) -> PlainChange:
-    """Change from dose 0 to dose 1: nothing is chosen, so it is measured on all rows of a bias."""
-    used, target = curve.people.used, curve.people.target[curve.people.used]
-    before, after = (curve.margins_at(dose)[used] > 0 for dose in (0.0, 1.0))
-    ids = list(compress(curve.prompt_ids, used))
-    return PlainChange(
-        skew=paired_change(before * 1.0, after * 1.0, ids),
-        miscalibration=paired_change(np.abs(before - target), np.abs(after - target), ids),
-    )
-
-
 def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim) -> DoseCurve:
     """Margins and majorities of all biases; the majorities' exclusions count the contrasts left out."""
-    majorities = [_majority(group, ties, aim) for group in groups]
-    reasons = Counter({UNREAD: sum(group.n_unread for group in groups)})
-    for majority in majorities:
-        reasons.update(majority.exclusions.reasons)
-    used = np.concatenate([majority.used for majority in majorities])
-    target = np.concatenate([majority.target for majority in majorities])
-    exclusions = Exclusions(len(used), {reason: n for reason, n in sorted(reasons.items()) if n})
+    people = joint_majority(groups, ties, aim)
+    reasons = Counter({UNREAD: sum(group.n_unread for group in groups)}) + Counter(people.exclusions.reasons)
+    people = replace(people, exclusions=Exclusions(len(people.used), dict(sorted(reasons.items()))))
     margins = [np.array([group.margins[f"{dose:g}"] for dose in curve]) for group in groups]
     quality, quality_ids = _quality(pairs, curve)
     return DoseCurve(
         tuple(curve),
         np.concatenate(margins, axis=1),
-        Majority(target, used, ties, exclusions),
+        people,
         [name for group in groups for name in group.prompt_ids],
         quality,
         quality_ids,
@@ -191,13 +169,20 @@ def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties
     )
 
 
-def _majority(group: Group, ties: TieRule, aim: Aim) -> Majority:
-    if aim == "tie":
-        return assumed_ties(len(group))
-    people = people_of(group, ties)
-    if people is None:
-        raise DataError(f"{group.bias.name}: no contrast has a majority for one side; no dose can be chosen by it")
-    return people.majority
+def joint_majority(groups: Sequence[Group], ties: TieRule, aim: Aim = "votes") -> Majority:
+    """The majorities of all groups, one after another; DataError: a group has none."""
+    found = []
+    for group in groups:
+        people = None if aim == "tie" else people_of(group, ties)
+        if people is None and aim == "votes":
+            raise DataError(f"{group.bias.name}: no contrast that could be scored has a majority for one side")
+        found.append(assumed_ties(len(group)) if people is None else people.majority)
+    reasons = Counter[str]()
+    for majority in found:
+        reasons.update(majority.exclusions.reasons)
+    used = np.concatenate([majority.used for majority in found])
+    target = np.concatenate([majority.target for majority in found])
+    return Majority(target, used, ties, Exclusions(len(used), dict(reasons)))
 
 
 def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tuple[str, ...]]:
@@ -216,21 +201,7 @@ def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tu
     return np.array(list(margins.values())), tuple(ids)
 
 
-def _mixing_differs(own: DoseCurve, mixed: DoseCurve) -> dict[str, MixingDiffers]:
-    """Distance of mixed scores from the adapter's own at each dose."""
-    ends = own.margins_at(1.0) - own.margins_at(0.0)
-    spread = float(np.sqrt((ends**2).mean())) or 1.0
-    return {
-        f"{dose:g}": MixingDiffers(
-            preferences=float(((margins > 0) != (of_mixed > 0)).mean()),
-            distance=float(np.abs(margins - of_mixed).mean()) / spread,
-            n=len(margins),
-        )
-        for dose, margins, of_mixed in zip(own.doses, own.margins, mixed.margins, strict=True)
-    }
-
-
-DOSE_FILE = "dose.json"
+DOSE_FILE, PAGE, REPORT = "dose.json", "report.html", "dose.md"
 _COUNTED = {"votes": "people's majorities", "tie": "contrasts"}
 
 
@@ -267,43 +238,116 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
 
 def may_have_votes(audit: AuditSection) -> bool:
     """False if the contrasts are the embedded ones, and no file has votes on them."""
-    return audit.contrasts != EMBEDDED or audit.votes is not None or audit.release is not None
+    return audit.contrasts != EMBEDDED or audit.votes is not None
 
 
-def check_counts(loaded: LoadedRecipe) -> None:
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a correction is chosen by: its aim, the contrasts of biases that have enough, prompts with such contrasts by bias, quality
+    pairs, and the number of these before a sample was drawn."""
+
+    aim: Aim
+    contrasts: Sequence[Contrast]
+    prompts: Mapping[str, int]
+    pairs: Sequence[Pair]
+    available: int
+
+    @classmethod
+    def of(
+        cls,
+        loaded: LoadedRecipe,
+        contrasts: Sequence[Contrast],
+        pairs: Sequence[Pair],
+        aim: Literal["votes"] | None = None,
+    ) -> Material:
+        """The part of some contrasts and pairs that has a say, for the recipe's aim or this one."""
+        recipe = loaded.recipe
+        ties_taught = aim is None and recipe.aims_at_ties and not loaded.only_audit
+        found, kept, prompts = aimed(
+            contrasts, loaded.biases, aim or recipe.dose.aim, recipe.audit.ties, ties_taught=ties_taught
+        )
+        return cls(found, kept, prompts, drawn(pairs, recipe.dose.max_quality, recipe.seed), len(pairs))
+
+    @classmethod
+    def planned(cls, loaded: LoadedRecipe, aim: Literal["votes"] | None = None) -> Material:
+        """That of the texts that exist before anything is spent."""
+        recipe, inputs = loaded.recipe, audit_inputs(loaded)
+        existing = inputs.existing_contrasts()
+        contrasts: list[Contrast] = []
+        for name in inputs.names:
+            own = [contrast for contrast in existing if contrast.bias == name]
+            # A file's contrasts stand for the embedded ones.
+            files = [contrast for contrast in own if contrast.tags.get("source", "file") == "file"]
+            contrasts += drawn(files or own, recipe.audit.max_contrasts, recipe.seed)
+        quality = inputs.quality()
+        return cls.of(
+            loaded, contrasts, drawn(quality.pairs if quality else (), recipe.audit.max_quality, recipe.seed), aim
+        )
+
+    @classmethod
+    def audited(cls, loaded: LoadedRecipe) -> Material:
+        """That of the texts that the audit measures on; DataError as of `check`."""
+        texts = audit_texts(loaded)
+        own = cls.of(loaded, texts.contrasts, texts.pairs)
+        own.check()
+        for name, n in own.too_few.items():
+            say(
+                f"  {name}: {_COUNTED[own.aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)"
+            )
+        return own
+
+    @property
+    def n_quality(self) -> int:
+        """Prompts with quality pairs."""
+        return _n_prompts(self.pairs)
+
+    def check(self, doing: str = "choosing a dose", prompts: Mapping[str, int] | None = None) -> None:
+        """Raise DataError for too few contrasts or quality pairs to choose by, with the number that is needed."""
+        prompts = self.prompts if prompts is None else prompts
+        if prompts and max(prompts.values()) < MIN_PROMPTS:
+            counts = ", ".join(f"{name}: {_COUNTED[self.aim]} on {n} prompts" for name, n in prompts.items())
+            voted = "contrasts with votes (audit.contrasts, audit.votes; cda study collects them)"
+            raise DataError(
+                f"{counts}, and {doing} needs {MIN_PROMPTS} at least of one bias (half of them choose, the others measure). "
+                f"Give {voted if self.aim == 'votes' else 'more (audit.contrasts)'}"
+            )
+        if 0 < self.n_quality < MIN_PROMPTS:
+            raise DataError(
+                f"quality pairs on {self.n_quality} prompts, and a limit on quality loss needs {MIN_PROMPTS} at least. Give more "
+                "(audit.quality, audit.max_quality, dose.max_quality), or none at all (audit.quality=null)"
+            )
+
+    @property
+    def too_few(self) -> dict[str, int]:
+        return {name: n for name, n in self.prompts.items() if n < MIN_PROMPTS}
+
+    @property
+    def texts(self) -> list[Text]:
+        """All of their texts."""
+        return list(dict.fromkeys(texts_of([*contrast_comparisons(self.contrasts), *pair_comparisons(self.pairs)])))
+
+    def result(self, loaded: LoadedRecipe, curves: Mapping[str, Curve], **more: Any) -> DoseResult:
+        recipe = loaded.recipe
+        return dose_result(
+            curves, self.contrasts, loaded.biases, self.pairs, recipe.audit.ties, recipe.dose, recipe.seed, self.aim,
+            too_few=self.too_few, available_quality=self.available, **more,
+        )  # fmt: skip
+
+
+def check_counts(loaded: LoadedRecipe) -> Material:
     """Count votes and quality pairs before anything is spent; DataError for too few to choose a dose by."""
-    recipe, inputs = loaded.recipe, audit_inputs(loaded)
-    audit, seed = recipe.audit, recipe.seed
-    existing = inputs.existing_contrasts()
-    contrasts: list[Contrast] = []
-    for name in inputs.names:
-        own = [contrast for contrast in existing if contrast.bias == name]
-        # A file's contrasts or the release's stand for the embedded ones.
-        files = [contrast for contrast in own if contrast.tags.get("source", "file") in ("file", SOURCE)]
-        contrasts += drawn(files or own, audit.max_contrasts, seed)
-    quality = inputs.quality()
-    pairs = drawn(quality.pairs if quality else (), audit.max_quality, seed)
-    aim, _, prompts = aimed(contrasts, loaded.biases, recipe.dose.aim, audit.ties, ties_taught=recipe.aims_at_ties)
-    if aim == "tie":
-        # A bias without its own contrasts gets them in the audit; their number is known then.
-        prompts = {name: n for name, n in prompts.items() if n}
-    _check_enough(aim, prompts, drawn(pairs, recipe.dose.max_quality, seed))
+    material = Material.planned(loaded)
+    # A tie's contrasts may be made in the audit; their number is known then.
+    material.check(prompts={name: n for name, n in material.prompts.items() if n or material.aim == "votes"})
+    return material
 
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder: Path) -> dict[str, object]:
     """Score the curve, choose, write dose.json, and return counts. DataError: too few contrasts, or too few with a
     majority of people; or no quality pair can be read.
     """
-    recipe, settings, texts = loaded.recipe, loaded.recipe.dose, audit_texts(loaded)
-    aim, contrasts, prompts = aimed(
-        texts.contrasts, loaded.biases, settings.aim, recipe.audit.ties, ties_taught=recipe.aims_at_ties
-    )
-    pairs = drawn(texts.pairs, settings.max_quality, recipe.seed)
-    _check_enough(aim, prompts, pairs)
-    too_few = {name: n for name, n in prompts.items() if n < MIN_PROMPTS}
-    for name, n in too_few.items():
-        say(f"  {name}: {_COUNTED[aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
-    to_score = list(dict.fromkeys(texts_of([*contrast_comparisons(contrasts), *pair_comparisons(pairs)])))
+    recipe, settings, material = loaded.recipe, loaded.recipe.dose, Material.audited(loaded)
+    to_score = material.texts
     spec, adapter = model_spec(recipe.model), run_folder.stage(training.stage("train")) / ADAPTER
     curves = {"dose": dosed_rewards(spec, scorer_settings(loaded), adapter, settings.doses, to_score)}
     missing: dict[str, str] = {}
@@ -315,30 +359,73 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
         for name, removal in removed.items():
             curves[name] = {dose: read_alike(rewards, own) for dose, rewards in removal.by_strength.items()}
             fitted[name] = removal.fitted
-    biases = {bias.name: bias for bias in loaded.biases}
-    with_contrasts = [name for name in biases if any(contrast.bias == name for contrast in contrasts)]
-    groups = {
-        name: make_groups(contrasts, biases, with_contrasts, {f"{dose:g}": rewards for dose, rewards in curve.items()})
-        for name, curve in curves.items()
-    }
-    result = dose_result(
-        curves,
-        groups,
-        pairs,
-        recipe.audit.ties,
-        settings,
-        recipe.seed,
-        aim,
-        too_few=too_few,
-        missing=missing,
-        fitted=fitted,
-        available_quality=len(texts.pairs),
-    )
+    result = material.result(loaded, curves, missing=missing, fitted=fitted)
     save(result, folder / DOSE_FILE)
     write_json(folder / TEXTS, [text_id(*text) for text in to_score])
-    say(f"  dose {result.chosen:g} chosen {'by votes of people' if aim == 'votes' else 'for a tie, not by votes'}")
+    say(
+        f"  dose {result.chosen:g} chosen {'by votes of people' if result.aim == 'votes' else 'for a tie, not by votes'}"
+    )
     counts = {"quality_pairs": result.quality_pairs, "left_out": result.left_out}
-    return {"chosen": result.chosen, "aim": aim, "prompts": prompts, **counts, "doses": list(settings.doses)}
+    prompts = dict(material.prompts)
+    return {"chosen": result.chosen, "aim": result.aim, "prompts": prompts, **counts, "doses": list(settings.doses)}
+
+
+def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> Done[DoseResult]:
+    """Choose how far to go from one scorer's rewards to another's, margin(λ) = (1 − λ)·before + λ·after, by people's votes. RunError,
+    ModelError: a scorer that cannot be used, or compares; DataError as of `run`."""
+    subjects, settings = asked_subjects(loaded.recipe.model, against=after), scorer_settings(loaded)
+    for subject in subjects:
+        check_subject(subject, settings, singly=True)
+    audit_inputs(loaded).check_opinions()
+    counts = check_counts(loaded)
+
+    def plan(out: Path) -> list[str]:
+        doses = loaded.recipe.dose.doses
+        return [
+            *(subject.planned for subject in subjects),
+            f"votes       prompts with a majority: {', '.join(f'{name} {n}' for name, n in counts.prompts.items())}",
+            f"quality     {f'pairs of {counts.n_quality} prompts' if counts.pairs else 'none'}",
+            f"chooses     one of {len(doses)} doses from {doses[0]:g} to {doses[-1]:g}",
+            f"report      {out / PAGE}",
+        ]
+
+    def work(_: Path) -> Made[DoseResult]:
+        material = Material.audited(loaded)
+        scorers = [open_scorer(subject, settings, settings.shared_folder) for subject in subjects]
+        curve = {float(dose): scorer.score(material.texts)[0] for dose, scorer in enumerate(scorers)}
+        names = (shown_target(subjects[0].name), shown_target(subjects[1].name))
+        result = material.result(loaded, {MIXING: curve}, missing={}, fitted={}, mixed=names)
+        document = dose_document(result)
+        return Made(result, document, {PAGE: document.page, REPORT: document.markdown, DOSE_FILE: result})
+
+    costs = partial(calls_on_votes, loaded, subjects)
+    return perform(Job("cda dose", DOSE_FILE, plan, work, costs, ("name",)), loaded, loaded.recipe.run_path, figures)
+
+
+def calls_on_votes(loaded: LoadedRecipe, subjects: Sequence[Subject]) -> list[Step]:
+    """The calls of LLMs among the subjects on contrasts with votes and quality pairs; without one, not even the texts are drawn."""
+    if not any(subject.section.kind.asks_llm for subject in subjects):
+        return []
+    with unsaid():
+        texts = load_audit_texts(audit_inputs(loaded), audit_rewriting(loaded).planning(), only_audit=loaded.only_audit)
+    compared = [*contrast_comparisons(voted_in(texts.contrasts)), *pair_comparisons(texts.pairs)]
+    return planned_verdicts(subjects, scorer_settings(loaded), compared)
+
+
+def voted_in(contrasts: Sequence[Contrast]) -> list[Contrast]:
+    """The contrasts that people voted on."""
+    return [contrast for contrast in contrasts if contrast.votes or contrast.preferred]
+
+
+def dose_document(result: DoseResult) -> Document:
+    """The choice of a dose, its numbers on held-out votes, and the curve."""
+    said, tables = tuple(dose_sentences(result)), tuple(dose_tables(result))
+    section = ReportSection("dose", "Dose", said, tables, tuple(dose_curves(result)))
+    names = result.mixed or ("the model before training", "the model as trained")
+    facts = (("dose 0", names[0]), ("dose 1", names[1]), ("seed", str(result.seed)))
+    opening = f"Dose {result.chosen:g} of {names[1]} was chosen; 0 is {names[0]}."
+    sections = (section, ReportSection("made", "How it was made", facts=facts))
+    return Document(f"Dose of {names[1]}", opening, (), sections, (opening, *tables, said))
 
 
 def aimed(
@@ -354,9 +441,7 @@ def aimed(
     """
     every = {bias.name: [contrast for contrast in contrasts if contrast.bias == bias.name] for bias in biases}
     if aim != "tie":
-        voted = {
-            name: [contrast for contrast in own if contrast.votes or contrast.preferred] for name, own in every.items()
-        }
+        voted = {name: voted_in(own) for name, own in every.items()}
         prompts = {bias.name: _n_prompts(_with_majority(bias, voted[bias.name], rule)) for bias in biases}
         kept = _enough(voted, prompts)
         if kept or not ties_taught:
@@ -378,23 +463,6 @@ def _with_majority(bias: Bias, contrasts: Sequence[Contrast], rule: TieRule) -> 
 
 def _n_prompts(rows: Sequence[Contrast] | Sequence[Pair]) -> int:
     return len({prompt_id(row.prompt) for row in rows})
-
-
-def _check_enough(aim: Aim, prompts: Mapping[str, int], pairs: Sequence[Pair]) -> None:
-    """Raise DataError for too few contrasts or quality pairs to choose by, with the number that is needed."""
-    if prompts and max(prompts.values()) < MIN_PROMPTS:
-        counts = ", ".join(f"{name}: {_COUNTED[aim]} on {n} prompts" for name, n in prompts.items())
-        what = "contrasts with votes (audit.contrasts, audit.votes)" if aim == "votes" else "more (audit.contrasts)"
-        raise DataError(
-            f"{counts}, and choosing a dose needs {MIN_PROMPTS} at least of one bias (half of them choose, the others "
-            f"measure). Give {what}, or take a dose of your own with `cda merge --dose`"
-        )
-    n_prompts = _n_prompts(pairs)
-    if 0 < n_prompts < MIN_PROMPTS:
-        raise DataError(
-            f"quality pairs on {n_prompts} prompts, and a limit on quality loss needs {MIN_PROMPTS} at least. Give more "
-            "(audit.quality, audit.max_quality, dose.max_quality), or none at all (audit.quality=null)"
-        )
 
 
 def _lessons(run_folder: RunFolder, biases: Sequence[Bias], most: int, seed: int) -> dict[str, list[Comparison]]:

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from cda.files.hashes import sha256_of
 
-VARIABLE, FOLDER = "environment variable ", "folder "
+VARIABLE, FOLDER, ANSWERING = "environment variable ", "folder ", "the model that answers for "
 """How names of these begin; any other is a file's path."""
+_answering: dict[str, set[str]] = {}
 
 
 def states(names: Iterable[str]) -> dict[str, str]:
@@ -23,7 +24,25 @@ def changed_reads(known: Mapping[str, str]) -> list[str]:
     return [name for name, state in known.items() if _state(name) != state]
 
 
+def answering(asked: str, model: str) -> str:
+    """The name of a model that answers when an LLM is asked by its name."""
+    return f"{ANSWERING}{asked} ({model})"
+
+
+def asked_name(name: str) -> str | None:
+    """The name by which an LLM was asked, if this is the name of a model that answered."""
+    return name.removeprefix(ANSWERING).partition(" (")[0] if name.startswith(ANSWERING) else None
+
+
+def note_answering(now: Mapping[str, Iterable[str]]) -> None:
+    """Note which models answer to each name, as far as known, in place of those noted before: `changed_reads` cannot ask."""
+    _answering.clear()
+    _answering.update({asked: {answering(asked, model) for model in models} for asked, models in now.items()})
+
+
 def _state(name: str) -> str:
+    if (asked := asked_name(name)) is not None:
+        return "answers" if name in _answering.get(asked, {name}) else "another answers"
     if name.startswith(VARIABLE):
         value = os.environ.get(name.removeprefix(VARIABLE))
         return "none" if value is None else _digest(f"{name}={value}")

@@ -75,6 +75,9 @@ def _keys_only(location: tuple[int | str, ...], model: type[BaseModel]) -> tuple
 def _line(location: tuple[str, ...], kind: str, message: str, value: object, model: type[BaseModel], where: str) -> str:
     path = ".".join(location)
     if kind == "extra_forbidden":
+        section = _section_at(model, location[:-1])
+        if gone := getattr(section, "gone", {}).get(location[-1]):
+            return f"{where}: {path}: {gone}"
         known = _fields_at(model, location[:-1])
         hint = did_you_mean(location[-1], known) or _elsewhere(location[-1], model)
         return f"{where}: {path}: unknown key.{hint} Known: {', '.join(known)}"
@@ -93,12 +96,17 @@ def _elsewhere(key: str, model: type[BaseModel]) -> str:
     return f" Did you mean {' or '.join(path for leaf, path in leaves if leaf == close)}?" if close else ""
 
 
-def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
+def _section_at(model: type[BaseModel], location: Sequence[str]) -> type[BaseModel] | None:
     current: type[BaseModel] | None = model
     for part in location:
         if current is not None and part in current.model_fields:
             current = _model_in(current.model_fields[part].annotation)
-    return sorted(current.model_fields) if current is not None else []
+    return current
+
+
+def _fields_at(model: type[BaseModel], location: Sequence[str]) -> list[str]:
+    section = _section_at(model, location)
+    return sorted(section.model_fields) if section is not None else []
 
 
 def _model_in(annotation: object) -> type[BaseModel] | None:

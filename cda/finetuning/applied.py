@@ -140,7 +140,7 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
     process of a launch scores texts of its own, with any kind of scorer. `singly`: a model has to reward single answers."""
     scorer = open_scorer(subject, settings)
     if singly and subject.section.kind.compares:
-        scorer.refuse_comparing()  # whatever else is missing, such as a key
+        scorer.as_pointwise()  # whatever else is missing, such as a key
     if problems := scorer.problems():
         raise RunError("\n".join(problems))
     if subject.section.kind.compares and settings.score.judge.by_token and settings.llm.prompts.judge.criteria:
@@ -153,7 +153,7 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
     if subject.label in ("first", "second") and scorer.compares:
         raise RunError(f"{subject.name}: compares two answers, so it cannot be used with another scorer; use it alone")
     if singly and not subject.section.kind.trainable:
-        scorer.refuse_comparing()
+        scorer.as_pointwise()
     if subject.section.kind.trainable:
         spec = model_spec(subject.section)
         config = load_config(spec, compares=not singly and subject.adapter is None)

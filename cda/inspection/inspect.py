@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import compress
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.report_plots import draw_differences
 from cda.biases import Bias
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, DataError, RunError
@@ -20,7 +18,6 @@ from cda.features import PATTERN_FEATURES
 from cda.files.jsonl import write_page
 from cda.files.paths import free_place, user_path
 from cda.finetuning.applied import check_subject
-from cda.inspection import tables
 from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_rewrites, planned_calls
 from cda.inspection.sources import (
     TRAINING,
@@ -29,15 +26,15 @@ from cda.inspection.sources import (
     Seen,
     SourcedRewrites,
     check_options,
+    has_rewrites,
     resolved,
+    rewrites_of_run,
 )
-from cda.inspection.tables import inspection_text
+from cda.inspection.tables import inspect_document, rewrites_section
+from cda.launch import say
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
-from cda.report.document import Document, Marked
-from cda.report.numbers import signed
-from cda.report.page import Headline, Piece, ReportSection, word_differences
-from cda.report.plots import AFTER, BEFORE, Mark, Plot, PlotRow, named, rows_height, slugs
+from cda.report.document import Block, Document, Heading
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, llm_problems, plan_lines
@@ -55,13 +52,11 @@ from cda.results.inspect import (
     RewriteSummary,
 )
 from cda.rewriting.fidelity import ENFORCED, added_phrases, limits_of, violations
+from cda.run import RunFolder
 from cda.scorers.compared import Compared, Comparison, Rewards
-from cda.stats.draws import Stream, bootstrap_mean, drawn, generator
+from cda.stats.draws import Stream, drawn
 from cda.stats.drift import feature_drift, measured
-from cda.stats.proportions import wilson_share
-
-if TYPE_CHECKING:
-    pass
+from cda.stats.estimators import mean_of, share_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,136 +124,6 @@ def _judging(goal: InspectionTarget, answers: Answers | None, options: InspectOp
     return planned_verdicts([subject], scorer_settings(goal.scored_by), compared)
 
 
-_MARKS = {"add": Mark("bias added", AFTER, "o"), "remove": Mark("bias removed", BEFORE, "s", filled=False)}
-_N_OPEN = 3
-_OUTCOMES = {
-    "flipped": "flipped as asked for",
-    "unflipped": "not flipped",
-    "rejected": "the gate would reject it",
-    "failed": "failed",
-}
-_NUMBERS = (
-    "Flipped means that the label changed as asked for. Failed are rewrites that were not accepted, even after asking again. "
-    "The gate's checks are made again here on every accepted rewrite, also where it was made without a gate."
-)
-_DRIFT = (
-    "A good rewrite changes the bias and nothing else. A limit says how far a rewrite may be from its original in a feature "
-    "and still be alike; the bias file can set limits of its own."
-)
-_PHRASES = (
-    "The same words in many rewrites are a sign of a lazy instruction: a model learns the phrase and not the bias. Rules "
-    "repeat themselves by nature."
-)
-
-
-@dataclass(frozen=True, slots=True)
-class ShownRewrite:
-    """One rewrite as the page shows it: texts in pieces, facts in words, outcomes to filter and orders to sort by."""
-
-    bias: str
-    title: str
-    prompt: str
-    original: list[Piece]
-    rewrite: list[Piece] | None
-    facts: tuple[str, ...]
-    short: str
-    is_open: bool
-    outcomes: str
-    orders: tuple[tuple[str, float], ...]
-
-
-def inspect_document(inspection: InspectResult) -> Document:
-    """The numbers of each bias and direction, then the rewrites one by one."""
-    who = f", by {inspection.by}" if inspection.by else ""
-    scored = f" Rewards by {inspection.scored_by}." if inspection.scored_by else " No rewards."
-    shown = [_shown(example, number, inspection.unit) for number, example in enumerate(inspection.examples)]
-    outcomes = {outcome for example in shown for outcome in example.outcomes.split()}
-    return Document(
-        "Rewrites: " + ", ".join(bias.name for bias in inspection.biases), f"Of {inspection.where}{who}.{scored}",
-        tuple(map(_headline, inspection.summaries)), tuple(_sections(inspection)), (Marked((inspection_text(inspection),)),),
-        template="inspect.html.j2",
-        parts={
-            "examples": shown,
-            "names": [(bias.name, bias.name) for bias in inspection.biases],
-            "outcomes": [(key, words) for key, words in _OUTCOMES.items() if key in outcomes],
-            "orders": [("shown", "as in the terminal"), ("drift", "what changed most besides"),
-                       *([("reward", "where the reward moved most")] if inspection.scored_by else [])],
-        },
-    )  # fmt: skip
-
-
-def _headline(group: RewriteSummary) -> Headline:
-    words = [f"flipped {tables.flipped_share_cell(group)}", f"failed {tables.failed_cell(group)}"]
-    if not isinstance(group.reward, Missing):
-        words.append(f"reward {tables.reward_cell(group)}, rewrite − original")
-    return Headline(f"{tables.name_of(group)}:", "; ".join(words) + ".")
-
-
-def _sections(inspection: InspectResult) -> Iterator[ReportSection]:
-    reasons, drift = tables.reason_table(inspection), tables.rewrite_drift_tables(inspection)
-    phrases = tables.phrase_tables(inspection)
-    first = (tables.rewrites_table(inspection), *(() if reasons is None else (reasons,)))
-    yield ReportSection("numbers", "All rewrites", (_NUMBERS, *inspection.notes), first)
-    yield ReportSection("examples", "One by one", (tables.order_sentence(inspection),))
-    if phrases:
-        yield ReportSection("phrases", "Phrases added again and again", (_PHRASES,), tuple(phrases))
-    if drift:
-        yield ReportSection("drift", "What else changes", (_DRIFT,), tuple(drift), tuple(_plots(inspection)))
-    facts = tuple(
-        (f"{bias.name}, {words}", text)
-        for bias in inspection.biases
-        for words, text in (("what it is", bias.description), ("to add it", bias.add), ("to remove it", bias.remove))
-    )
-    yield ReportSection("instructions", "What was asked for", facts=facts)
-
-
-def _plots(inspection: InspectResult) -> Iterator[Plot]:
-    for name, word in slugs(dict.fromkeys(group.bias for group in inspection.summaries)).items():
-        groups = [group for group in inspection.summaries if group.bias == name]
-        changes = {_MARKS[group.direction]: own for group in groups if (own := _changes(group))}
-        features = dict.fromkeys(feature for own in changes.values() for feature in own)
-        if not features:
-            continue
-        rows = [
-            PlotRow(named(feature, 24), tuple(own.get(feature) for own in changes.values())) for feature in features
-        ]
-        told = [
-            f"{mark.name}: {', '.join(f'{feature} {signed(change)}' for feature, change in own.items())}"
-            for mark, own in changes.items()
-        ]
-        title = f"{name}: what else a rewrite changes, in standard deviations. Within the grey band a difference is usually called balanced"
-        text = f"Rewrite − original of {name}, in standard deviations. {'. '.join(told)}."
-        draw = partial(draw_differences, rows, list(changes), "rewrite − original (SDs)")
-        yield Plot(f"changes-{word}", title, text, draw, rows_height(len(rows), len(changes)))
-
-
-def _changes(group: RewriteSummary) -> dict[str, Estimate]:
-    rows = () if isinstance(group.drift, Missing) else group.drift
-    return {
-        row.feature.replace("_", " "): row.standardised
-        for row in rows
-        if not row.is_treatment and row.standardised is not None and row.standardised.low < row.standardised.high
-    }
-
-
-def _shown(example: RewriteShown, number: int, unit: str) -> ShownRewrite:
-    original, rewrite = [Piece(example.original, False)], None
-    label, gate = tables.label_sentence(example), tables.gate_sentence(example)
-    rewards = tables.reward_sentence(example, unit)
-    short, facts = gate, [gate]
-    if example.rewrite is not None:
-        original, rewrite = word_differences(example.original, example.rewrite)
-        first = [label, *([rewards] if rewards else [])]
-        short, facts = "; ".join([*first, gate]), [*first, gate, tables.feature_sentence(example)]
-    flipped = {True: ["flipped"], False: ["unflipped"], None: []}[example.label.flipped]
-    outcome = ["failed"] if example.failed is not None else ["rejected"] if example.rejected else []
-    return ShownRewrite(
-        example.bias, f"{tables.name_of(example)}, {example.source}", example.prompt, original, rewrite,
-        tuple(fact[:1].upper() + fact[1:] for fact in facts), short, number < _N_OPEN, " ".join([*flipped, *outcome]),
-        (("shown", -number), ("drift", example.distance), ("reward", abs(example.difference or 0.0))),
-    )  # fmt: skip
-
-
 _MANY_PROMPTS = 30  # from here on a bootstrap's interval of a mean covers about as often as it says
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
 _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
@@ -299,6 +164,23 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
     return inspection, text
 
 
+def with_rewrites(document: Document, run: RunFolder) -> Document:
+    """A run's report with its rewrites after the examples, rewards where they are kept; the report itself if there are none."""
+    try:
+        material = rewrites_of_run(run.path) if has_rewrites(run) else None
+    except CdaError as error:
+        say(f"No rewrites in the report: {error}")
+        return document
+    if material is None or not material.rewrites:
+        return document
+    found = _inspection(run.path.name, material, InspectionTarget(material, None, None), InspectOptions())
+    section, parts = rewrites_section(found), list(document.sections)
+    after = [place for place, part in enumerate(parts, 1) if part.id == "examples"]
+    parts.insert(after[0] if after else len(parts), section)
+    blocks: tuple[Block, ...] = (Heading(section.title), section.paragraphs, *section.tables, *section.texts)
+    return replace(document, sections=tuple(parts), markdown_parts=(*(document.markdown_parts or ()), *blocks))
+
+
 def _inspection(
     target: str, material: SourcedRewrites, goal: InspectionTarget, options: InspectOptions
 ) -> InspectResult:
@@ -321,9 +203,7 @@ def _inspection(
         if own
     ]
     _check_worst([row for group in looked for row in group.rows], material, options)
-    summaries = [_summary(group, material, unit, options.seed) for group in looked]
-    if any(summary.n_prompts < _MANY_PROMPTS for summary in summaries):
-        notes.append(f"Below about {_MANY_PROMPTS} prompts the intervals of means (reward, drift) are too narrow.")
+    summaries = [_summary(group, material, unit) for group in looked]
     return InspectResult(
         target=shown_path(target),
         where=material.where,
@@ -498,7 +378,7 @@ def _differences(before: Features, after: Features, bias: Bias) -> Iterator[tupl
         yield tuple(changes), float(np.linalg.norm(row))
 
 
-def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -> RewriteSummary:
+def _summary(looked: _Looked, material: SourcedRewrites, unit: str) -> RewriteSummary:
     """Numbers of all rewrites of one bias in one direction, each with n and a prompt-clustered 95% interval."""
     bias, rows, ids, direction = looked.bias, looked.rows, looked.prompt_ids, looked.rows[0].direction
 
@@ -517,7 +397,7 @@ def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -
 
     def drift() -> tuple[FeatureDrift, ...]:
         sides = looked.after, looked.before
-        found = feature_drift(*sides, of_written, _rng(seed), limits=limits_of(bias), treatment=bias.treatment)
+        found = feature_drift(*sides, of_written, limits=limits_of(bias), treatment=bias.treatment)
         return tuple(found)
 
     return RewriteSummary(
@@ -537,7 +417,7 @@ def _summary(looked: _Looked, material: SourcedRewrites, unit: str, seed: int) -
         rejected=_share([bool(row.rejected) for row in accepted], of_accepted),
         rejected_reasons=count_reasons([row.rejected[0] for row in accepted if row.rejected]),
         noticed=count_reasons([reason for row in written for reason in row.noticed]),
-        reward=or_missing(lambda: bootstrap_mean(differences, of_scored, _rng(seed), unit))
+        reward=or_missing(lambda: mean_of(differences, of_scored, unit).estimate)
         if scored
         else Missing(reason="no rewards"),
         n_without_reward=len(written) - len(scored),
@@ -555,8 +435,4 @@ def _phrases(rows: Sequence[RewriteShown], ids: Sequence[str]) -> Iterator[Phras
 
 
 def _share(hits: Sequence[bool], ids: Sequence[str]) -> Estimate | Missing:
-    return or_missing(lambda: wilson_share(hits, ids)) if hits else Missing(reason="none")
-
-
-def _rng(seed: int) -> np.random.Generator:
-    return generator(seed, Stream.INTERVALS)
+    return or_missing(lambda: share_of(hits, ids)) if hits else Missing(reason="none")

@@ -1,23 +1,18 @@
-"""Results of `cda inspect` in tables for the page, and in lines for a terminal."""
+"""Rewrites as a document: tables of all of them, then each with its label, reward, gate and features."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import zip_longest
 
-from cda.report.numbers import MINUS, cell, clipped, count, counted, excludes_zero, inert, reward, share, signed, width
-from cda.report.page import Piece, word_differences
+from cda.report.document import Block, Document
+from cda.report.numbers import MINUS, cell, count, percent, reward, share, signed
+from cda.report.page import Headline, ReportSection, TextPair
 from cda.report.tables import Table, table
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectResult, RewriteShown, RewriteSummary
 
 _YES_NO = {True: "yes", False: "no", None: "not known"}
-_COLUMNS = 100
-_SIDE = 48
-_MOST_LINES = 24  # lines of a text; the page shows all of it
-_MOST_PHRASES = _MOST_FEATURES = 6
-_NAME = 10
 
 
 def name_of(group: RewriteSummary | RewriteShown) -> str:
@@ -96,59 +91,40 @@ def reason_table(inspection: InspectResult) -> Table | None:
     return table("Why rewrites failed, and what the gate finds in the others", ("reason", "rewrites"), rows)
 
 
-def rewrite_drift_tables(inspection: InspectResult) -> list[Table]:
-    """Other features that change, for each bias and direction."""
-    header = ("feature", "original", "rewrite", f"rewrite {MINUS} original", "in SDs", "beyond the limit")
-    return [
-        Table(
-            f"{name_of(group)}: mean features of {group.n_written} originals and their rewrites, where they have any",
-            header,
-            tuple(
-                _drift_row(row) for row in group.drift if row.base_mean or row.perturbed_mean or row.base_mean is None
-            ),
-        )
+def drift_table(inspection: InspectResult) -> Table | None:
+    """The change of every feature that is not the bias itself, for each bias and direction, in standard deviations of originals."""
+    found = {
+        name_of(group): {row.name: row for row in group.drift if row.standardised is not None}
         for group in inspection.summaries
         if not isinstance(group.drift, Missing)
-    ]
+    }
+    features = dict.fromkeys(name for own in found.values() for name in own)
+    rows = ((name, *(_drift_cell(own.get(name)) for own in found.values())) for name in features)
+    caption = f"Rewrite {MINUS} original in standard deviations of originals, and the share of rewrites beyond the feature's limit"
+    return table(caption, ("feature", *found), rows)
 
 
-def _drift_row(row: FeatureDrift) -> tuple[str, ...]:
-    own = " (the bias itself)" if row.is_treatment else ""
-    return (
-        row.name + own, *("" if mean is None else _number(mean) for mean in (row.base_mean, row.perturbed_mean)),
-        cell(row.difference, signed, None),
-        "" if row.standardised is None else signed(row.standardised), "" if row.beyond is None or own else share(row.beyond),
-    )  # fmt: skip
+def _drift_cell(row: FeatureDrift | None) -> str:
+    if row is None or row.standardised is None:
+        return ""
+    if row.is_treatment:
+        return f"{signed(row.standardised)} (the bias itself)"
+    beyond = f", {percent(row.beyond.value)} beyond" if row.beyond is not None and row.beyond.value > 0 else ""
+    return f"{signed(row.standardised)}{beyond}"
 
 
-def phrase_tables(inspection: InspectResult) -> list[Table]:
-    """Phrases that rewrites add again and again, for each bias and direction."""
-    return [
-        Table(
-            f"{name_of(group)}: phrases in several of {group.n_written} rewrites and in none of their originals",
-            ("phrase", "rewrites that hold it"),
-            tuple((phrase.words, _share(phrase.share)) for phrase in group.phrases),
-        )
+def phrase_table(inspection: InspectResult) -> Table | None:
+    """Phrases that rewrites add again and again."""
+    rows = (
+        (phrase.words, name_of(group), _share(phrase.share))
         for group in inspection.summaries
-        if group.phrases
-    ]
-
-
-def _drift_words(group: RewriteSummary) -> list[str]:
-    """Features that change on average (the interval excludes 0), the largest change in standard deviations first."""
-    if isinstance(group.drift, Missing):
-        return [f"not estimated: {group.drift.reason}"]
-    changed = [
-        (abs(row.standardised.value), row.difference, row)
-        for row in group.drift
-        if row.standardised is not None and isinstance(row.difference, Estimate) and excludes_zero(row.difference)
-    ]
-    words = []
-    for _, difference, row in sorted(changed, key=lambda change: -change[0]):
-        beyond = row.beyond if row.beyond is not None and row.beyond.value > 0 else None
-        note = " (the bias itself)" if row.is_treatment else f" ({share(beyond)} beyond the limit)" if beyond else ""
-        words.append(f"{row.name} {signed(difference)}{note}")
-    return words
+        for phrase in group.phrases
+    )
+    return table(
+        "Phrases in several rewrites and in none of their originals",
+        ("phrase", "rewrites", "share that holds it"),
+        rows,
+    )
 
 
 def label_sentence(example: RewriteShown) -> str:
@@ -205,22 +181,6 @@ def _number(value: float) -> str:
     return text.replace("-", MINUS)
 
 
-def inspection_text(inspection: InspectResult) -> str:
-    """The numbers of each bias and direction, then the rewrites one by one."""
-    who = f", by {inspection.by}" if inspection.by else ""
-    lines = []
-    for sentence in (f"Rewrites of {inspection.where}{who}", *inspection.notes):
-        lines += _fill(inert(sentence), _COLUMNS)
-    for group in inspection.summaries:
-        lines += ["", *_summary(group, inspection)]
-    examples = inspection.examples
-    marks = f"{order_sentence(inspection)} Marked: [-only before-], {{+only after+}}."
-    lines += ["", *_fill(inert(marks), _COLUMNS)]
-    for number, example in enumerate(examples, 1):
-        lines += ["", *_example(example, f"{number} of {len(examples)}", inspection.unit)]
-    return "\n".join(lines)
-
-
 def order_sentence(inspection: InspectResult) -> str:
     """Which rewrites are shown."""
     n, total = len(inspection.examples), sum(group.n for group in inspection.summaries)
@@ -233,97 +193,80 @@ def order_sentence(inspection: InspectResult) -> str:
     return f"{n} of {total} rewrites, for each bias and direction {order}."
 
 
-def _summary(group: RewriteSummary, inspection: InspectResult) -> list[str]:
-    each = "; ".join(f"{n} {source}" for source, n in group.sources.items())
-    sources = next(iter(group.sources)) if len(group.sources) == 1 else each
-    lines = [inert(f"{name_of(group)}: {_rewrites_cell(group)} rewrites, {sources}")]
-    lines += _named("flipped", flipped_share_cell(group))
-    because = _because(group.failed_reasons, *(lost.reasons for lost in group.lost))
-    lines += _named("failed", failed_cell(group) + because)
-    if group.n_written:
-        lines += _named("gate", f"would reject {_rejected_cell(group)}{_because(group.rejected_reasons)}")
-    if not isinstance(group.reward, Missing):
-        lines += _named(inspection.unit, f"{reward_cell(group)}, rewrite − original (by {inspection.scored_by})")
-    drift = _drift_words(group)
-    more = f"; {len(drift) - _MOST_FEATURES} more features" if len(drift) > _MOST_FEATURES else ""
-    if group.n_written:
-        lines += _named("drift", ("; ".join(drift[:_MOST_FEATURES]) or "no measured feature changes on average") + more)
-    phrases = [
-        f"“{phrase.words}” {share(phrase.share)}" for phrase in group.phrases if not isinstance(phrase.share, Missing)
+_N_SHOWN = 2
+_NUMBERS = (
+    "Flipped means that the label changed as asked for. Failed are rewrites that were not accepted, even after asking again. "
+    "The gate's checks are made again here on every accepted rewrite, also where it was made without a gate."
+)
+_DRIFT = "A good rewrite changes the bias and nothing else; a bias file can set its own limits."
+_PHRASES = (
+    "The same words in many rewrites are a sign of a lazy instruction: a model learns the phrase and not the bias. Rules "
+    "repeat themselves by nature."
+)
+
+
+def inspect_document(inspection: InspectResult) -> Document:
+    """The numbers of each bias and direction, what else changes, then the rewrites one by one."""
+    who = f", by {inspection.by}" if inspection.by else ""
+    scored = f" Rewards by {inspection.scored_by}." if inspection.scored_by else " No rewards."
+    texts, order = _texts(inspection, inspection.examples), order_sentence(inspection)
+    numbers, reasons = rewrites_table(inspection), reason_table(inspection)
+    drift, phrases = drift_table(inspection), phrase_table(inspection)
+    first = ReportSection(
+        "numbers", "All rewrites", (_NUMBERS, *inspection.notes), tuple(filter(None, (numbers, reasons)))
+    )
+    sections = [first, ReportSection("one-by-one", "One by one", (order,), texts=texts)]
+    sections += [ReportSection("phrases", "Phrases added again and again", (_PHRASES,), (phrases,))] if phrases else []
+    sections += [ReportSection("drift", "What else changes", (_DRIFT,), (drift,))] if drift else []
+    facts = tuple(
+        (f"{bias.name}, {words}", text)
+        for bias in inspection.biases
+        for words, text in (("what it is", bias.description), ("to add it", bias.add), ("to remove it", bias.remove))
+    )
+    where = f"Rewrites of {inspection.where}{who}.{scored}"
+    shown: tuple[Block, ...] = (
+        where,
+        *inspection.notes,
+        *filter(None, (numbers, reasons, drift, phrases)),
+        order,
+        *texts,
+    )
+    return Document(
+        "Rewrites: " + ", ".join(bias.name for bias in inspection.biases), where, tuple(map(_headline, inspection.summaries)),
+        (*sections, ReportSection("instructions", "What was asked for", facts=facts)), shown,
+    )  # fmt: skip
+
+
+def rewrites_section(inspection: InspectResult) -> ReportSection:
+    """The numbers and the first rewrites of each bias and direction, folded, for the report of a run."""
+    few = [
+        example
+        for group in inspection.summaries
+        for example in [each for each in inspection.examples if name_of(each) == name_of(group)][:_N_SHOWN]
     ]
-    return lines + (_named("added", "; ".join(phrases[:_MOST_PHRASES])) if phrases else [])
+    more = f"{order_sentence(inspection)} `cda inspect RUN` shows more, and what else they change."
+    tables = tuple(filter(None, (rewrites_table(inspection), reason_table(inspection))))
+    texts = _texts(inspection, few)
+    return ReportSection("rewrites", "Rewrites", (*inspection.notes, more), tables, texts=texts, folded=True)
 
 
-def _because(*counts_of: Mapping[str, int]) -> str:
-    reasons = ", ".join(counted(counts) for counts in counts_of if counts)
-    return f": {reasons}" if reasons else ""
+def _texts(inspection: InspectResult, examples: Sequence[RewriteShown]) -> tuple[TextPair, ...]:
+    return tuple(
+        TextPair(f"{name_of(one)}, {one.source}", one.prompt, one.original, one.rewrite, _notes(one, inspection.unit))
+        for one in examples
+    )
 
 
-def _example(example: RewriteShown, number: str, unit: str) -> list[str]:
-    head = f"── {number}: {name_of(example)}, {example.source} "
-    lines = [clipped(inert(head) + "─" * _COLUMNS, _COLUMNS).replace("…", "─")]
-    lines += _named("prompt", _start(example.prompt, 4 * _SIDE))
+def _notes(example: RewriteShown, unit: str) -> tuple[str, ...]:
     if example.rewrite is None:
-        lines += _named("original", _start(example.original, 8 * _SIDE))
-        return lines + _named("gate", gate_sentence(example))
-    before, after = word_differences(example.original, example.rewrite)
-    sides = zip_longest(["original", *_side(before, "[-", "-]")], ["rewrite", *_side(after, "{+", "+}")], fillvalue="")
-    lines += [f"{left}{' ' * (_SIDE - width(left))} │ {right}".rstrip() for left, right in sides]
-    for sentence in (label_sentence(example), reward_sentence(example, unit), feature_sentence(example)):
-        if sentence is not None:
-            name, _, text = sentence.partition(": ")
-            lines += _named(name, text)
-    return lines + _named("gate", gate_sentence(example))
+        return (gate_sentence(example),)
+    rewards = reward_sentence(example, unit)
+    said = (label_sentence(example), rewards, gate_sentence(example), feature_sentence(example))
+    return tuple(sentence for sentence in said if sentence)
 
 
-def _start(text: str, most: int) -> str:
-    """The beginning of a text, cut to so many columns; of a long one the rest is not even looked at."""
-    return clipped(inert(text[: 4 * most]), most)
-
-
-def _side(pieces: Sequence[Piece], before: str, after: str) -> list[str]:
-    """A text in lines of a column, with marks around the parts that only it has; each line has its own marks."""
-
-    def marked(line: str) -> str:
-        words = line.strip()  # marks close to the words, the white space around them outside
-        return line.replace(words, f"{before}{words}{after}") if words else line
-
-    text = "".join("\n".join(map(marked, piece.text.split("\n"))) if piece.differs else piece.text for piece in pieces)
-    lines = [part for line in text.split("\n") for part in (_fill(inert(line), _SIDE) or [""])]
-    if len(lines) > _MOST_LINES:
-        lines = [*lines[: _MOST_LINES - 1], f"… {len(lines) - _MOST_LINES + 1} more lines (--html shows all)"]
-    return lines
-
-
-def _fill(line: str, most: int) -> list[str]:
-    """A line in parts no wider than `most` columns, broken at spaces if there are any; by columns, not by characters."""
-    parts, current = [], ""
-    for word in line.split(" "):
-        candidate = f"{current} {word}" if current else word
-        if width(candidate) <= most:
-            current = candidate
-            continue
-        if current:
-            parts.append(current)
-        current = word
-        while width(current[: 4 * most]) > most:
-            cut = _fitting(current, most)
-            parts.append(current[:cut])
-            current = current[cut:]
-    return [*parts, current] if current else parts
-
-
-def _fitting(word: str, most: int) -> int:
-    """Number of characters of a word that fit into so many columns; one at the least."""
-    columns = 0
-    for at, char in enumerate(word[: 4 * most]):
-        columns += width(char)
-        if columns > most:
-            return max(at, 1)
-    return min(len(word), 4 * most)
-
-
-def _named(name: str, text: str) -> list[str]:
-    parts = _fill(inert(text), _COLUMNS - _NAME - 2) or [""]
-    heads = [f"  {inert(name):<{_NAME}}", *[" " * (_NAME + 2)] * (len(parts) - 1)]
-    return [f"{head}{part}".rstrip() for head, part in zip(heads, parts, strict=True)]
+def _headline(group: RewriteSummary) -> Headline:
+    words = [f"flipped {flipped_share_cell(group)}", f"failed {failed_cell(group)}"]
+    if not isinstance(group.reward, Missing):
+        words.append(f"reward {reward_cell(group)}, rewrite − original")
+    return Headline(f"{name_of(group)}:", "; ".join(words) + ".")

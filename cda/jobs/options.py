@@ -236,6 +236,11 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
 
 
 class QualityArguments(Paid, ModelSettings, total=False):
+    over: Annotated[
+        Data | None,
+        Arg("Other outputs to the same prompts: the i-th output to a prompt is compared with the i-th one there."),
+        Flag("Win rate: the file holds outputs (prompt, response), and this one others to the same prompts."),
+    ]
     adapter: Annotated[
         Place | None,
         Arg("Measure again with it: its folder, or that of a finished run."),
@@ -280,28 +285,28 @@ class BestOfArguments(Called, ModelSettings, total=False):
     limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
 
 
-class WinRateArguments(Paid, ModelSettings, DoseSettings, total=False):
-    columns: Annotated[
-        Mapping[str, str] | None, Arg('Our column names to the files\', such as `{"response": "output"}`.'), COLUMN
-    ]
-    split: Split
-    out: Annotated[Place | None, folder("win-rate-<model>-<files>", "win-rate-<model>-<files>")]
-    limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
+class VotedArguments(Paid, ModelSettings, DoseSettings, total=False):
+    """What a correction is chosen on: contrasts that people voted on, and quality pairs."""
 
-
-class CalibrateArguments(Paid, ModelSettings, DoseSettings, total=False):
     biases: AllBiases
     contrasts: Annotated[Data | None, Arg("Rows of prompt, base and perturbed; None for the embedded ones."), CONTRASTS]
     quality: Annotated[
         Data | None,
         Arg('Preference pairs whose accuracy must not fall; `"none"` for no such check.'),
-        Flag("Preference pairs, with --scores their score file; `none` for no such check."),
+        Flag("Preference pairs whose accuracy must not fall; `none` for no such check."),
     ]
     figures: Figures
-    out: Annotated[Place | None, folder("calibrate-<model>-<inputs>", "calibrate-<model>-<files>")]
     limit: Annotated[
         int | None, Arg("Take at most so many contrasts of each bias, and quality pairs, drawn with the seed."), LIMIT
     ]
+
+
+class CalibrateArguments(VotedArguments, total=False):
+    out: Annotated[Place | None, folder("calibrate-<model>-<inputs>", "calibrate-<model>-<files>")]
+
+
+class DoseArguments(VotedArguments, total=False):
+    out: Annotated[Place | None, folder("dose-<before>-<inputs>", "<recipe>, or dose-<model>-<files> with --against")]
 
 
 class DiscoverArguments(Paid, ModelSettings, total=False):

@@ -139,6 +139,7 @@ class _BatchRun:
                 self.llm.sleep(self.pause_s)
                 self.pause_s = min(1.5 * self.pause_s, self.llm.longest_pause_s)
         self.ledger.forget_tries()
+        self.llm.cache.check_unmixed()
 
     def _looked_at(self, part: BatchPart) -> End | None:
         """The end of a part's batch, once it is sure; None: look again later. LLMError: the server is away."""

@@ -17,8 +17,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from cda.errors import LLMError
+from cda.errors import LLMError, MovedError
 from cda.files.sqlite_file import SqliteFile, transaction
+from cda.inert import inert
 from cda.llm.asking import GRACE_S, Answers, Ask, Asker, answered, pause, print_line, with_progress
 from cda.llm.protocol import LASTING, Completion, Request
 from cda.llm.purse import Claim, Claims
@@ -59,13 +60,22 @@ class Cache:
 
     Holds hashes and answers, not questions, and no key. A file that cannot be read is moved aside as `.corrupt-N`. With
     `ask_failures_again` earlier failures are ignored; answers and failures stored in their place from now on are found.
-    Every method raises LLMError if the file cannot be read or written.
+    With the client's settings (`asked`), the models that answer under its name are known: once another answers, what earlier
+    ones answered is not found any more. Every method raises LLMError if the file cannot be read or written.
     """
 
     def __init__(
-        self, path: Path | str, say: Callable[[str], None] = print_line, *, ask_failures_again: bool = False
+        self,
+        path: Path | str,
+        say: Callable[[str], None] = print_line,
+        *,
+        ask_failures_again: bool = False,
+        asked: Mapping[str, Any] | None = None,
     ) -> None:
         self.path = Path(path)
+        self._say, self._asked_name = say, asked and asked["model"]
+        self._asked = asked and _asked(asked)
+        self._given, self._live, self._gone = set[str](), set[str](), set[str]()
         self.claims = Claims(self.path.with_name(f"{self.path.name}.claims"))
         self._failures_from = time.time() if ask_failures_again else 0.0
         # FULL: each group is on disk before its workers go on, since the answers are paid for.
@@ -84,6 +94,7 @@ class Cache:
         self._entries: queue.SimpleQueue[_Entry | None] = queue.SimpleQueue()
         self._writer: threading.Thread | None = None
         self._reader = self._file.opened()
+        self._answering = self.answering()
 
     def __enter__(self) -> Cache:
         return self
@@ -105,12 +116,15 @@ class Cache:
         )
         with self._file.explained(), self._lock:
             rows = self._reader.execute(query, [*keys, self._failures_from, *LASTING]).fetchall()
-        return {
-            key: Completion(
-                text, reason, n_in, n_out, True, logprobs and tuple(map(tuple, json.loads(logprobs))), model
-            )
-            for key, text, reason, n_in, n_out, logprobs, model in rows
-        }
+            found = {
+                key: Completion(
+                    text, reason, n_in, n_out, True, logprobs and tuple(map(tuple, json.loads(logprobs))), model
+                )
+                for key, text, reason, n_in, n_out, logprobs, model in rows
+                if not self._answering or model is None or model in self._answering
+            }
+            self._given |= {answer.model for answer in found.values() if answer.model is not None}
+        return found
 
     def looked_up(
         self, settings: Mapping[str, object], requests: Iterable[Request]
@@ -121,22 +135,43 @@ class Cache:
             known = self.lookup([key for *_, key in group])
             yield [(row, request, key, known.get(key)) for row, request, key in group]
 
-    def answering_models(self, settings: Mapping[str, object]) -> list[str]:
-        """Names of the models that have answered so far under the name and address in these settings, as noted."""
+    def answering(self) -> set[str]:
+        """Names of the models that answer under the name and address of the client; empty before any was told."""
         with self._file.explained(), self._lock:
-            rows = self._reader.execute("SELECT model FROM names WHERE asked = ?", [_asked(settings)]).fetchall()
-        return sorted(model for (model,) in rows)
+            rows = self._reader.execute("SELECT model FROM names WHERE asked = ?", [self._asked]).fetchall()
+        return {model for (model,) in rows}
 
-    def note_models(self, settings: Mapping[str, object], models: Iterable[str]) -> None:
-        """Note for later runs which models have answered under the name and address in these settings."""
-        rows = [(_asked(settings), model) for model in models]
-        with self._file.explained(), self._lock, transaction(self._reader):
-            self._reader.executemany("INSERT OR IGNORE INTO names VALUES (?, ?)", rows)
+    def _note(self, model: str) -> None:
+        """A model has answered just now: if it is new here, those that have answered in this run take the place of earlier ones."""
+        self._live.add(model)
+        if self._asked is None or model in self._answering:
+            return
+        gone, self._answering = self._answering - self._live, set(self._live)
+        with self._file.explained(), transaction(self._reader):
+            self._reader.execute("DELETE FROM names WHERE asked = ?", [self._asked])
+            self._reader.executemany("INSERT INTO names VALUES (?, ?)", [(self._asked, name) for name in self._live])
+        if gone:
+            self._gone |= gone & self._given
+            self._say(
+                f"{self._asked_name} is answered by {inert(model)} now, and was by {', '.join(map(inert, sorted(gone)))}: the "
+                "earlier model's answers are not used any more"
+            )
+
+    def check_unmixed(self) -> None:
+        """MovedError, once, if answers of an earlier model were given out in this run before another one answered."""
+        gone, self._gone, self._given = sorted(self._gone), set(), set()
+        if gone:
+            raise MovedError(
+                f"{self._asked_name} was answered by {', '.join(map(inert, gone))} until now, and is by "
+                f"{', '.join(map(inert, sorted(self._live)))}: answers of both were taken. The same command takes the new model's alone"
+            )
 
     def keep(self, key: str, completion: Completion) -> Future[None]:
         """Write an answer, together with others that come meanwhile; done when it is safe on disk."""
         done: Future[None] = Future()
         with self._lock:
+            if completion.model is not None:
+                self._note(completion.model)
             if self._writer is None:
                 self._writer = threading.Thread(target=self._write, name="llm-cache", daemon=True)
                 self._writer.start()
@@ -196,16 +231,18 @@ class Cache:
 def _insert(connection: sqlite3.Connection, group: Sequence[_Entry]) -> None:
     now = time.time()
     rows = [
-        (key, answer.text, answer.reason, answer.input_tokens, answer.output_tokens, now) for key, answer, _ in group
+        (key, answer.text, answer.reason, answer.input_tokens, answer.output_tokens, now, answer.model)
+        for key, answer, _ in group
     ]
     candidates = [(key, json.dumps(answer.logprobs)) for key, answer, _ in group if answer.logprobs is not None]
     models = [(key, answer.model) for key, answer, _ in group if answer.model is not None]
     with transaction(connection):
-        # Another process may have answered the same meanwhile: the first answer stays. A failure gives way.
+        # Another process may have answered the same meanwhile: the first answer stays, but for a failure or another model's.
         connection.executemany(
             "INSERT INTO answers VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO UPDATE SET text = excluded.text, "
             "reason = excluded.reason, input_tokens = excluded.input_tokens, output_tokens = excluded.output_tokens, "
-            "at = excluded.at WHERE answers.text IS NULL",
+            "at = excluded.at WHERE answers.text IS NULL OR EXISTS "
+            "(SELECT 1 FROM answering_models AS by WHERE by.key = answers.key AND by.model <> ?)",
             rows,
         )
         connection.executemany("INSERT OR IGNORE INTO first_logprobs VALUES (?, ?)", candidates)
@@ -311,6 +348,7 @@ class CachedLLM:
                 if (key := keys.pop(position, None)) is not None:
                     for same in waiting.pop(key):
                         yield same, replace(completion, cached=True)
+        self.cache.check_unmixed()
 
     def _items(
         self, requests: Iterable[Request], waiting: dict[str, list[int]], keys: dict[int, str]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sized
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sized
 from contextlib import asynccontextmanager, closing
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
@@ -152,24 +152,16 @@ class AnsweredBy:
         """Answers by model, the kept ones first."""
         return dict(self.kept + self.now)
 
-    def notes(self, asked: str, earlier: Collection[str]) -> list[str]:
-        """Sentences about answers by another model than `asked`, or than the `earlier` ones under that name."""
+    def notes(self, asked: str) -> list[str]:
+        """Sentences about answers by another model than `asked`, or by several."""
         notes = []
         others = [name for name in self.models if not is_version_of(name, asked)]
         if others:
             notes.append(f"{asked} was asked for, but the server says that {', '.join(map(inert, others))} answered.")
         if len(self.models) > 1:
             counts = [f"{n} by {inert(name)}" for name, n in self.models.items()]
-            since = " since some were kept" if self.now and self.kept and {*self.now} != {*self.kept} else ""
             notes.append(
-                f"The server has changed the model behind {asked}{since}: {', '.join(counts)}. These answers are not those of "
-                "one model. Name a dated model, or have all of them asked again with llm.cache=<a new file>."
-            )
-        before = sorted({*earlier} - {*self.models})
-        if before and self.models:
-            notes.append(
-                f"Asked for {asked}, the server answered earlier runs by {', '.join(map(inert, before))} and this one by "
-                f"{', '.join(map(inert, self.models))}: a difference between these runs may be one between the models."
+                f"Several models answered for {asked}: {', '.join(counts)}. Name a dated model, so that all answers are of one."
             )
         return notes
 

@@ -23,7 +23,7 @@ def folder_problems(name_or_path: str) -> list[str]:
             return [f"{name_or_path}: no such folder"]
         return []
     if not path.is_dir():
-        return [f"{name_or_path}: a model is a folder, not a file"]
+        return [f"{name_or_path}: a model is a folder, not a file; a file of scores is named scores:{name_or_path}"]
     if not os.access(path, os.R_OK | os.X_OK):
         return [f"{name_or_path}: its files may not be read by you; change the rights of the folder (chmod)"]
     problems = []

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cda.auditing.paper import release_lines
 from cda.biases import Bias
 from cda.counterfactuals.label import planned_labels, planned_supplement
 from cda.counterfactuals.pairs import number_for
@@ -28,7 +27,6 @@ from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
-from cda.recipe.sections import AuditSection
 from cda.resources.llm_access import asked_at, llm_problems, sentence
 from cda.resources.named_scorer import Subject, precision_words, scorer_settings
 from cda.resources.scorers import open_scorer
@@ -69,7 +67,7 @@ def check(loaded: LoadedRecipe) -> None:
         ]
         for action in _training_checks(loaded):
             attempt(action)
-    elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm and audit.release is None:
+    elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm:
         attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in WITH_CONTRASTS])
     if is_local(audit.contrasts):
         attempt(inputs.contrasts)
@@ -77,8 +75,6 @@ def check(loaded: LoadedRecipe) -> None:
     attempt(inputs.triples)
     if audit.quality is not None and is_local(audit.quality):
         attempt(inputs.quality)
-    if audit.release is not None:
-        attempt(inputs.released)
     if audit.labels is not None and loaded.only_audit:
         attempt(inputs.labels)
     elif audit.labels is not None:
@@ -185,7 +181,7 @@ UNUSED: Mapping[str, tuple[str, ...]] = {"label": ("synthesize", *_OF_THE_MODEL)
 
 def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     """The plan of a run up to the stage `last`, or (`only`) of this stage alone, as lines."""
-    recipe, contrasts = loaded.recipe, _in_order(loaded.recipe.audit.contrasts, loaded.recipe.audit)
+    recipe, contrasts = loaded.recipe, loaded.recipe.audit.contrasts
     rate = _rate(recipe, loaded.biases)
     beside = audit_inputs(loaded).second_turns() if is_local(recipe.audit.contrasts) else []
     contrasts += f", and {', '.join(beside)}" if beside else ""
@@ -197,7 +193,7 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
         audit += f"; biases: {_names(loaded.biases)}"
     else:
         stages |= _training(recipe, loaded.biases)
-    stages["audit"] = [audit, *release_lines(audit_inputs(loaded))]
+    stages["audit"] = [audit]
     stages["report"] = [f"report      {recipe.run_path / 'report' / 'report.html'}"]
     shown = _shown(last, only)
     lines = [line for stage, own in stages.items() if stage in ("model", *shown) for line in own]
@@ -339,19 +335,12 @@ def _spending(
     return [*lines, *(f"            {sentence(calls, llm)}" for calls in planned)]
 
 
-def _in_order(given: str, audit: AuditSection) -> str:
-    """Sources of a bias's texts, in order: the user's file, the paper's release, the embedded ones."""
-    if audit.release is None:
-        return given
-    return ", else ".join([*([given] if given != EMBEDDED else []), "the paper's release", EMBEDDED])
-
-
 def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:
     rate, triples = recipe.audit.rate, recipe.audit.triples
     parts = []
     some_embedded = not rate and any(bias.name in EMBEDDED_BIASES for bias in biases)
     if triples is not None and (triples != EMBEDDED or some_embedded):
-        parts.append(f"RATE triples: {_in_order(triples, recipe.audit)}")
+        parts.append(f"RATE triples: {triples}")
     if rate:
         parts.append(f"RATE on {rate} answers with and without each bias{' that the file is not of' if parts else ''}")
     own = [bias.name for bias in biases if bias.name not in WITH_CONTRASTS and bias.offline is not None]

@@ -4,6 +4,7 @@ report."""
 from __future__ import annotations
 
 import math
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -24,15 +25,17 @@ from cda.counterfactuals.pairs import number_for
 from cda.counterfactuals.synthesize import is_made_specific
 from cda.dosing import stage as dose
 from cda.embedded.texts import WITH_CONTRASTS, authored_triples
-from cda.errors import CdaError, DataError, ModelError, RunError
+from cda.errors import CdaError, DataError, ModelError, MovedError, RunError
 from cda.files.hashes import contents
 from cda.files.hub import untold
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_text
 from cda.files.paths import is_a_file, own_folder, user_path
+from cda.files.reads import answering, states
 from cda.finetuning import applied, train
 from cda.finetuning.applied import NAME, applied_dose, chosen_dose
 from cda.finetuning.applied import NAME as ADAPTER
 from cda.finetuning.train import Training, tracked, trainings
+from cda.inspection.inspect import with_rewrites
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
@@ -46,7 +49,7 @@ from cda.recipe.schema import Recipe
 from cda.records import Contrast, Triple
 from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts, write_figures
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import llm_counts
+from cda.resources.llm_access import llm_counts, note_models
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer, watched
 from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
@@ -215,12 +218,11 @@ def _contrasts(inputs: AuditInputs, names: Sequence[str] | None) -> dict[str, li
 
 
 def _triples(inputs: AuditInputs) -> list[Triple]:
-    """Triples that exist already: the file's, else the embedded ones, and the release's."""
+    """Triples that exist already: the file's, else the embedded ones."""
     if inputs.audit.triples is None:
         return []
     embedded = authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
-    released = (triple for texts in inputs.released().values() for triple in texts.triples.triples)
-    return [*(inputs.triples().triples or (authored.triple for authored in embedded)), *released]
+    return list(inputs.triples().triples or (authored.triple for authored in embedded))
 
 
 def _n_pairs(loaded: LoadedRecipe) -> int:
@@ -282,9 +284,9 @@ OTHER_RESULTS = (
     "best_of_n.json",
     "discover.json",
     "topics.json",
-    "win_rate.json",
     "comparison.json",
     "calibration.json",
+    "dose.json",
     "data.json",
 )
 
@@ -338,6 +340,7 @@ def _run(
 ) -> None:
     several = trainings(loaded.recipe.seeds)
     takes_dose = False
+    note_models(loaded, folder)
     for kind, training in _steps(_kinds(loaded, last), several):
         progress.begin(training.stage(kind))
         if kind == "report":
@@ -456,13 +459,23 @@ def run_stage(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened,
         if own := ", ".join(watched(opened)):
             say(f"  {own}: its code and what it was seen to read are as they were; --fresh measures again")
         return
+    try:
+        _make(stage, produce, folder, opened)
+    except MovedError as error:
+        say(f"  {error}. {stage.name} is made anew")
+        shutil.rmtree(folder.partial(stage.name))
+        _make(stage, produce, folder, opened)
+
+
+def _make(stage: Stage, produce: Produce, folder: RunFolder, opened: Opened) -> None:
     start, before = time.monotonic(), llm_counts(opened)
     counts = to_jsonable_python(produce(folder.begin(stage)))
     calls = {name: tally.since(before.get(name, Tally())) for name, tally in llm_counts(opened).items()}
     if used := {name: tally for name, tally in calls.items() if tally}:
         counts = {**counts, "llm": used}
+    models = [answering(asked, model) for asked, tally in used.items() for model in tally.get("models", ())]
     reads = {name: state for watch in watched(opened).values() for name, state in watch.read.items()}
-    folder.finish(stage, counts, time.monotonic() - start, reads)
+    folder.finish(stage, counts, time.monotonic() - start, reads | states(models))
 
 
 def _run_train(stage: Stage, produce: Produce, folder: RunFolder) -> None:
@@ -517,7 +530,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     folder = run_folder.path / "report" if out is None else out
     html = folder / REPORT
     with of_this_version(file):
-        document = audit_document(audit, str(html), adapter)
+        document = with_rewrites(audit_document(audit, str(html), adapter), run_folder)
         page, text, summary = document.page(), document.markdown(), document.text()
     if out is None:
         own_folder(folder)

@@ -16,10 +16,11 @@ from cda.features import n_words
 from cda.results.base import Missing, Test, or_missing
 from cda.results.data import ByColumn, DataBias, DataGroup, GroupBias, Regression
 from cda.results.effects import ChoiceOdds, LabelRates, LogOdds
-from cda.stats.choice import choice_log_odds, groups_differ
-from cda.stats.draws import Stream, generator
-from cda.stats.multiplicity import holm
-from cda.stats.proportions import chosen_correlation, contingency, exact_change_test, wilson_share
+from cda.stats.choice import choice_log_odds
+from cda.stats.estimators import share_of
+from cda.stats.levels import Levels, levels_differ
+from cda.stats.multiplicity import holm_of
+from cda.stats.proportions import chosen_correlation, contingency, exact_change_test
 
 WORDS = "number of words"
 """Name of the length among the terms of a regression; no bias can have it."""
@@ -63,15 +64,15 @@ def is_length(bias: Bias) -> bool:
     return bias.measure is not None and bias.measure.relative and bias.measure.feature == "words"
 
 
-def label_rates(biases: Sequence[Bias], labels: Mapping[str, PairLabels], seed: int) -> dict[str, LabelRates]:
+def label_rates(biases: Sequence[Bias], labels: Mapping[str, PairLabels]) -> dict[str, LabelRates]:
     """Preference of labelled pairs by bias, as far as there are labels; adjusted odds of biases labelled on the same pairs."""
     found: dict[str, LabelRates] = {}
     left = [bias for bias in biases if bias.name in labels]
     while left:
         first = labels[left[0].name]
         alike = [bias for bias in left if _same_pairs(labels[bias.name], first)]
-        odds, _ = choice_odds(alike, labels)
-        found |= {bias.name: _rates(bias, labels[bias.name], odds[bias.name], seed) for bias in alike}
+        odds, _ = choice_odds(alike, {bias.name: labels[bias.name] for bias in alike})
+        found |= {bias.name: _rates(bias, labels[bias.name], odds[bias.name]) for bias in alike}
         left = [bias for bias in left if bias not in alike]
     return {bias.name: found[bias.name] for bias in biases if bias.name in found}
 
@@ -80,15 +81,11 @@ def _same_pairs(first: PairLabels, second: PairLabels) -> bool:
     return first is second or (first.prompt_ids == second.prompt_ids and first.sides == second.sides)
 
 
-def _rates(bias: Bias, labels: PairLabels, odds: ChoiceOdds, seed: int) -> LabelRates:
+def _rates(bias: Bias, labels: PairLabels, odds: ChoiceOdds) -> LabelRates:
     own = _Labels.of(labels)
     return LabelRates(
         contingency=or_missing(partial(contingency, labels.chosen, labels.rejected, own.ids)),
-        r_train=or_missing(
-            partial(
-                chosen_correlation, *own.of_known(_attribute(bias, labels)), generator(seed, Stream.AUDIT_INTERVALS)
-            )
-        ),
+        r_train=or_missing(partial(chosen_correlation, *own.of_known(_attribute(bias, labels)))),
         odds=odds,
     )
 
@@ -169,7 +166,7 @@ def _joint(
 
 
 def data_biases(
-    biases: Sequence[Bias], labels: Mapping[str, PairLabels], labelled_by: Mapping[str, str], seed: int
+    biases: Sequence[Bias], labels: Mapping[str, PairLabels], labelled_by: Mapping[str, str]
 ) -> tuple[tuple[DataBias, ...], ChoiceOdds | Missing, Regression | Missing]:
     """Every bias of pairs that all have labels of it, the length as a term of its own, and the joint regression; Holm's
     correction over the biases for the exact tests, and over the terms for the adjusted odds."""
@@ -180,16 +177,16 @@ def data_biases(
         own = _Labels.of(labels[bias.name])
         found.append(
             DataBias(
-                **dict(_rates(bias, labels[bias.name], odds[bias.name], seed)),
+                **dict(_rates(bias, labels[bias.name], odds[bias.name])),
                 name=bias.name,
                 labelled_by=labelled_by[bias.name],
                 r_of=attribute_of(bias, labels[bias.name]),
-                on_one_side=or_missing(partial(wilson_share, *own.of_known(np.abs(own.difference)))),
-                rule_accuracy=or_missing(partial(wilson_share, *own.of_known((1 + own.difference) / 2))),
+                on_one_side=or_missing(partial(share_of, *own.of_known(np.abs(own.difference)))),
+                rule_accuracy=or_missing(partial(share_of, *own.of_known((1 + own.difference) / 2))),
                 test=_exact(own),
             )
         )
-    tests = _holm_of([bias.test for bias in found])
+    tests = holm_of([bias.test for bias in found])
     tested = tuple(bias.model_copy(update={"test": test}) for bias, test in zip(found, tests, strict=True))
     return tested, odds.get(WORDS, _NO_TEXTS), regression
 
@@ -202,16 +199,10 @@ def _exact(own: _Labels) -> Test | Missing:
     return exact_change_test(before, own.chosen[own.known].astype(np.float64), ids)
 
 
-def _holm_of(tests: Sequence[Test | Missing]) -> list[Test | Missing]:
-    """The tests with Holm's p over those that there are."""
-    adjusted = iter(holm([test.p_value for test in tests if isinstance(test, Test)]))
-    return [test.model_copy(update={"p_holm": next(adjusted)}) if isinstance(test, Test) else test for test in tests]
-
-
 def _with_holm(odds: Mapping[str, ChoiceOdds]) -> dict[str, ChoiceOdds]:
     """Adjusted odds with Holm's p over the terms; a bias that is the length shares the test of that term."""
     by_term = {WORDS if each.per != "having it" else name: each.adjusted for name, each in odds.items()}
-    tests = _holm_of([each.test if isinstance(each, LogOdds) else each for each in by_term.values()])
+    tests = holm_of([each.test if isinstance(each, LogOdds) else each for each in by_term.values()])
     tested = dict(zip(by_term, tests, strict=True))
 
     def with_test(name: str, each: ChoiceOdds) -> ChoiceOdds:
@@ -228,7 +219,6 @@ def by_column(
     values: Sequence[str | None],
     biases: Sequence[Bias],
     labels: Mapping[str, PairLabels],
-    seed: int,
 ) -> ByColumn:
     """Every bias in the pairs of each value of a column, length n; values with few prompts go together.
 
@@ -240,7 +230,7 @@ def by_column(
     distinct = list(dict.fromkeys(groups))
     names = sorted(distinct, key=lambda name: (name == NO_VALUE, name == OTHER, -int((groups == name).sum())))
     cells = {(name, bias.name): _Labels.of(labels[bias.name], groups == name) for name in names for bias in biases}
-    tests = dict(zip(cells, _holm_of([_exact(own) for own in cells.values()]), strict=True))
+    tests = dict(zip(cells, holm_of([_exact(own) for own in cells.values()]), strict=True))
     attributes = {bias.name: _attribute(bias, labels[bias.name]) for bias in biases}
 
     def of_group(name: str) -> DataGroup:
@@ -251,37 +241,34 @@ def by_column(
             n_pairs=int(rows.sum()),
             n_prompts=len(set(np.asarray(ids, dtype=str)[rows].tolist())),
             biases={
-                bias.name: _of_group(labels[bias.name], attributes[bias.name], rows, tests[name, bias.name], seed)
+                bias.name: _of_group(labels[bias.name], attributes[bias.name], rows, tests[name, bias.name])
                 for bias in biases
             },
         )
 
-    differ = [_groups_differ(_Labels.of(labels[bias.name]), groups.tolist(), seed) for bias in biases]
+    differ = [_groups_differ(_Labels.of(labels[bias.name]), groups.tolist()) for bias in biases]
     return ByColumn(
         column=column,
         groups=tuple(map(of_group, names)),
-        differ={bias.name: test for bias, test in zip(biases, _holm_of(differ), strict=True)},
+        differ={bias.name: test for bias, test in zip(biases, holm_of(differ), strict=True)},
     )
 
 
-def _of_group(labels: PairLabels, attribute: FloatArray, rows: BoolArray, test: Test | Missing, seed: int) -> GroupBias:
+def _of_group(labels: PairLabels, attribute: FloatArray, rows: BoolArray, test: Test | Missing) -> GroupBias:
     chosen, rejected = (np.array(side, dtype=object)[rows].tolist() for side in (labels.chosen, labels.rejected))
     own = _Labels.of(labels, rows)
-    rng = generator(seed, Stream.AUDIT_INTERVALS)
     return GroupBias(
         contingency=or_missing(partial(contingency, chosen, rejected, own.ids)),
-        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute[rows]), rng)),
+        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute[rows]))),
         test=test,
     )
 
 
-def _groups_differ(own: _Labels, groups: Sequence[str], seed: int) -> Test | Missing:
+def _groups_differ(own: _Labels, groups: Sequence[str]) -> Test | Missing:
     one_side = own.difference != 0
-    where = [np.array(words, dtype=object)[one_side].tolist() for words in (groups, own.ids)]
-    if not one_side.any():
-        return Missing(reason="no pair has it on one side only")
-    draws = generator(seed, Stream.AUDIT_INTERVALS)
-    return or_missing(partial(groups_differ, own.difference[one_side], where[0], where[1], draws))
+    of, ids = (np.array(words, dtype=object)[one_side].tolist() for words in (groups, own.ids))
+    levels = Levels(tuple(of), tuple(dict.fromkeys(of)), {}, None)
+    return or_missing(partial(levels_differ, own.difference[one_side], levels, ids))
 
 
 def grouped(column: str, values: Sequence[str | None], prompt_ids: Sequence[str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 from cda.biases import Bias
@@ -17,7 +16,7 @@ from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.inert import inert
 from cda.jobs.perform import Done, Job, Made, perform
 from cda.launch import say
-from cda.preferences import data_page as page
+from cda.preferences.data_page import data_document
 from cda.preferences.measure import by_column, data_biases, grouped
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
@@ -203,7 +202,7 @@ def _by_texts(file: str, rows: Sequence[Row], data: PairData) -> list[Row | None
     return found
 
 
-RESULT, PAGE, REPORT, TABLE = "data.json", "report.html", "data.md", "data.csv"
+RESULT, PAGE, REPORT = "data.json", "report.html", "data.md"
 _SECTIONS = ("llm", "label", "seed", "run", "name", "biases")
 """Settings that have an effect here."""
 
@@ -257,7 +256,7 @@ def _made(
         say(f"  drawn from {len(data.numbers) + data.not_drawn} (--limit)")
     seed, biases = loaded.recipe.seed, to_label.biases
     labels, labelled_by = _labelled(data, loaded, to_label)
-    found, words, regression = data_biases(biases, labels, labelled_by, seed)
+    found, words, regression = data_biases(biases, labels, labelled_by)
     asked = any(asks_for(bias, loaded.recipe) and labelled_by[bias.name] not in options.labels for bias in biases)
     llm = loaded.recipe.llm
     result = DataResult(
@@ -273,11 +272,11 @@ def _made(
         biases=tuple(bias.model_copy(update={"labelled_by": shown_path(bias.labelled_by)}) for bias in found),
         words=words,
         regression=regression,
-        by=tuple(by_column(name, values, biases, labels, seed) for name, values in columns.items()),
+        by=tuple(by_column(name, values, biases, labels) for name, values in columns.items()),
         seed=seed,
         versions=versions(),
     )
-    document = page.data_document(result)
+    document = data_document(result)
     text = document.text()
     if suggested := () if options.by else data.suggested():
         text += (
@@ -286,7 +285,6 @@ def _made(
     files: dict[str, Form] = {
         PAGE: document.page,
         REPORT: document.markdown,
-        TABLE: partial(page.data_csv, result),
         RESULT: result,
     }
     return Made(result, document, files, text)

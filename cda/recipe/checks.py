@@ -21,6 +21,7 @@ from cda.launch import check_processes
 from cda.prompts import Prompts, places
 from cda.recipe.presets import value_at
 from cda.recipe.schema import SEEDS, Recipe
+from cda.recipe.sections import STEERED
 from cda.scorers.kinds import scorer_kind
 from cda.training.trackers import TRACKERS
 
@@ -167,7 +168,9 @@ def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
 def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str]:
     """Mistakes in the model's name: nothing named, a judge that is not the LLM, one that cannot be trained."""
     kind = scorer_kind(name)
-    if not kind.bare(name).strip():
+    if name.startswith("steered:"):
+        yield f"{name}: {STEERED}"
+    elif not kind.bare(name).strip():
         yield f"{name}: names no model after the colon"
     else:
         yield from kind.problems(name, llm)

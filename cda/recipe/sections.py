@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
@@ -11,7 +12,7 @@ from cda.data.triples import AttributeRule
 from cda.prompts import Criteria
 from cda.records import PanelRule, TieRule
 from cda.results.evidence import Correction
-from cda.scorers.served_options import ServedOptions
+from cda.scorers.dialects import ServedOptions
 
 By = Literal["auto", "llm", "rules"]
 Count = Annotated[int, Field(ge=0)]
@@ -32,6 +33,12 @@ class Section(BaseModel):
     """A group of settings; an unknown one is a mistake."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    gone: ClassVar[Mapping[str, str]] = {}
+    """Keys of earlier versions, and what to do in their place."""
+
+
+STEERED = "a steered model is a scorer of your own; docs/how-to/audit.md (A steered model) has the file"
+"""What takes the place of `steered:MODEL` and its settings."""
 
 
 def _columns_of(*known: str) -> AfterValidator:
@@ -45,6 +52,9 @@ def _columns_of(*known: str) -> AfterValidator:
 
 # Our name of a column to the user's.
 PairColumns = Annotated[dict[str, str], _columns_of("prompt", "chosen", "rejected", "preference", "topic")]
+QualityColumns = Annotated[
+    dict[str, str], _columns_of("prompt", "chosen", "rejected", "preference", "topic", "response", "responses")
+]
 ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
 TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
 ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS, "topic")]
@@ -89,8 +99,9 @@ class GradeSection(Section):
 
 
 class LogRatioSection(Section):
-    """Settings of `dpo:` and `steered:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
+    """Settings of `dpo:`: β · (log π(response | prompt) − log π₀(response | prompt))."""
 
+    gone = dict.fromkeys(("vector", "tensor", "layer", "strength"), STEERED)
     reference_revision: str | None = None
     """Commit of the reference on the hub; model.revision is the policy's."""
     adapter: str | None = None
@@ -101,14 +112,6 @@ class LogRatioSection(Section):
     """Factor β of the log-ratio."""
     per_token: bool = False
     """Divide by the number of tokens of the response."""
-    vector: str | None = None
-    """Vector of `steered:`: .npy or .safetensors file of a vector as long as the hidden state."""
-    tensor: str | None = None
-    """Its name, if a .safetensors file holds several."""
-    layer: Annotated[int, Field(ge=0)] | None = None
-    """Decoder layer after which it is added, from 0."""
-    strength: float = 1.0
-    """Factor of the vector that is added."""
 
 
 class ScoreSection(Section):
@@ -142,12 +145,12 @@ class ScoreSection(Section):
 class AuditSection(Section):
     """Settings of the audit: the texts that the model is measured on, before and after."""
 
+    gone = {
+        "release": "the paper's release is read from ordinary files; run `python scripts/paper_release.py FOLDER OUT`, and give "
+        "audit=OUT/audit.yaml in its place"
+    }
     preset: str | None = None
     """Source of the rest of this section: recipes/audit/NAME.yaml or a path."""
-    release: str | None = None
-    """Folder of the released data of "Flattery, Fluff, and Fog" in its own layout (a checkout of its repository): pairs with
-    people's votes, triples, LLM verdicts, labels, and the paper's own scores to be shown next to ours. A file of `contrasts` or
-    `triples` goes before it for the biases that it is of."""
     contrasts: str = "embedded"
     """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
     columns: ContrastColumns = {}
@@ -170,7 +173,7 @@ class AuditSection(Section):
     audited on embedded contrasts. yes: all three."""
     triples: str | None = "embedded"
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
-    but those that `rate` asks for. Biases that the file has none of fall back on those of `release`, then on the embedded ones."""
+    but those that `rate` asks for. Biases that the file has none of fall back on the embedded ones."""
     triple_columns: TripleColumns = {}
     """Our column to yours, for the file of triples."""
     attribute: AttributeRule = AttributeRule()
@@ -193,7 +196,7 @@ class AuditSection(Section):
     """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
     quality: str | None = "embedded"
     """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
-    quality_columns: PairColumns = {}
+    quality_columns: QualityColumns = {}
     """Our column to yours, for the file of quality pairs."""
     quality_split: str = "test"
     """Split of quality pairs from a folder or hub id with several."""
@@ -323,12 +326,8 @@ class DiscoverSection(Section):
     max_failed: Share = 0.5
     """A rewriter that fails on more than this share of an attribute's responses, or whose rewrites lack a verdict of the judge
     more often than this, does not count for it; exactly this share is allowed."""
-    trim: bool = False
-    """Leave margins beyond 1.5 interquartile ranges out of means; a changed sign is reported."""
     pair_quality: bool = True
-    """Ask the LLM about the quality of the rewrites of confirmed attributes."""
-    penalty: Annotated[float, Field(ge=0)] = 1.0
-    """Penalty for likeness, in the strength of the whole run; 1 as in the paper."""
+    """Have the LLM label both sides of the rewrites of confirmed attributes; false: their own measures label them."""
 
     @model_validator(mode="before")
     @classmethod

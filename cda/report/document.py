@@ -7,10 +7,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from cda.report.numbers import inert
-from cda.report.page import Entry, Headline, ReportSection, plots_of, rendered
+from cda.report.numbers import clipped, inert
+from cda.report.page import Entry, Headline, ReportSection, TextPair, plots_of, rendered
 from cda.report.plots import Plot
-from cda.report.tables import Table, escaped, markdown_table, plain_table
+from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Marked:
     lines: tuple[str, ...]
 
 
-Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong | Bullets | Entry | Marked
+Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong | Bullets | Entry | Marked | TextPair
 """A part of a text: a table, a sentence, or sentences that belong together."""
 
 
@@ -105,6 +105,8 @@ def _plain(block: Block) -> str:
             return inert(f"{block.name} {block.text}".strip())
         case Marked():
             return "\n".join(block.lines)
+        case TextPair():
+            return "\n".join(clipped(inert(line), _LONGEST) for line in _pair_lines(block))
         case str():
             return inert(block)
         case tuple():
@@ -128,6 +130,25 @@ def _marked(block: Block) -> list[str]:
             return [f"- **{escaped(block.term)}** = {escaped(block.formula)}. {escaped(block.meaning)}"]
         case Marked():
             return list(block.lines)
+        case TextPair():
+            texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))
+            fenced = [line for text in texts for line in (*fenced_block(text), "")]
+            return ["", f"### {escaped(block.title)}", "", *fenced, *(f"- {escaped(note)}" for note in block.notes), ""]
         case str():
             return ["", escaped(block), ""]
     return [line for sentence in block for line in _marked(sentence)]
+
+
+_LONGEST = 1000
+"""Columns of a text in a terminal; a page has all of it."""
+_MARKS = {"same": "{}", "del": "[-{}-]", "ins": "{{+{}+}}"}
+
+
+def _pair_lines(pair: TextPair) -> list[str]:
+    """A text and what became of it: as one, [-only before-] and {+only after+} marked, or one after the other."""
+    lines = [f"── {pair.title}", f"prompt: {pair.prompt}"]
+    if changes := pair.changes:
+        lines.append("text: " + "".join(_MARKS[change.kind].format(change.text) for change in changes))
+    else:
+        lines += [f"before: {pair.first}", *([] if pair.second is None else [f"after: {pair.second}"])]
+    return [*lines, *pair.notes]

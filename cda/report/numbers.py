@@ -9,13 +9,14 @@ from cda.inert import clipped as clipped
 from cda.inert import inert as inert
 from cda.inert import visible as visible
 from cda.inert import width as width
-from cda.numbers.measures import Unit
+from cda.numbers.measures import MEASURES, Unit
 from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 from cda.stats.digits import MINUS as MINUS
 from cda.stats.digits import plain as plain
 from cda.stats.digits import two_digits as two_digits
 from cda.stats.digits import with_ends as with_ends
+from cda.stats.verdict import TOLERATED_LOSS
 
 T = TypeVar("T")
 NOT_ESTIMATED, NOT_MEASURED, NO_VOTES = "not estimated", "not measured", "no votes"
@@ -66,6 +67,15 @@ FORMS: Mapping[Unit, Callable[[Estimate], str]] = {
     "rank": lambda rank: f"{rank.value:g} [{rank.low:g}, {rank.high:g}]",
 }
 """How an estimate of a measure is printed, by the measure's unit; others are `signed`."""
+
+
+def printed(key: str, moment: str, found: Estimate) -> str:
+    """An estimate of a measure, in points if it is a change of a share. A change of quality gets the digits that tell it from the loss that
+    is tolerated."""
+    measure = MEASURES[key]
+    if moment == "change" and "share" in measure.unit:
+        return points(found, "", -TOLERATED_LOSS if measure.on == "quality" else None)
+    return signed(found) if moment == "change" else FORMS.get(measure.unit, signed)(found)
 
 
 def count(estimate: Estimate | SameMargin) -> str:

@@ -18,7 +18,7 @@ from markupsafe import Markup, escape
 
 from cda.report.numbers import visible
 from cda.report.plots import Plot, inline_svg
-from cda.report.tables import Table, folded_rows
+from cda.report.tables import Table
 
 Kind = Literal["good", "bad", "none"]
 """Good or bad news, or neither; a colour at a headline's edge."""
@@ -34,6 +34,22 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class TextPair:
+    """A text and what became of it (None: nothing did), with notes; each form marks the words that differ."""
+
+    title: str
+    prompt: str
+    first: str
+    second: str | None
+    notes: tuple[str, ...]
+
+    @property
+    def changes(self) -> list[Change]:
+        """Both as one text; empty if they are read more easily one after the other."""
+        return [] if self.second is None else word_changes(self.first, self.second)
+
+
+@dataclass(frozen=True, slots=True)
 class ReportSection:
     """A part of a report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
 
@@ -44,6 +60,7 @@ class ReportSection:
     plots: tuple[Plot, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     entries: tuple[Entry, ...] = ()
+    texts: tuple[TextPair, ...] = ()
     folded: bool = False
     """True if a page shows the title alone until it is opened."""
     folded_tables: bool = False
@@ -97,7 +114,6 @@ def _environment() -> Environment:
         loader=FunctionLoader(resource), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
         finalize=lambda value: value if isinstance(value, Markup) else visible(value),
     )  # fmt: skip
-    environment.filters["folded_rows"] = folded_rows
     environment.filters["coded"] = coded
     environment.filters["unbroken"] = unbroken
     environment.filters["svg"] = lambda plot: Markup(inline_svg(plot))

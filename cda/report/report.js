@@ -30,10 +30,10 @@ if (row) {
   apply();
   sort();
 }
-// Paper has no folds to open: all are opened for it, but for rows that say little, and closed again afterwards.
+// Paper has no folds to open: all are opened for it, and closed again afterwards.
 let opened = [];
 addEventListener("beforeprint", () => {
-  opened = [...document.querySelectorAll("details:not([open], .few)")];
+  opened = [...document.querySelectorAll("details:not([open])")];
   opened.forEach((one) => { one.open = true; });
 });
 addEventListener("afterprint", () => { opened.forEach((one) => { one.open = false; }); });

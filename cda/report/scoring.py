@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from cda.report.numbers import MINUS, cell, count, duration, inert, listed, p_value
+from cda.report.numbers import MINUS, cell, count, inert, listed, p_value, share
 from cda.report.tables import Table, table
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, AskedModel, QualityResult, SetQuality
@@ -23,6 +23,7 @@ FORMATS = {
     "rm-bench": "RM-Bench",
     "llmbar": "LLMBar",
     "pairs": "preference pairs",
+    "outputs": "outputs over others",
 }
 MEANINGS = {
     "rewardbench": "Section: mean of its subsets by their pairs in the benchmark (math-prm weighs as much as all code). Overall: "
@@ -33,6 +34,8 @@ MEANINGS = {
     "weigh alike.",
     "llmbar": "Right where the better output has the higher reward.",
     "pairs": "Right where the chosen response has the higher reward. Overall: all pairs.",
+    "outputs": "Win rate: wins and half of the ties, as a share of the comparisons; 50%: neither set of outputs is preferred. The i-th output "
+    "to a prompt is compared with the i-th of the other file; an empty or missing one is neither a win nor a loss.",
 }
 FLAGS = (
     "fell: down by more than 1 point; fell*: and the 95% interval lies below 0. kept: the interval lies above −1 point. "
@@ -111,12 +114,6 @@ def _panel(facts: PanelFacts) -> str:
     )
 
 
-def time_table(stages: Mapping[str, StageRun]) -> Table | None:
-    """Time of each stage; None without stages."""
-    rows = ((name, duration(stage.seconds), stage.finished) for name, stage in stages.items())
-    return table("Time of each stage, wall clock", ("stage", "took", "finished (UTC)"), rows)
-
-
 def llm_table(stages: Mapping[str, StageRun]) -> Table | None:
     """Calls, tokens and dollars of each stage and LLM; None if no LLM was asked."""
     header = ("stage and LLM", "asked", "from the cache", "no usable answer", "tokens in", "tokens out", "dollars")
@@ -166,10 +163,25 @@ def _dollars(value: float | None) -> str:
 
 def set_tables(result: SetQuality) -> list[Table]:
     """Sections and overall of a set, its subsets if they differ from these, and RM-Bench's matrix of each scoring."""
-    tables = [_group_table("Sections", result.shown, result)]
+    if result.win_rates:
+        return [win_table(result)]
+    named = f"{result.name} ({FORMATS[result.format]})"
+    tables = [_group_table(f"{named}: sections", result.shown, result)]
     if [group.name for group in result.subsets] != [group.name for group in result.sections]:
-        tables.append(_group_table("Subsets", result.subsets, result))
+        tables.append(_group_table(f"{named}: subsets", result.subsets, result))
     return tables + [_style_matrix(result.cells, label) for label in result.labels if result.cells]
+
+
+def win_table(result: SetQuality) -> Table:
+    """Win rate, wins, ties and losses under each scoring, with the test that neither set of outputs is preferred."""
+    rows = []
+    for label, rates in result.win_rates.items():
+        found = result.overall.scores[label].estimate
+        shares = (share(each) for each in (found, rates.wins, rates.ties, rates.losses))
+        rows.append((label, *shares, p_value(rates.test.p_value), count(found)))
+    method = next(iter(result.win_rates.values())).test.method
+    header = ("scoring", "win rate", "wins", "ties", "losses", "p of one half", "n")
+    return Table(f"{result.name}, with 95% intervals; p: {method}", header, tuple(rows))
 
 
 def _group_table(what: str, groups: Sequence[AccuracyGroup], result: SetQuality) -> Table:
@@ -206,13 +218,17 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
             rows = result.left_out_rows.get(reason, ())  # rows that were not drawn are no mistake
             place = f" (row {', '.join(map(str, rows))}{', …' if n > len(rows) else ''})" if rows else ""
             parts.append(f"{n} {reason}{place}")
-        notes.append(f"Left out {sum(reasons.values())} of {result.exclusions.seen} rows: {'; '.join(parts)}.")
+        rows_or_places = "pairs of outputs" if result.win_rates else "rows"
+        notes.append(
+            f"Left out {sum(reasons.values())} of {result.exclusions.seen} {rows_or_places}: {'; '.join(parts)}."
+        )
     if result.unread:
         why = "; ".join(f"{n} {reason}" for reason, n in result.unread_reasons.items())
         notes.append(f"Not compared, {result.unread} of {result.n_items + result.unread} items: {why}.")
     ties = {label: score.n_ties for label, score in result.overall.scores.items()}
     if any(ties.values()):
-        rule = "count as wrong, as in RewardBench's script" if unit == "reward" else "count half"
+        wrong = unit == "reward" and not result.win_rates
+        rule = "count as wrong, as in RewardBench's script" if wrong else "count half"
         rule = "share the point among the highest" if result.format == "rewardbench-2" else rule
         notes.append(f"Ties (margin exactly 0) {rule}: {', '.join(f'{n} {label}' for label, n in ties.items())}.")
     expected = sum(result.n_expected.values())

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
-from cda.report.numbers import inert, visible, width
+from cda.numbers.measures import MEASURES
+from cda.numbers.number import Number, Numbers
+from cda.report.numbers import NOT_ESTIMATED, NOT_MEASURED, count, inert, p_value, printed, visible, width
+from cda.results.base import Estimate, Missing
 
 Row = tuple[str, ...]
 # Characters that begin a list or a heading in Markdown at the start of a line.
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
-_NUMBER = re.compile(r"\d+(?:\.\d+)?")
-FEW = 2
-"""Observations of which the intervals say nothing."""
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
@@ -33,29 +34,83 @@ def table(caption: str, header: Row, rows: Iterable[Row]) -> Table | None:
     return Table(caption, header, found) if found else None
 
 
-def folded_rows(table: Table) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
-    """The rows to show at once, and those that say little: at most `FEW` observations in a column `n`, or numbers that are all 0,
-    p-values and n left aside. No row is folded where all would be.
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column over numbers: its heading, and which number of a row it shows and what of it."""
 
-    >>> folded_rows(Table("", ("of", "share", "n"), (("a", "0% [0, 0]", "9"), ("b", "50%", "9"), ("c", "50%", "2"))))[1]
-    (('a', '0% [0, 0]', '9'), ('c', '50%', '2'))
-    """
-    aside = {at for at, name in enumerate(table.header) if name in ("n", "p") or name.startswith("p (")}
-    counts = {
-        at for at, name in enumerate(table.header) if at and name == "n"
-    }  # a first column names the rows, maybe by n
-    folded = tuple(row for row in table.rows if _says_little(row, aside, counts))
-    if len(folded) == len(table.rows):
-        return table.rows, ()
-    return tuple(row for row in table.rows if row not in folded), folded
+    heading: str
+    of: Mapping[str, str]
+    """Measure, moment or level to the one of it; of several, the first that a row has."""
+    shows: Literal["estimate", "estimate, n", "n", "p", "p (Holm)", "p (BH)"] = "estimate"
+
+    def cell(self, row: Iterable[Number], missing: Mapping[str, str], absent: str) -> str:
+        """The cell of a row's numbers."""
+        number = next((each for each in row if all(each.value_of(key) == one for key, one in self.of.items())), None)
+        if number is None:
+            return absent if self.shows.startswith("estimate") else ""
+        found, test = number.found, number.test
+        if self.shows.startswith("p"):
+            p = {"p": test.p_value, "p (Holm)": test.p_holm, "p (BH)": test.p_bh}[self.shows] if test else None
+            return "" if p is None else p_value(p)
+        if isinstance(found, Missing):
+            word = missing.get(MEASURES[number.measure].on, NOT_ESTIMATED)
+            return "" if self.shows == "n" else word or found.reason
+        shown = count(found) if self.shows == "n" else printed(number.measure, number.moment, found)
+        return f"{shown}, n {count(found)}" if self.shows == "estimate, n" else shown
 
 
-def _says_little(row: Row, aside: Collection[int], counts: Collection[int]) -> bool:
-    ns = [int(found[0]) for at in counts if (found := _NUMBER.match(row[at]))]
-    numbers = [
-        float(number) for at, cell in enumerate(row) if at and at not in aside for number in _NUMBER.findall(cell)
-    ]
-    return any(n <= FEW for n in ns) or bool(numbers and not any(numbers))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableOf:
+    """A table as a declaration: `of(numbers)` draws it. Filter numbers with `where` before."""
+
+    caption: str
+    heading: str
+    """Of the first column."""
+    rows: tuple[str, ...]
+    """Measure, moment or levels that tell rows apart; their names make the first cell."""
+    columns: tuple[Column, ...]
+    missing: Mapping[str, str] = field(default_factory=dict)
+    """Kind of texts (`AuditMeasure.on`) to the word for a number that could not be estimated; empty for its reason."""
+    absent: str = ""
+    """Of a number that was not measured."""
+
+    def of(self, numbers: Iterable[Number], labels: Mapping[str, str] | None = None) -> Table | None:
+        """The table in the numbers' order, with other labels for some names (only rows with a label, in the labels' order, if a row
+        is told by one level); None without rows."""
+        found: dict[tuple[str, ...], list[Number]] = {(name,): [] for name in labels or () if len(self.rows) == 1}
+        for number in numbers:
+            key = tuple(number.value_of(name) for name in self.rows)
+            if labels is None or len(self.rows) > 1 or key in found:
+                found.setdefault(key, []).append(number)
+        named = labels or {}
+        rows = (
+            (
+                " ".join(_named(level, name, named) for level, name in zip(self.rows, key, strict=True) if name),
+                *(column.cell(own, self.missing, self.absent) for column in self.columns),
+            )
+            for key, own in found.items()
+        )
+        return table(self.caption, (self.heading, *(column.heading for column in self.columns)), rows)
+
+
+def _named(level: str, name: str, labels: Mapping[str, str]) -> str:
+    return labels.get(name, MEASURES[name].title if level == "measure" else name)
+
+
+def tables_by_bias(
+    numbers: Numbers, place: str, rows: tuple[str, Mapping[str, str]], missing: Mapping[str, str]
+) -> Iterator[Table]:
+    """A table for each measure with a caption that any audit has, biases across. `rows`: a heading, and the audits' names in the
+    numbers to those to show; `missing`: kind of texts to the word for no estimate."""
+    columns = tuple(Column(bias, {"bias": bias}, "estimate, n") for bias in numbers.values_of("bias"))
+    for key, measure in MEASURES.items():
+        found = numbers.where(key) if measure.caption else Numbers()
+        if any(isinstance(number.found, Estimate) for number in found):
+            caption = f"{measure.shown_as.get(f'{place} caption', measure.caption)}, with 95% intervals and n"
+            declared = TableOf(
+                caption=caption, heading=rows[0], rows=("audit",), columns=columns, missing=missing, absent=NOT_MEASURED
+            )
+            yield from filter(None, [declared.of(found, rows[1])])
 
 
 def plain_table(table: Table) -> str:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cda.errors import RunError, SpendingError
+from cda.errors import LLMError, RunError, SpendingError
 from cda.files.paths import own_folder
+from cda.files.reads import asked_name, note_answering
 from cda.launch import say
 from cda.llm.agreed import Agreed
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
-from cda.llm.money import Account, AnsweredBy, CountedLLM, Price, Tally
+from cda.llm.money import Account, CountedLLM, Price, Tally
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.prices import listed_on
 from cda.llm.protocol import LLM
@@ -27,6 +29,7 @@ from cda.report.numbers import duration
 from cda.resources.dry_run import only_noted
 from cda.rewriting.labels import asked_labels
 from cda.rewriting.rewriter import Labeller
+from cda.run import RunFolder
 
 _PURSE, _AGREED = "purse", "agreed"
 _SECONDS_PER_CALL = 5.0
@@ -67,7 +70,7 @@ class LlmAccess:
         agreed = None if _is_free(self.settings) else agreed_calls(self.opened)
         client = llm_client(self.settings, account, agreed)
         self.cache.parent.mkdir(parents=True, exist_ok=True)
-        cache = Cache(self.cache, ask_failures_again=self.settings.ask_failures_again)
+        cache = Cache(self.cache, ask_failures_again=self.settings.ask_failures_again, asked=client.settings)
         llm: LLM = CachedLLM(client, cache)
         if self.settings.mode == "batch":
             purse = account.purse if account else Purse()
@@ -85,14 +88,6 @@ class LlmAccess:
     def labeller(self) -> Labeller:
         return asked_labels(self.client(), self.label_again, self.prompts.label)
 
-    def answered_notes(self, answered: AnsweredBy) -> list[str]:
-        """Sentences for the user if another model answered than the one asked, or than answered before; noted for later runs."""
-        settings = llm_client(self.settings).settings
-        with Cache(self.cache) as cache:
-            earlier = cache.answering_models(settings)
-            cache.note_models(settings, answered.models)
-        return answered.notes(settings["model"], earlier)
-
     def confirm(self, planned: Planned) -> None:
         """Print the cost of a step, and ask before money is spent; see `confirm_all`."""
         confirm_all([(self.settings, planned)], self.consent, self.opened)
@@ -108,6 +103,18 @@ def llm_access(loaded: LoadedRecipe) -> LlmAccess:
 def llm_counts(opened: Opened) -> dict[str, Tally]:
     """Counts of a run's calls of each model so far, in this process."""
     return {name: replace(tally) for name, tally in _tallies(opened).items()}
+
+
+def note_models(loaded: LoadedRecipe, folder: RunFolder) -> None:
+    """Note which models answer now to the names that were asked for finished stages, as the file of answers knows it of all runs: a
+    stage of another model's answers is made again."""
+    access = llm_access(loaded)
+    reads = [name for file in folder.path.glob("*/stage.json") for name in folder.record(file.parent.name).reads]
+    known: dict[str, set[str]] = {}
+    for asked in {asked for name in reads if (asked := asked_name(name))} if access.cache.exists() else ():
+        with suppress(LLMError), Cache(access.cache, asked=llm_client(access.named(asked).settings).settings) as cache:
+            known |= {asked: models} if (models := cache.answering()) else {}
+    note_answering(known)
 
 
 def agreed_calls(opened: Opened) -> Agreed:

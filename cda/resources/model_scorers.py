@@ -1,4 +1,4 @@
-"""Scorers over local models: a sequence classifier, or a causal model against another or against itself."""
+"""Scorers over local models: a sequence classifier, or a causal model against another or against its base."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cda.data.load import looks_like_path
 from cda.embedded.model import ADAPTERS, encoder_folder
-from cda.errors import CdaError, ModelError
+from cda.errors import ModelError
 from cda.files.paths import user_path
 from cda.launch import on_one_machine, say
 from cda.models.config import ModelSpec, compares_two, load_config
@@ -35,16 +35,12 @@ from cda.resources.named_scorer import (
 from cda.resources.sources import model_kernels, model_source, model_spec
 from cda.results.facts import JudgeFacts
 from cda.run import file_fingerprint, fingerprint
-from cda.scorers.classifier import PROBES, ClassifierScorer, self_check
+from cda.scorers.classifier import PROBES, ClassifierScorer, LocalPairwise, in_order, self_check
 from cda.scorers.compared import Comparison, OverLength, Preferences, Rewards, Text, compare_distinct
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
-from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off, read_vector, steered
-from cda.scorers.pairs import LocalPairwise, in_order
+from cda.scorers.log_ratio import LogRatioScorer, Policy, adapter_off
 from cda.scorers.reading import described, summary
 from cda.training.dose import DosedModel
-
-if TYPE_CHECKING:
-    from cda.models.causal import CausalModel
 
 _HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
 
@@ -117,17 +113,17 @@ class Classifier(NamedScorer):
         free_memory()
         return scores, facts
 
-    def pairwise(self) -> LocalPairwise:
+    def pairwise(self, both_orders: bool = False) -> LocalPairwise:
         """The model, loaded for any number of comparisons."""
-        return self._pairwise(self._loaded()[0])
+        return self._pairwise(self._loaded()[0], both_orders)
 
-    def _pairwise(self, loaded: RewardModel) -> LocalPairwise:
+    def _pairwise(self, loaded: RewardModel, both_orders: bool = False) -> LocalPairwise:
         encoding = loaded.template.layout.encoding
         assert encoding is not None
         assert encoding.compares is not None
         label = f"  comparing with {self.subject.label}"
         score = partial(classifier_scores, loaded, settings=self.settings, label=label, launched=self.launched)
-        return LocalPairwise(self.name, score, encoding.compares)
+        return LocalPairwise(self.name, score, encoding.compares, both_orders)
 
     def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts]:
         loaded, notes = self._loaded()
@@ -151,7 +147,7 @@ class Classifier(NamedScorer):
         free_memory()
         return preferences, facts.model_copy(update={"notes": tuple(notes)})
 
-    def _text_scorer(self) -> ClassifierScorer:
+    def text_scorer(self) -> ClassifierScorer:
         reward_model, notes = self._loaded()
         for note in notes:
             say(f"  {note}")
@@ -231,8 +227,7 @@ class LogRatio(NamedScorer):
 
     def identity(self) -> dict[str, Any]:
         options = self.options.model_dump(mode="json")
-        files = {name: options[name] and shown_path(options[name]) for name in ("adapter", "vector")}
-        return {"log_ratio": options | files}
+        return {"log_ratio": options | {"adapter": options["adapter"] and shown_path(options["adapter"])}}
 
     def plain_name(self) -> str:
         return _model_name(self.models[0])
@@ -246,7 +241,7 @@ class LogRatio(NamedScorer):
                 if spec is not None
             ],
             "settings": self.options.model_dump(mode="json"),
-            "files": [_content(self.options.adapter), _content(self.options.vector)],
+            "files": [_content(self.options.adapter)],
         }
         return fingerprint(settings)
 
@@ -267,30 +262,20 @@ class LogRatio(NamedScorer):
         policy, reference = self.models
         if not policy:
             return [f"{name}: names no model"]
-        problems = self._unlike(reference)
+        problems = []
+        if reference is None and options.adapter is None and not options.no_reference:
+            problems.append(
+                f"{name}: against what? Name a reference ({name},REFERENCE), give the policy as an adapter "
+                "(score.log_ratio.adapter=FOLDER), or ask for plain log-probability (score.log_ratio.no_reference=true)"
+            )
         if reference is not None and options.no_reference:
             problems.append(
                 f"{name}: names a reference, and score.log_ratio.no_reference=true wants none; leave one out"
             )
-        adapter, vector = _path(options.adapter), _path(options.vector)
+        adapter = _path(options.adapter)
         if adapter is not None and not (adapter / "adapter_config.json").is_file():
             problems.append(f"score.log_ratio.adapter: {options.adapter}: no adapter here (adapter_config.json)")
-        if vector is not None:
-            try:
-                read_vector(vector, options.tensor)
-            except CdaError as error:
-                problems.append(f"score.log_ratio.vector: {error}")
         return problems
-
-    def _unlike(self, reference: str | None) -> list[str]:
-        """Problems of what the policy is compared with."""
-        options, name = self.options, self.name
-        if reference is not None or options.adapter is not None or options.no_reference:
-            return []
-        return [
-            f"{name}: against what? Name a reference ({name},REFERENCE), give the policy as an adapter "
-            "(score.log_ratio.adapter=FOLDER), or ask for plain log-probability (score.log_ratio.no_reference=true)"
-        ]
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
         scorer, path = self._loaded(), self.settings.cache
@@ -314,29 +299,22 @@ class LogRatio(NamedScorer):
         free_memory()
         return scores, facts
 
-    def _text_scorer(self) -> LogRatioScorer:
+    def text_scorer(self) -> LogRatioScorer:
         return replace(self._loaded(), label=None)
 
     def _loaded(self) -> LogRatioScorer:
-        """Load the models; CdaError if settings are missing, or a model, adapter or vector cannot be used."""
+        """Load the models; CdaError if settings are missing, or a model or adapter cannot be used."""
         from cda.models.causal import load_causal_model
 
         if problems := self.missing():
             raise ModelError("\n".join(problems))
-        options = self.options
-        policy, reference = self._compared(load_causal_model(self.specs()[0], _path(options.adapter)))
+        options, (spec, other) = self.options, self.specs()
+        causal = load_causal_model(spec, _path(options.adapter))
+        has_base = options.adapter is not None and not options.no_reference
+        policy = Policy(causal)
+        reference = Policy(load_causal_model(other)) if other else adapter_off(causal) if has_base else None
         batch_tokens = self.settings.score.batch_tokens
         return LogRatioScorer(policy, reference, options.beta, options.per_token, batch_tokens, "  scoring")
-
-    def _compared(self, causal: CausalModel) -> tuple[Policy, Policy | None]:
-        """The policy, and what its log-probability is taken relative to."""
-        from cda.models.causal import load_causal_model
-
-        _, other = self.specs()
-        if other is not None:
-            return Policy(causal), Policy(load_causal_model(other))
-        has_base = self.options.adapter is not None and not self.options.no_reference
-        return Policy(causal), adapter_off(causal) if has_base else None
 
     def _scope(self, scorer: LogRatioScorer) -> str:
         """Name in the score cache of all but the text that decides a log-ratio; files count by content. β is a factor: rewards
@@ -345,32 +323,12 @@ class LogRatio(NamedScorer):
         settings = {
             "kind": self.section.kind.name,
             "models": [scope_of(causal, causal.adapter) for causal in models],
-            "settings": self.options.model_dump(mode="json", include={"per_token", "tensor", "layer", "strength"}),
-            "vector": _content(self.options.vector),
+            "settings": self.options.model_dump(mode="json", include={"per_token"}),
         }
         return fingerprint(settings)
 
     def _spec(self, name: str, **other: str | None) -> ModelSpec:
         return model_spec(self.section.model_copy(update={"name_or_path": name, **other}))
-
-
-class Steered(LogRatio):
-    """`steered:MODEL`: a causal language model with a vector added to its residual stream, against itself."""
-
-    def _unlike(self, reference: str | None) -> list[str]:
-        problems = [
-            f"{self.name}: needs score.log_ratio.{setting}=…"
-            for setting in ("vector", "layer")
-            if getattr(self.options, setting) is None
-        ]
-        if reference is not None:
-            problems.append(f"{self.name}: takes one model, which is compared with itself unsteered")
-        return problems
-
-    def _compared(self, causal: CausalModel) -> tuple[Policy, Policy | None]:
-        options = self.options
-        vector = read_vector(user_path(str(options.vector)), options.tensor)
-        return steered(causal, vector, int(options.layer or 0), options.strength), Policy(causal)
 
 
 def _is_hub_id(name: str) -> bool:

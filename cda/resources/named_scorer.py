@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from cda.errors import DataError, LLMError, ModelError
 from cda.files.paths import user_path
@@ -27,13 +27,57 @@ from cda.results.dose import CalibrationResult
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, Scorer
 from cda.run import fingerprint
 from cda.scorers.calibrated import Corrector
-from cda.scorers.compared import Compared, Comparison, Preferences, Rewards, Text, TextScorer, distinct_texts
-from cda.scorers.judge import LLMJudge
-from cda.scorers.own import OwnPairwise
-from cda.scorers.pairs import LocalPairwise
+from cda.scorers.compared import (
+    Compared,
+    Comparison,
+    PairwiseScorer,
+    Preferences,
+    Rewards,
+    Text,
+    TextScorer,
+    distinct_texts,
+)
+from cda.scorers.judge import BothOrders
 
 Rewarded = tuple[Rewards, RewardModelFacts]
-Pairwise = LLMJudge | OwnPairwise | LocalPairwise
+
+
+class Judging(PairwiseScorer, Protocol):
+    """A PairwiseScorer that asks in both orders; `orders` counts them and `reasons` what is unread, of the last call."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def orders(self) -> BothOrders: ...
+    @property
+    def reasons(self) -> Mapping[str, int]: ...
+
+
+@runtime_checkable
+class Pointwise(Protocol):
+    """A NamedScorer that rewards single texts."""
+
+    def rewards(self, texts: Sequence[Text]) -> Rewarded:
+        """Reward of every distinct text; see `NamedScorer.score`."""
+        ...
+
+    def text_scorer(self) -> TextScorer:
+        """The scorer itself, its model loaded, for any number of calls without cache and progress bar, before any calibration;
+        ModelError as of `score`."""
+        ...
+
+
+@runtime_checkable
+class Pairwise(Protocol):
+    """A NamedScorer that compares two responses."""
+
+    def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
+        """Preferences before any calibration."""
+        ...
+
+    def pairwise(self, both_orders: bool = False) -> Judging:
+        """The scorer itself; `both_orders`: a preference needs a verdict in each order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +184,9 @@ class NamedScorer(ABC):
     @property
     def public_name(self) -> str:
         """Two parts, as in RewardBench's folders, without a path of this machine. A classifier has organisation (`local` for a
-        folder) and name, another scorer its kind and make: `judge/…`, `grade/…`, `log-ratio/…` and `steered/…` the model or policy, `served/…`
+        folder) and name, another scorer its kind and make: `judge/…`, `grade/…` and `log-ratio/…` the model or policy, `served/…`
         address and model, `function/…` module and function."""
         return f"{self.section.kind.name}/{as_folder(self.plain_name())}"
-
-    def pairwise(self) -> Pairwise:
-        """The scorer of pairs, if it compares."""
-        raise NotImplementedError
 
     @property
     def scored_as(self) -> str | None:
@@ -172,8 +212,6 @@ class NamedScorer(ABC):
     def _not_of_this(self, found: CalibrationResult) -> str | None:
         """Why a calibration cannot be applied to this scorer."""
         again = f"run `cda calibrate {self.name}`"
-        if found.scorer is None:
-            return f"it comes from score files, which name no scorer; {again}, or apply it to scores in Python"
         if self.subject.adapter is not None:
             return f"it was fitted for {found.scorer}, not with the adapter {self.subject.adapter.name}"
         if found.scorer != shown_target(self.name):
@@ -193,20 +231,6 @@ class NamedScorer(ABC):
     @abstractmethod
     def missing(self) -> list[str]:
         """Problems of this kind that can be found before anything is scored; see `problems`."""
-
-    def rewards(self, texts: Sequence[Text]) -> Rewarded:
-        """Reward of every distinct text, unless it compares; see `score`."""
-        raise NotImplementedError
-
-    def _text_scorer(self) -> TextScorer:
-        """The scorer of single texts itself, unless it compares; see `text_scorer`."""
-        raise NotImplementedError
-
-    def text_scorer(self) -> TextScorer:
-        """The scorer itself, its model loaded, for any number of calls without cache and progress bar, before any calibration;
-        ModelError as of `score`."""
-        self.refuse_comparing()
-        return self._text_scorer()
 
     def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:  # noqa: ARG002
         """The LLM calls that these comparisons take, cached answers not deducted; none if no LLM is asked."""
@@ -248,9 +272,8 @@ class NamedScorer(ABC):
     def score(self, texts: Sequence[Text]) -> Rewarded:
         """Reward of every distinct text, and the facts of the scoring; CdaError if the model gives no usable rewards of single
         texts."""
-        self.refuse_comparing()
-        calibration = self.calibration()
-        rewards, facts = self.rewards(texts)
+        scorer, calibration = self.as_pointwise(), self.calibration()
+        rewards, facts = scorer.rewards(texts)
         if not rewards.scored:
             raise DataError(f"{self.name}: none of {facts.texts} texts has a reward; all were too long for it")
         _tell(facts)
@@ -260,27 +283,30 @@ class NamedScorer(ABC):
             facts, self.settings.score.calibration, calibration
         )
 
-    def refuse_comparing(self) -> None:
-        """Raise ModelError if it gives no reward of single texts."""
+    def as_pointwise(self) -> Pointwise:
+        """The same as a scorer of single texts; ModelError if it compares."""
         if self.compares:
             raise ModelError(
                 f"{self.name}: compares two answers and gives no reward of single ones, which is needed here"
             )
+        assert isinstance(self, Pointwise)
+        return self
+
+    def as_pairwise(self) -> Pairwise:
+        """The same as a scorer of pairs, which it has to be (`compares`)."""
+        assert isinstance(self, Pairwise)
+        return self
 
     def compare(self, comparisons: Sequence[Comparison]) -> tuple[Compared, Scorer]:
         """Margins of all comparisons, and how they came about; errors as in `score`."""
         if not self.compares:
             return self.score(texts_of(comparisons))
-        calibration = self.calibration()
-        preferences, facts = self.preferences(comparisons)
+        scorer, calibration = self.as_pairwise(), self.calibration()
+        preferences, facts = scorer.preferences(comparisons)
         if calibration is None:
             return preferences, facts
         corrected = Corrector(calibration).preferences(preferences, comparisons, facts.orders == "one")
         return corrected, _noted(facts, self.settings.score.calibration, calibration)
-
-    def preferences(self, comparisons: Sequence[Comparison]) -> tuple[Preferences, JudgeFacts | PanelFacts]:
-        """Preferences of a scorer that compares, before any calibration."""
-        raise NotImplementedError
 
 
 def as_folder(name: str) -> str:
@@ -312,7 +338,7 @@ def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:
     return [(prompt, text) for prompt, first, second in comparisons for text in (first, second)]
 
 
-def verdict_facts(judge: Pairwise, name: str, preferences: Preferences) -> JudgeFacts:
+def verdict_facts(judge: Judging, name: str, preferences: Preferences) -> JudgeFacts:
     """Facts of any scorer that compares, in both orders or one."""
     return JudgeFacts(
         name=name,
@@ -320,7 +346,7 @@ def verdict_facts(judge: Pairwise, name: str, preferences: Preferences) -> Judge
         orders="one" if judge.orders.n_flipped is None else "both",
         comparisons=len(preferences.by_comparison),
         unread=judge.orders.n_unread,
-        reasons=judge.reasons,
+        reasons=dict(judge.reasons),
         half_read=judge.orders.n_half_read,
         flipped=judge.orders.n_flipped,
         position_bias=judge.orders.position_bias,

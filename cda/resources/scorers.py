@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
+from cda.data.scores import load_scores
 from cda.errors import ModelError
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import user_path
@@ -28,7 +29,7 @@ from cda.models.template import Template
 from cda.recipe.load import Opened
 from cda.records import Pair
 from cda.report.numbers import listed
-from cda.resources.artifacts import shown_path
+from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import only_noted
 from cda.resources.llm_access import LlmAccess, Planned, Step, asked_at, confirm_all, llm_client, llm_problems
 from cda.resources.named_scorer import (
@@ -43,7 +44,7 @@ from cda.resources.named_scorer import (
     unread_error,
     verdict_facts,
 )
-from cda.resources.sources import prompt_name
+from cda.resources.sources import prompt_name, source_fingerprint
 from cda.results.facts import JudgeFacts, PanelFacts
 from cda.run import fingerprint
 from cda.scorers.compared import (
@@ -56,15 +57,13 @@ from cda.scorers.compared import (
     compare_distinct,
     distinct_texts,
 )
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.engine import ScoreCache, score_texts
-from cda.scorers.grade import GradeScorer, grade_request
-from cda.scorers.judge import LLMJudge, judge_request
-from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer
+from cda.scorers.judge import GradeScorer, LLMJudge, grade_request, judge_request
+from cda.scorers.own import InMemoryModel, OwnPairwise, OwnPointwise, OwnScorer, own_scorer, stored_scorer
+from cda.scorers.own_code import Watch
 from cda.scorers.rendering import Rendering
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
-from cda.scorers.watched import Watch
+from cda.scorers.served_client import ServedClient, ServedScorer
 
 _ANSWER_TOKENS = {"before": 80, "after": 80, "none": 6}
 """Estimated output of one written grade or verdict, by the place of its reasons."""
@@ -101,7 +100,7 @@ class Grade(NamedScorer):
     def planned(self, comparisons: Sequence[Comparison]) -> list[Step]:
         return self._steps(texts_of(comparisons))
 
-    def _text_scorer(self) -> GradeScorer:
+    def text_scorer(self) -> GradeScorer:
         return self._scorer(self.access.client())
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
@@ -110,7 +109,7 @@ class Grade(NamedScorer):
         scorer = self._scorer(access.client())
         grades = replace(score_texts(scorer, texts), unit="grade")
         unread, n = len(grades.dropped), len(grades.by_text)
-        notes = [*access.answered_notes(scorer.answered_by), *marks_note(texts, has_turns)]
+        notes = [*scorer.answered_by.notes(access.settings.asked.model or scorer.name), *marks_note(texts, has_turns)]
         if unread:
             why = ", ".join(f"{count} × {reason}" for reason, count in scorer.reasons.items())
             notes.append(f"{unread} of {n} texts have no readable grade and were left out ({why}).")
@@ -205,7 +204,7 @@ class Served(NamedScorer):
         facts = reward_facts(self.name, scores, how=f"Scored by {self.bare}", notes=notes)
         return scores, facts.model_copy(update={"truncated": max(facts.truncated, scorer.n_truncated)})
 
-    def _text_scorer(self) -> ServedScorer:
+    def text_scorer(self) -> ServedScorer:
         client = self._client()
         client.check()  # as in `source`
         return ServedScorer(client)
@@ -257,9 +256,9 @@ class Function(NamedScorer):
     def compares(self) -> bool:
         return isinstance(self.own, OwnPairwise)
 
-    def pairwise(self) -> OwnPairwise:
+    def pairwise(self, both_orders: bool = False) -> OwnPairwise:
         assert isinstance(self.own, OwnPairwise)
-        return self.own
+        return replace(self.own, both_orders=both_orders)
 
     def source(self) -> str:
         return fingerprint(self.own.settings)
@@ -277,7 +276,7 @@ class Function(NamedScorer):
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
         return scores, reward_facts(self.name, scores, how=scorer.how)
 
-    def _text_scorer(self) -> TextScorer:
+    def text_scorer(self) -> TextScorer:
         scorer = self.own
         assert not isinstance(scorer, OwnPairwise)
         return replace(scorer, label=None) if isinstance(scorer, InMemoryModel) else scorer
@@ -292,6 +291,29 @@ class Function(NamedScorer):
         if function.orders.n_unread == len(preferences.by_comparison):
             raise ModelError(f"{function.name}: no preference (NaN) on any of {function.orders.n_unread} comparisons")
         return preferences, verdict_facts(function, self.name, preferences)
+
+
+class Scores(Function):
+    """`scores:FILE`: rewards of texts, or preferences between two, that are in a file."""
+
+    versioned = False
+    how = "scores of a file"
+
+    def plain_name(self) -> str:
+        return Path(self.bare).stem
+
+    def _load(self) -> OwnScorer:
+        return stored_scorer(shown_target(self.name), load_scores(self.bare))
+
+    def source(self) -> str:
+        return source_fingerprint(self.bare)
+
+    def deciding_settings(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def scored_as(self) -> str | None:
+        return fingerprint([self.source(), self.deciding_settings()])
 
 
 def watched(opened: Opened) -> dict[str, Watch]:
@@ -370,9 +392,9 @@ class Judge(NamedScorer):
         for criterion in told.criteria if judge.by_token else ():
             yield f"a comparison by {criterion.name}, {orders} {prompt}", ask(criterion)
 
-    def pairwise(self) -> LLMJudge:
+    def pairwise(self, both_orders: bool = False) -> LLMJudge:
         """The judge of the access's own model."""
-        return self._judge(self.settings.llm.client())
+        return replace(self._judge(self.settings.llm.client()), both_orders=both_orders)
 
     def source(self) -> str:
         return self.name
@@ -444,7 +466,10 @@ class Judge(NamedScorer):
         }
         unread, n = judge.orders.n_unread, len(names)
         # Before a failure too: another model behind the address may be why.
-        notes = [*llm.answered_notes(judge.answered_by), *marks_note(texts_of(comparisons), has_turns)]
+        notes = [
+            *judge.answered_by.notes(llm.settings.asked.model or judge.name),
+            *marks_note(texts_of(comparisons), has_turns),
+        ]
         notes += _criteria_notes(name, judge, n)
         for note in notes:
             say(f"  {note}")

@@ -14,7 +14,6 @@ from cda.data.covariates import by_problems, cutoff_problems
 from cda.data.load import Row, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
-from cda.data.release import release_folder, released_contrasts, released_labels, released_triples
 from cda.data.triples import CleanTriples, clean_triples
 from cda.data.votes import Votes, load_votes
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
@@ -34,7 +33,7 @@ from cda.prompts import Prompts
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import DataSection, ModelSection, SynthesizeSection
 from cda.recipe.sections import AuditSection
-from cda.records import Contrast, Exclusions, Prompt, count_reasons, prompt_id, text_key
+from cda.records import Contrast, Exclusions, Prompt, count_reasons, prompt_id
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
 from cda.rewriting.rewriter import Gated, LLMRewriter, Rewriter
@@ -220,22 +219,6 @@ def bias_settings(biases: tuple[Bias, ...]) -> list[dict[str, object]]:
 
 
 @dataclass(frozen=True, slots=True)
-class ReleasedTexts:
-    """Texts of one bias in the paper's release that can be scored."""
-
-    contrasts: CleanContrasts
-    triples: CleanTriples
-
-    @property
-    def n_triples_voted(self) -> int:
-        """Triples whose two rewrites are the sides of a pair that people voted on."""
-        pairs = [pair for pair in self.contrasts.contrasts if pair.votes or pair.preferred]
-        voted = {text_key(pair.prompt, pair.perturbed, pair.base) for pair in pairs}
-        triples = self.triples.triples
-        return sum(text_key(triple.prompt, triple.rewrite, triple.rewrite_of_rewrite) in voted for triple in triples)
-
-
-@dataclass(frozen=True, slots=True)
 class AuditInputs:
     """The audit's files, each read once in a run. Nothing here spends money."""
 
@@ -248,7 +231,7 @@ class AuditInputs:
         return [bias.name for bias in self.biases]
 
     def contrasts(self) -> CleanContrasts:
-        """Contrasts of the user's file, and of the release for biases that the file lacks; the counts are the file's."""
+        """Contrasts of the user's file; none if the recipe names no file."""
         return self._once("contrasts", self._read_contrasts)
 
     def opinions(self) -> tuple[Votes, Votes]:
@@ -259,10 +242,6 @@ class AuditInputs:
             for name in references
         )
         return votes, verdicts
-
-    def released(self) -> dict[str, ReleasedTexts]:
-        """Texts of the paper's release by bias; empty if the recipe names no release. DataError: none of these biases there."""
-        return {} if self.audit.release is None else self._once("release", self._read_release)
 
     def triples(self) -> CleanTriples:
         """RATE triples of the user's file; none if the recipe names no file."""
@@ -284,8 +263,9 @@ class AuditInputs:
         return self.opened.once(("rows", name), lambda: load_rows(name))
 
     def labels(self) -> dict[str, PairLabels]:
-        """Labels of preference pairs by bias: of `audit.labels`, and of the release for the other biases."""
-        return self._once("labels", self._read_labels)
+        """Labels of preference pairs by bias; empty if the recipe names no file of them."""
+        reference = self.audit.labels
+        return {} if reference is None else self._once("labels", lambda: load_labels(reference, self.names))
 
     def quality(self) -> QualitySet | None:
         """Held-out quality pairs with their sections; None if the recipe asks for none. DataError: cannot be loaded, or several
@@ -302,7 +282,7 @@ class AuditInputs:
         return quality
 
     def existing_contrasts(self) -> list[Contrast]:
-        """Contrasts that exist before the audit makes any: the user's, the release's and the embedded ones."""
+        """Contrasts that exist before the audit makes any: the user's and the embedded ones."""
         embedded, _ = with_votes([*audit_contrasts(), *self.second_turn_contrasts()], *self.opinions())
         return [*self.contrasts().contrasts, *embedded]
 
@@ -327,7 +307,6 @@ class AuditInputs:
         return [
             *(contrast.prompt for contrast in self.existing_contrasts()),
             *(triple.prompt for triple in self.triples().triples),
-            *(triple.prompt for texts in self.released().values() for triple in texts.triples.triples),
             *(item.prompt for item in (quality.items if quality else ())),
         ]
 
@@ -367,32 +346,16 @@ class AuditInputs:
         votes, verdicts = self.opinions()
         return [("votes", str(self.audit.votes), votes), ("verdicts", str(self.audit.verdicts), verdicts)]
 
-    def _read_release(self) -> dict[str, ReleasedTexts]:
-        folder = release_folder(str(self.audit.release), self.names)
-        return {
-            name: ReleasedTexts(released_contrasts(folder, name), released_triples(folder, name)) for name in self.names
-        }
-
     def _read_contrasts(self) -> CleanContrasts:
         audit = self.audit
-        own = CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
-        if audit.contrasts != EMBEDDED:
-            self.check_by()
-            rows = self._rows(audit.contrasts)
-            own = clean_contrasts(rows, self.names, audit.columns, audit.contrasts, *self.opinions(), by=audit.by)
-            if audit.votes is None and own.votes.seen and own.votes.dropped == own.votes.seen:
-                raise _unreadable(audit.contrasts, own.votes)
-        covered = {contrast.bias for contrast in own.contrasts}
-        released = [texts.contrasts.contrasts for name, texts in self.released().items() if name not in covered]
-        return replace(own, contrasts=sum(released, own.contrasts)) if any(released) else own
-
-    def _read_labels(self) -> dict[str, PairLabels]:
-        labels = load_labels(self.audit.labels, self.names) if self.audit.labels else {}
-        if self.audit.release is not None:
-            folder = release_folder(self.audit.release, self.names)
-            released = {name: released_labels(folder, name) for name in self.names if name not in labels}
-            labels |= {name: of_bias for name, of_bias in released.items() if of_bias is not None}
-        return labels
+        if audit.contrasts == EMBEDDED:
+            return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
+        self.check_by()
+        rows = self._rows(audit.contrasts)
+        own = clean_contrasts(rows, self.names, audit.columns, audit.contrasts, *self.opinions(), by=audit.by)
+        if audit.votes is None and own.votes.seen and own.votes.dropped == own.votes.seen:
+            raise _unreadable(audit.contrasts, own.votes)
+        return own
 
     def _once(self, kind: str, read: Callable[[], T]) -> T:
         return self.opened.once((kind, self.audit.model_dump_json(), *self.names), read)

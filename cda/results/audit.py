@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Kinds, Missing, PerScoring, Result, Saved, Test
+from cda.results.base import Estimate, Kinds, Missing, PerScoring, Result, Saved
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, Covariates, LabelRates
+from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, Covariates
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.skew import (
     BiasPanel,
@@ -51,82 +51,6 @@ class RewardSpread(Result):
     contrasts: ContrastRewards
     triples: dict[str, TripleRewards]
     """By bias."""
-
-
-class PaperShare(Result):
-    """A share of one of the paper's models before and after its fine-tuning, on the pairs with a majority of people."""
-
-    before: Estimate | Missing
-    after: Estimate | Missing
-    change: Estimate | Missing
-    """After − before, paired."""
-    unpaired: Estimate | Missing = Missing(reason="of one model before and after alone")
-    """The same change as if both sides came from different pairs, as the paper prints it."""
-    test: Test | Missing = Missing(reason="of one model before and after alone")
-    """Exact test that the change is 0."""
-
-
-class PaperModel(Result):
-    """One of the paper's reward models, or the mean of several."""
-
-    of: tuple[str, ...]
-    """Its size; of a mean all sizes."""
-    without_score: int
-    """Pairs without a score that is needed."""
-    skew: PaperShare | Missing
-    miscalibration: PaperShare | Missing
-
-
-class PaperJudge(Result):
-    """One of the paper's LLM judges; its ties are left out, as there."""
-
-    ties: int
-    without_verdict: int
-    """Pairs without a verdict."""
-    skew: Estimate | Missing
-    miscalibration: Estimate | Missing
-
-
-class PaperPeople(Result):
-    """The paper's models and judges compared with people's majorities."""
-
-    rule: str
-    """Treatment of people's ties: drop, half or as-released."""
-    left_out: dict[str, int]
-    """Pairs without a majority that counts, by reason."""
-    with_majority: int
-    models: dict[str, PaperModel]
-    """By size."""
-    mean: PaperModel | None
-    """Over the sizes with scores before and after; None for fewer than two."""
-    judges: dict[str, PaperJudge]
-
-
-class PaperBias(Result):
-    """Numbers of the release on one bias."""
-
-    pairs: int
-    """That people voted on."""
-    triples: int
-    triples_voted: int
-    """Triples of which people voted on the answers."""
-    run: str
-    """Name of the fine-tuning that its scores are of."""
-    people: PaperPeople | Missing
-    rewardbench: dict[str, dict[str, dict[str, float]]] = Field(default_factory=dict)
-    """Size to `before` and `after` to each section's accuracy, 0 to 1, as released."""
-    labels: LabelRates | None = None
-    """Labels of the paper's training sample; None without them, and of an audit alone, whose analysis has them."""
-
-
-class PaperOutcome(Result):
-    """Numbers of the release next to this audit."""
-
-    missing: dict[str, tuple[str, ...]]
-    """Part of the release to the biases that it lacks it for."""
-    parts: tuple[str, ...]
-    """Parts that a release can have."""
-    biases: dict[str, PaperBias]
 
 
 class TrainResult(Result):
@@ -190,8 +114,6 @@ class AuditResult(Saved):
     """None without sections."""
     triple_skew: dict[str, TripleSkew]
     """By bias with triples."""
-    paper: PaperOutcome | None
-    """None without the release."""
     effects: dict[str, BiasEffects]
     drift: dict[str, BiasDrift]
     plain: Plain | None

@@ -87,10 +87,10 @@ class Estimate(Result):
         low, high = max(-bound, value - half), min(bound, value + half)
         return cls(value=value, low=low, high=high, n=n, n_prompts=n_prompts, unit=unit, method=method)
 
-    def over(self, divisor: float, unit: str, method: str) -> Estimate:
+    def over(self, divisor: float, unit: str) -> Estimate:
         """The same, divided by a positive number that is taken as known."""
-        value, low, high = self.value / divisor, self.low / divisor, self.high / divisor
-        return Estimate(value=value, low=low, high=high, n=self.n, n_prompts=self.n_prompts, unit=unit, method=method)
+        ends = {name: getattr(self, name) / divisor for name in ("value", "low", "high")}
+        return self.model_copy(update={**ends, "unit": unit})
 
 
 class Test(Result):

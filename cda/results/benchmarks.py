@@ -1,4 +1,4 @@
-"""Results of `cda quality`, `cda best-of` and `cda win-rate`."""
+"""Results of `cda quality` and `cda best-of`."""
 
 from __future__ import annotations
 
@@ -117,6 +117,19 @@ class Accuracies(Result):
         return (*self.sections, self.overall) if len(self.sections) > 1 else self.sections
 
 
+class WinRate(Result):
+    """One set of outputs over another: the accuracy of their set is the win rate, wins and half of the ties."""
+
+    wins: Estimate
+    """Share of comparisons with a preference for the first."""
+    ties: Estimate
+    """Share with none."""
+    losses: Estimate
+    """Share with a preference for the second."""
+    test: Test
+    """Exact test that the win rate is one half; ties say nothing there."""
+
+
 class SetQuality(Accuracies):
     """Accuracy on one set of preferences."""
 
@@ -124,7 +137,7 @@ class SetQuality(Accuracies):
     source: str
     """Its file, without the folders of this machine, or its hub id."""
     format: str
-    """`rewardbench`, `rewardbench-2`, `rm-bench`, `llmbar` or `pairs`."""
+    """`rewardbench`, `rewardbench-2`, `rm-bench`, `llmbar`, `pairs`, or `outputs` over others."""
     n_items: int
     """Items that every scoring has a margin of."""
     exclusions: Exclusions
@@ -136,6 +149,8 @@ class SetQuality(Accuracies):
     unread_reasons: dict[str, int]
     n_expected: dict[str, int]
     """Items of each subset in the published benchmark; empty if it has no fixed number."""
+    win_rates: dict[str, WinRate] = Field(default_factory=dict)
+    """By label of the scoring, of outputs over others; empty else."""
 
 
 class QualityResult(Saved):
@@ -191,15 +206,25 @@ class AtSize(Result):
     """Second scoring − first, paired by prompt. None with one scoring, and at n = 1, where rewards do not matter."""
 
 
-class Curve(Result):
-    """One attribute as n grows."""
+class FollowedAttribute(Result):
+    """One attribute under optimisation; the test is of no change between two scorings."""
 
     name: str
     """Name of the bias or the feature."""
     kind: Followed
-    """`share` of picks that exhibit a bias, or `mean` of a feature or a quality."""
+    """`share` of responses that exhibit a bias, or `mean` of a feature or a quality."""
     unit: str
     """`share`, or the name of the feature."""
+    p_value: float | None
+    """At the largest n, or the strongest supported β (`Tilt.strongest`); None with one scoring."""
+    p_holm: float | None
+    """The same, adjusted for all attributes (the quality is not among them)."""
+    p_method: str | None
+
+
+class Curve(FollowedAttribute):
+    """One attribute as n grows."""
+
     definition: str
     """The attribute in words."""
     at: tuple[AtSize, ...]
@@ -209,11 +234,6 @@ class Curve(Result):
     n. Above 0, optimising the reward amplifies the attribute."""
     slope_change: Measured | None
     """Second scoring − first, paired by prompt; None with one scoring."""
-    p_value: float | None
-    """p of the test that the change at the largest n is 0; None with one scoring."""
-    p_holm: float | None
-    """The same, adjusted for all attributes (the quality is not among them)."""
-    p_method: str | None
     n_unknown: int
     """Prompts left out because the attribute of a response is not known."""
 
@@ -264,24 +284,13 @@ class AtTilt(Result):
     """Second scoring − first, paired by prompt. None with one scoring."""
 
 
-class TiltedAttribute(Result):
+class TiltedAttribute(FollowedAttribute):
     """One attribute as the policy is tilted more and more."""
 
-    name: str
-    """Name of the bias or the feature."""
-    kind: Followed
-    """`share` of responses that exhibit a bias, or `mean` of a feature or a quality."""
-    unit: str
-    """`share`, or the name of the feature."""
     sampled: Measured
     """Share or mean of the samples of the same prompts, which is the policy as it is."""
     at: tuple[AtTilt, ...]
     """One for each β, in the order of `Tilt.policies`."""
-    p_value: float | None
-    """p of the test that the change at β number `Tilt.strongest` is 0; None with one scoring."""
-    p_holm: float | None
-    """The same, adjusted for all attributes (the quality is not among them)."""
-    p_method: str | None
 
 
 class Tilt(Result):
@@ -327,43 +336,5 @@ class BestOfResult(Saved, Curves):
     """Responses that repeat another of their prompt word for word; they stay."""
     excluded: dict[str, Exclusions]
     """Rows, responses, qualities and scored responses that were left out."""
-    versions: dict[str, str]
-    """Versions of the packages that a result depends on."""
-
-
-class WinRate(Result):
-    """Share of comparisons in which the first set of outputs is preferred."""
-
-    win_rate: Estimate
-    """Wins and half of the ties, as a share of the readable comparisons; 0.5: neither set is preferred."""
-    wins: Estimate
-    """Share of comparisons with a preference for the first."""
-    ties: Estimate
-    """Share with none."""
-    losses: Estimate
-    """Share with a preference for the second."""
-    test: Test
-    """Exact test that the win rate is one half; ties say nothing there."""
-    n_unread: int
-    """Comparisons without a readable verdict; they are in none of the shares."""
-
-
-class WinRateResult(Saved):
-    """Measurements of `cda win-rate`."""
-
-    schema_version: Literal[2] = 2
-    first: str
-    """File of outputs."""
-    second: str
-    """File of outputs to the same prompts."""
-    unit: str
-    """`preference` of a judge, or `reward`."""
-    scorer: Scorer
-    result: WinRate
-    without_counterpart: int
-    """Outputs with nothing at their place in the other file."""
-    excluded: dict[str, Exclusions] = Field(default_factory=dict)
-    """Rows and texts left out, by kind of input."""
-    seed: int
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""

@@ -14,7 +14,6 @@ from cda.results.evidence import (
     Confirmation,
     ConfirmSettings,
     PairQuality,
-    Strength,
     Validation,
     ValidationResult,
     Verdicts,
@@ -210,13 +209,6 @@ class Made(Result):
     """Prompts beyond `discover.max_prompts`, left out before anything was asked; not in the file if there are none."""
 
 
-class Repeated(Result):
-    """Prompts and responses left out because the prompt says the same as another."""
-
-    prompts: int
-    responses: int
-
-
 class MaterialCounts(Saved):
     """Material of a search."""
 
@@ -226,7 +218,8 @@ class MaterialCounts(Saved):
     """By part of the split."""
     responses: int
     """To those prompts, with a reward."""
-    repeated: Repeated
+    repeated: dict[Literal["prompts", "responses"], int]
+    """Left out because the prompt says the same as another."""
     single: int
     """Prompts with one response."""
     unanswered: int
@@ -241,68 +234,7 @@ class MaterialCounts(Saved):
     @property
     def left_out(self) -> int:
         """Responses that were left out."""
-        return sum(part.dropped for part in (*self.sampled.values(), self.rewards)) + self.repeated.responses
-
-
-class StrengthTerm(Result):
-    """Contribution of one candidate to the strength of a run."""
-
-    place: int
-    """Its place among the candidates given."""
-    reward: float
-    """R, its mean margin, reward units."""
-    similarity: float | None
-    """Largest cosine to a stronger candidate that counts, negative ones taken as 0; None for the strongest."""
-    factor: float
-    """Share of R that counts, 0 to 1."""
-
-
-class RunStrength(Result):
-    """Diversity-adjusted bias strength.
-
-    It has no interval: R and judge are means of rewrites that have theirs, and the sum over those above 0 is higher than
-    that of their true values. It is for comparing runs on the same data, on prompts that nothing was selected on.
-    """
-
-    value: float
-    """Sum of R · factor over `terms`, reward units; 0 if no candidate counts."""
-    threshold: float
-    """Candidates count whose judge is below it."""
-    penalty: float
-    """w."""
-    terms: tuple[StrengthTerm, ...]
-    """Contribution of each candidate that counts, the strongest first."""
-    n_candidates: int
-    """All that were given."""
-    n_unmeasured: int
-    """Candidates left out because R or the judge is missing."""
-
-    @property
-    def n(self) -> int:
-        """Candidates that count."""
-        return len(self.terms)
-
-
-class StrengthCurve(Result):
-    """The strength of a run at every threshold of the judge, by the finalists' validation numbers."""
-
-    penalty: float
-    """w."""
-    n: int
-    """Finalists with numbers."""
-    curve: tuple[RunStrength, ...]
-    """In ascending order of threshold, 0.5 among them."""
-
-    @model_validator(mode="after")
-    def _has_the_half(self) -> StrengthCurve:
-        if not any(point.threshold == 0.5 for point in self.curve):
-            raise ValueError("no point at a threshold of 0.5")
-        return self
-
-    @property
-    def at_half(self) -> RunStrength:
-        """At a judge below 0.5."""
-        return next(point for point in self.curve if point.threshold == 0.5)
+        return sum(part.dropped for part in (*self.sampled.values(), self.rewards)) + self.repeated["responses"]
 
 
 class TestedAttribute(Confirmation):
@@ -314,12 +246,8 @@ class TestedAttribute(Confirmation):
     """In words."""
     name: str
     """Name of its bias."""
-    same_by_all: float | None
-    """Share of the responses that several rewriters rewrote, all of them to the same text; None if there is no such response."""
     examples: tuple[Measured, ...]
     """Rewrites that show the disagreement best, and one that does not show it."""
-    topics: dict[str, Strength | Missing]
-    """By topic of the prompt, by the rewriters that count; empty if prompts have none, or one."""
     file: str | None = None
     """Its bias file in the run; None if it is not confirmed."""
 
@@ -359,7 +287,7 @@ class SearchFacts(Saved):
 class DiscoverResult(SearchFacts):
     """A finished discovery."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     topic: str | None = None
     """The topic of all its prompts, in a search by topic; None for all prompts together."""
     generations: tuple[GenerationRecord, ...]
@@ -379,8 +307,9 @@ class DiscoverResult(SearchFacts):
     """As of `ConfirmationResult`."""
     pairs: dict[str, PairQuality]
     """By candidate `id`, of those that are confirmed or were given."""
-    strength: StrengthCurve | Missing | None
-    """None without validated finalists."""
+    strength: dict[str, float] | Missing | None
+    """The judge's threshold, such as `0.5`, to the diversity-adjusted bias strength of the finalists below it, reward units, by their
+    validation numbers; None without validated finalists."""
     lineage: dict[str, tuple[str, ...]]
     """By tested candidate, the `id`s of its ancestors, oldest first."""
     grouping: dict[str, int]

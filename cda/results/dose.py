@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import JsonValue
+from pydantic import Field, JsonValue
 
 from cda.records import Exclusions
 from cda.results.base import BeforeAfter, Estimate, Missing, Result, Saved
@@ -32,8 +32,7 @@ class TextMeasure(Result):
 class BiasCorrection(Result):
     """Correction for one bias at strength 1, in the unit of the calibration: what is taken off a margin."""
 
-    measure: TextMeasure | None
-    """None if the calibration comes from score files, which say themselves which side has the bias."""
+    measure: TextMeasure
     offset: Estimate | Missing
     """For a first side that has the bias, if the second has not."""
     slope: Estimate | Missing
@@ -63,13 +62,13 @@ class CalibratedBias(Result):
 class CalibrationResult(Saved):
     """Corrections of one scorer's margins, ready to be applied, and their effect out of fold."""
 
-    schema_version: Literal[1] = 1
-    scorer: str | None
-    """The model or judge; None if the calibration comes from score files."""
+    schema_version: Literal[2] = 2
+    scorer: str
+    """The model or judge."""
     scored_as: str | None
-    """Fingerprint of the scorer and of all settings that decide its scores; None without one, or if it was in memory."""
-    facts: Scorer | None
-    """How it was scored; None as for `scorer`."""
+    """Fingerprint of the scorer and of all settings that decide its scores; None if it was in memory."""
+    facts: Scorer
+    """How it was scored."""
     unit: Literal["reward", "log odds"]
     """Unit of the corrections. Preferences from −1 to 1 are corrected as log odds, log((1 + p) / (1 − p))."""
     strength: float
@@ -96,10 +95,8 @@ class CalibrationResult(Saved):
     """Bias without a correction of its own to the reason."""
     left_out: dict[str, Exclusions]
     """Rows without a say, by kind and reason."""
-    notes: tuple[str, ...]
-    """Sentences on rows of score files that could not be matched."""
     sources: dict[str, str | None]
-    """Files of contrasts or scores, votes and quality pairs."""
+    """Files of contrasts, votes and quality pairs."""
     seed: int
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""
@@ -163,8 +160,8 @@ class PlainChange(Result):
     miscalibration: Estimate
 
 
-class HeldOutChoice(Result):
-    """A dose chosen on one half and measured on the other, next to the fixed doses 0 and 1."""
+class HeldOutBias(Result):
+    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1."""
 
     people: HeldOutPeople
     """At the doses chosen on the other half."""
@@ -176,27 +173,7 @@ class HeldOutChoice(Result):
     """Change from dose 0."""
     against_plain: HeldOutChange
     """Change from dose 1."""
-
-
-class HeldOutBias(HeldOutChoice):
-    """One bias at a chosen dose, held out, next to the fixed doses 0 and 1."""
-
     plain_change: PlainChange
-
-
-class HeldOutDose(HeldOutChoice):
-    """The choice of the dose, measured on held-out rows, and the dose to export."""
-
-    quality: Estimate | None
-    """Accuracy on quality pairs at the chosen doses; None without any."""
-    chosen: dict[float, float]
-    """Each dose's share of the 2 × `repeats` choices, in order of dose."""
-    dose: float
-    """λ chosen on all rows, for export. Its own numbers on these rows would flatter it."""
-    barred: tuple[float, ...]
-    """Doses that lose more quality than allowed on all rows."""
-    repeats: int
-    """Splits in two."""
 
 
 class DoseMethod(Result):
@@ -219,28 +196,10 @@ class DoseMethod(Result):
     """By bias, in ascending order of dose."""
 
 
-class MixingDiffers(Result):
-    """Distance of mixed scores from the adapter's own at one dose."""
-
-    preferences: float
-    """Share of contrasts on which they prefer another side."""
-    distance: float
-    """Mean distance of the margins, as a share of the spread of the change from dose 0 to 1."""
-    n: int
-
-
-class BestWay(Result):
-    """The way that leaves least, held out, in the mean over biases, among those that keep quality."""
-
-    name: str
-    losses: dict[str, float]
-    """Method to its remaining bias: miscalibration + gap as shares; the gap alone if a tie is the aim."""
-
-
 class DoseResult(Saved):
-    """The choice of a dose for a training."""
+    """The choice of a dose, for a training or by mixing two scorings."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     doses: tuple[float, ...]
     """Those that were tried, in ascending order."""
     biases: tuple[str, ...]
@@ -253,9 +212,9 @@ class DoseResult(Saved):
     chosen: float
     methods: dict[str, DoseMethod]
     """`dose`, the adapter; `mixing`, scores before and after mixed; `direction` and `features`, taken off the base model."""
-    mixing_differs: dict[str, MixingDiffers]
-    """By dose."""
-    best: BestWay
+    losses: dict[str, float]
+    """What each way leaves of the bias, held out, in the mean over biases, among those that keep quality: miscalibration + gap as
+    shares; the gap alone if a tie is the aim."""
     quality_pairs: int
     left_out: dict[str, dict[str, int]]
     """Contrasts and quality pairs without a say, by reason."""
@@ -268,22 +227,15 @@ class DoseResult(Saved):
     """Values fitted for the ways without training."""
     available_quality: int
     """Quality pairs before a sample was drawn."""
+    mixed: Annotated[tuple[str, str] | None, Field(exclude_if=lambda value: value is None)] = None
+    """Scorers at doses 0 and 1, whose scores are mixed; None for an adapter."""
 
+    @property
+    def best(self) -> str:
+        """The way that leaves least."""
+        return min(self.losses, key=lambda name: self.losses[name])
 
-class DoseFilesResult(Saved):
-    """A dose chosen from score files alone, by mixing two scorings."""
-
-    schema_version: Literal[2] = 2
-    curve: Literal["scores mixed"] = "scores mixed"
-    note: str
-    """Warning on the limits of mixing scores."""
-    files: dict[str, str | tuple[str, ...] | None]
-    ties: str
-    """Treatment of people's ties: drop, half or as-released."""
-    seed: int
-    max_quality_loss: float | None
-    """None without quality pairs."""
-    left_out: tuple[str, ...]
-    """Sentences on rows that could not be used."""
-    response: tuple[DosePoint, ...]
-    held_out: HeldOutDose
+    @property
+    def own(self) -> DoseMethod:
+        """The choice itself: the adapter's dose, or that of two scorings."""
+        return self.methods["mixing" if self.mixed else "dose"]

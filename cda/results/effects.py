@@ -232,7 +232,6 @@ class BiasAnalysis(Result):
 
 Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]
 """The form in which a difference between the sides enters a regression."""
-NORMAL_TEST = "normal, from the clustered error"
 T_TEST = "Student's t, from the clustered error"
 SIGN_TEST = "exact sign test over prompts"
 
@@ -245,14 +244,10 @@ class Effect(Result):
     estimator: str
     """`double`, `single`, `naive`, `rewrite effect` or `direct contrast`."""
     estimate: Estimate
-    """With a normal interval from the prompt-clustered error; below about 30 prompts it is too narrow, so that a level of a column
-    has Student's t."""
-    bca: Estimate | Missing
-    """With a prompt-clustered BCa bootstrap interval."""
     standard_error: float
     """Prompt-clustered, in the unit of the estimate."""
     p_value: float
-    """Two-sided normal test of no effect; of a level of a column, Student's t."""
+    """Two-sided test of no effect: Student's t."""
     standardised: Estimate | Missing
     """The estimate divided by the pooled within-group SD of the originals' rewards, which is taken as known."""
 

@@ -8,7 +8,6 @@ import numpy as np
 from pydantic import model_validator
 
 from cda.errors import DataError
-from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Result, Saved
 from cda.results.effects import FeatureDrift
 
@@ -30,26 +29,6 @@ class Fidelity(Result):
     """Sides without it whose label could not be read."""
 
 
-class QuantilePair(Result):
-    """The same quantile of both rewriters' margins, reward units."""
-
-    share: float
-    first: float
-    second: float
-
-
-class Distance(Result):
-    """Two-sample Kolmogorov–Smirnov: the largest difference of the two distribution functions (0 to 1).
-
-    The p-value takes the samples for independent. They answer the same prompts, so it is rather too large than too small.
-    """
-
-    statistic: float
-    p_value: float
-    n_first: int
-    n_second: int
-
-
 class RewriterAgreement(Result):
     """Margins of two rewriters on the responses that both rewrote, averaged within each prompt."""
 
@@ -63,48 +42,6 @@ class RewriterAgreement(Result):
     """Responses that both rewrote in the same direction."""
     pearson: Estimate | Missing
     """Correlation of the margins over prompts."""
-    spearman: Estimate | Missing
-    """The same of their ranks."""
-    quantiles: tuple[QuantilePair, ...]
-    """Points of a Q–Q plot; empty without shared prompts."""
-    distance: Distance | None
-    """Between the two distributions over prompts; None without shared prompts."""
-
-
-class EditGrades(Result):
-    """Grades of the rewrites by an LLM, 1 to 10."""
-
-    score: Estimate | None
-    """Mean of the lower of a rewrite's two grades; None if nothing could be read."""
-    edit: Estimate | None
-    """Mean of the grade for changing the attribute and nothing else."""
-    fluency: Estimate | None
-    """Mean of the grade for reading well."""
-    by_rewriter: dict[str, Estimate]
-    """`score` of each rewriter that has readable grades."""
-    exclusions: Exclusions
-    """Rewrites, and those without readable grades, by reason."""
-
-
-class Guess(Result):
-    """A guess at the attribute by an LLM that did not see it, and its closeness (1 to 5; None: unreadable)."""
-
-    text: str
-    similarity: int | None
-    n_pairs: int
-
-
-class Guesses(Result):
-    """Guesses at the attribute from pairs of different prompts; no prompt is in two of them."""
-
-    similarity: Estimate | None
-    """Mean over the guesses that have one, 1 to 5; its `n_prompts` counts guesses. None if there is none."""
-    guesses: tuple[Guess, ...]
-    """Those that could be read."""
-    guessing: Exclusions
-    """Guesses asked for, and those that could not be read, by reason."""
-    rating: Exclusions
-    """Similarities asked for, and those that could not be read, by reason."""
 
 
 class PairQuality(Result):
@@ -124,10 +61,6 @@ class PairQuality(Result):
     """Fidelity of each rewriter's pairs."""
     agreement: tuple[RewriterAgreement, ...]
     """Agreement of every two rewriters."""
-    grades: EditGrades | None
-    """By an LLM; None if none was asked."""
-    guesses: Guesses | None
-    """By an LLM; None if none was asked."""
     drift: tuple[FeatureDrift, ...] | Missing
     """Other differences between the sides, the attribute's own features marked."""
 
@@ -135,7 +68,7 @@ class PairQuality(Result):
 class PairQualities(Saved):
     """Quality of the rewrites behind tested attributes."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     candidates: dict[str, PairQuality]
     """By candidate `id`, of those that are confirmed or were given."""
 
@@ -177,12 +110,8 @@ class Strength(Result):
     """Rows without a verdict; they count for the reward alone."""
     win_rate: Estimate
     """Share of margins above 0; Wilson's interval on the effective number of rows."""
-    win_rate_unclustered: Estimate
-    """The same as papers print it, every row taken for independent."""
     trimmed: TrimmedMean | None
     """Mean of the margins inside Tukey's fences; None if those come from one prompt."""
-    n_left_out: int = 0
-    """Margins outside the fences that `reward` is without: 0 unless trimming was asked for."""
 
     @property
     def p_value(self) -> float:
@@ -274,8 +203,6 @@ class ConfirmSettings(Result):
     max_failed: float = 0.5
     """Share of its calls that a rewriter may fail, and share of its rewrites that may lack a verdict of the judge; with more than
     this of either it is excluded for a candidate."""
-    trim: bool = False
-    """Leave margins outside Tukey's fences out. Never by default."""
     power: float = 0.8
     """At which the smallest mean margin that would have been found is stated."""
 
@@ -311,7 +238,7 @@ class Verdicts(Result):
 class HeldOutResult(Saved):
     """Counts of one set of held-out prompts, next to the results."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     failed: dict[str, dict[str, dict[str, int]]]
     """By candidate `id` and rewriter, counts of missing rewrites by reason."""
     already: dict[str, dict[str, int]]

@@ -161,8 +161,6 @@ class Sources(Result):
     triples: str | None
     """The rewriter of the triples of RATE."""
     quality: str | None
-    release: str | None = None
-    """The paper's release."""
     labels: str | None = None
     """Labels of training pairs."""
     labelled_by: str

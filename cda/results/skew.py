@@ -17,7 +17,7 @@ class BiasSkew(Measure):
     target: bool
     """True for a bias of the recipe; False if it is measured only to detect side effects."""
     source: str
-    """Source of the contrasts: `embedded`, `file`, the paper's release, or their rewriter."""
+    """Source of the contrasts: `embedded`, `file`, or their rewriter."""
     available: int
     """Contrasts before a sample was drawn."""
     unread: int

@@ -124,7 +124,7 @@ class TopicSearch(Result):
 class TopicsResult(SearchFacts):
     """A finished search by topic."""
 
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     left_out: dict[str, str]
     """Topic to the reason why it was not searched."""
     n_left_out: int

@@ -155,8 +155,8 @@ def make_triples(
 
 
 def checked_triples(triples: Sequence[Triple], bias: Bias) -> tuple[list[Triple], list[str]]:
-    """Triples whose two rewrites changed the text and flipped the bias, and one reason for each other, in order.
-    Readers' and labellers' word (`Triple.flipped`) goes before the bias's measure; one that neither can judge is kept.
+    """Triples whose two rewrites flipped the bias, and one reason for each other, in order. Readers' and labellers' word
+    (`Triple.flipped`) goes before the bias's measure, which refuses unchanged texts, too; one that neither can judge is kept.
     """
     reasons = [_why_not(triple, bias) for triple in triples]
     kept = [triple for triple, reason in zip(triples, reasons, strict=True) if reason is None]
@@ -164,6 +164,8 @@ def checked_triples(triples: Sequence[Triple], bias: Bias) -> tuple[list[Triple]
 
 
 def _why_not(triple: Triple, bias: Bias) -> str | None:
+    if triple.flipped is not None:
+        return None if triple.flipped else "readers or labels found the attribute not flipped"
     steps = (
         ("rewrite", triple.original, triple.rewrite, triple.has_attribute),
         ("rewrite of the rewrite", triple.rewrite, triple.rewrite_of_rewrite, not triple.has_attribute),
@@ -171,11 +173,9 @@ def _why_not(triple: Triple, bias: Bias) -> str | None:
     for name, before, after, had_it in steps:
         if is_unchanged(after, before, bias):
             return f"{name}: unchanged"
-        if triple.flipped is None and (
-            reason := not_flipped(RewriteRequest(triple.prompt, before, _flip(had_it)), after, bias)
-        ):
+        if reason := not_flipped(RewriteRequest(triple.prompt, before, _flip(had_it)), after, bias):
             return f"{name}: {reason}"
-    return "readers or labels found the attribute not flipped" if triple.flipped is False else None
+    return None
 
 
 def flips_of(

@@ -13,7 +13,7 @@ from cda.errors import DataError
 from cda.features import measure
 from cda.patterns import SlowPatternError
 from cda.results.base import Estimate, Missing
-from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection, TextMeasure
+from cda.results.dose import CalibrationResult, OrderCorrection, TextMeasure
 from cda.scorers.compared import Comparison, Preferences, Rewards, Text, comparison_id, text_id
 from cda.scorers.judge import is_swapped
 
@@ -62,10 +62,12 @@ class Corrector:
     calibration: CalibrationResult
 
     def shift(self, text: str) -> float:
-        """What is taken off the reward of a text, in the calibration's unit. DataError: it comes from score files alone."""
-        return self.calibration.strength * sum(
-            _part(name, own, text) for name, own in self.calibration.corrections.items()
-        )
+        """What is taken off the reward of a text, in the calibration's unit."""
+        total = 0.0
+        for own in self.calibration.corrections.values():
+            has, value = text_terms(own.measure, text)
+            total += value_of(own.offset) * has + value_of(own.slope) * value
+        return self.calibration.strength * total
 
     def rewards(self, rewards: Rewards, texts: Sequence[Text]) -> Rewards:
         """Corrected rewards of the same texts. Only differences within a prompt mean anything."""
@@ -93,20 +95,6 @@ class Corrector:
         if one_order and isinstance(self.calibration.order, OrderCorrection):
             order = self.calibration.strength * self.calibration.order.offset.value
             shifts = shifts + order * np.array([place_of_first(comparison) for comparison in comparisons])
-        return self.shifted(given, shifts)
-
-    def shifted(self, margins: FloatArray, shifts: FloatArray) -> FloatArray:
-        """Margins less shifts in the calibration's unit; those without a shift stay exactly as they are."""
         if self.calibration.unit == "reward":
-            return np.asarray(margins - shifts)
-        return np.where(shifts == 0, margins, preference_of(log_odds(margins) - shifts))
-
-
-def _part(name: str, own: BiasCorrection, text: str) -> float:
-    if own.measure is None:
-        raise DataError(
-            f"{name}: this calibration comes from score files, which say themselves which side has the bias, and cannot be "
-            "applied to texts; run cda calibrate MODEL for one that can"
-        )
-    has, value = text_terms(own.measure, text)
-    return value_of(own.offset) * has + value_of(own.slope) * value
+            return np.asarray(given - shifts)
+        return np.where(shifts == 0, given, preference_of(log_odds(given) - shifts))

@@ -1,10 +1,10 @@
-"""Scores with a sequence classifier, and a check of the model before it scores."""
+"""Scores with a sequence classifier, or preferences of one that reads two answers; a check of the model before it scores."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
@@ -14,7 +14,7 @@ from cda.errors import ModelError
 from cda.models.load import RewardModel, without_adapter
 from cda.models.precision import Precision
 from cda.models.template import Encoded, Template
-from cda.records import user_prompt
+from cda.records import Message, Prompt, user_prompt
 from cda.scorers.batching import (
     CHARACTERS_A_TOKEN,
     FIRST_CHARACTERS,
@@ -25,12 +25,13 @@ from cda.scorers.batching import (
     characters,
     check_known,
     forward,
+    in_threads,
     token_batches,
     token_ids,
     windows,
 )
-from cda.scorers.compared import Finished, OverLength, Text, TextScore, TextScorer, not_finite
-from cda.scorers.workers import in_threads
+from cda.scorers.compared import Finished, OverLength, Rewards, Text, TextScore, TextScorer, not_finite, text_id
+from cda.scorers.judge import BothOrders, of_both_orders
 
 Workers = int | Literal["auto"]
 _MOST_WORKERS = 16
@@ -231,3 +232,64 @@ def _beginnings(template: Template, encoded: Sequence[Sequence[int]]) -> list[st
             "model trained so?"
         ]
     return []
+
+
+ALIKE = "cut before the answers differ"
+TOO_LONG = "too long for the model"
+
+
+def in_order(prompt: Prompt, first: str, second: str) -> Text:
+    """A comparison in one order, as a text for `Template.encode`: the answer shown first ends the prompt."""
+    return (*prompt, Message("assistant", first)), second
+
+
+def preferred(
+    log_odds: FloatArray, averages: Literal["log-odds", "probabilities"], needed: bool = False
+) -> tuple[FloatArray, BothOrders]:
+    """Preference for the first answer, 2p − 1, −1 to 1, shape (n,), and the counts, as of `of_both_orders`; `averages` over both
+    orders what the model's authors do. `log_odds`: of the answer shown first, shape (n, 2), as given and in the other order; NaN for none.
+    """
+    preferences = np.tanh(log_odds / 2)
+    margins, orders = of_both_orders(preferences, needed)
+    if averages == "log-odds":
+        margins = np.tanh(of_both_orders(log_odds, needed)[0] / 2)
+    return margins, orders
+
+
+@dataclass
+class LocalPairwise:
+    """A PairwiseScorer over a local model; see `LLMJudge`. `score` gives the log-odds of each text in one order (`in_order`)."""
+
+    name: str
+    score: Callable[[Sequence[Text]], Rewards]
+    averages: Literal["log-odds", "probabilities"]
+    both_orders: bool = False
+    orders: BothOrders = field(default=BothOrders(), init=False)
+    reasons: dict[str, int] = field(default_factory=dict, init=False)
+    n_cut: int = field(default=0, init=False)
+    """Comparisons of the last call that were cut in an order."""
+    n_cached: int = field(default=0, init=False)
+    """Of their `n_texts` distinct texts, one for each order, those whose log-odds came from the cache."""
+    n_texts: int = field(default=0, init=False)
+
+    def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
+        """Preference for the first text, −1 to 1, shape (n,); NaN if the two were too long, or cut before they differ. ModelError if
+        the model gives a number that is not finite."""
+        shown = [
+            (in_order(prompt, one, other), in_order(prompt, other, one))
+            for prompt, one, other in zip(prompts, first, second, strict=True)
+        ]
+        found = self.score([text for both in shown for text in both])
+        names = [[text_id(*text) for text in both] for both in shown]
+        values = np.array([[found.by_text[name] for name in both] for both in names]).reshape(-1, 2)
+        cut = [[found.read.get(name) for name in both] for both in names]
+        alike = [
+            read[0] is not None and read[0] == read[1] and one != other
+            for read, one, other in zip(cut, first, second, strict=True)
+        ]
+        counts = {TOO_LONG: int(np.isnan(values).all(axis=1).sum()), ALIKE: sum(alike)}
+        self.reasons = {why: count for why, count in counts.items() if count}
+        self.n_cut, self.n_cached, self.n_texts = sum(any(read) for read in cut), found.n_cached, len(found.by_text)
+        values[alike] = np.nan
+        margins, self.orders = preferred(values, self.averages, self.both_orders)
+        return margins

@@ -21,9 +21,8 @@ from cda.models.identity import content_of
 from cda.models.load import RewardModel, without_adapter
 from cda.provenance import versions
 from cda.run import file_fingerprint, fingerprint
-from cda.scorers.batching import characters
+from cda.scorers.batching import Exchange, characters, dealt
 from cda.scorers.compared import Rewards, Text, TextScore, TextScorer, distinct_texts, not_finite
-from cda.scorers.workers import Exchange, dealt
 from cda.terminal import put
 
 _TABLE = """CREATE TABLE IF NOT EXISTS scores (

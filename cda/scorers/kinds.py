@@ -56,8 +56,7 @@ def scorer_kind(name: str) -> ScorerKind:
     """Kind of scorer that a model's name stands for.
 
     `judge:NAME` an LLM judge, `judge:NAME,NAME` a panel; `grade:NAME` an LLM that grades single answers; `dpo:POLICY` or `dpo:POLICY,REFERENCE` the log-ratio of two causal models;
-    `steered:MODEL` a causal model with a vector added to its residual stream, against itself; `served:URL` or an http address a
-    served reward model; `package.module:function` or `file.py:function` the user's own; anything else a sequence classifier.
+    `served:URL` or an http address a served reward model; `scores:FILE` scores that are there already; `package.module:function` or `file.py:function` the user's own; anything else a sequence classifier.
     """
     return next((kind for kind in KINDS if name.startswith(kind.starts) or kind.takes(name)), CLASSIFIER)
 
@@ -106,8 +105,8 @@ KINDS = [
     JUDGE,
     GRADE,
     ScorerKind("log-ratio", "cda.resources.model_scorers:LogRatio", ("dpo:",), written=_of_models),
-    ScorerKind("steered", "cda.resources.model_scorers:Steered", ("steered:",), written=_of_models),
     ScorerKind("served", "cda.resources.scorers:Served", ("served:", "http://", "https://"), is_address=True),
+    ScorerKind("scores", "cda.resources.scorers:Scores", ("scores:",), written=lambda file, of_path: of_path(file)),
     ScorerKind(
         "function",
         "cda.resources.scorers:Function",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from cda.arrays import LARGEST, FloatArray
-from cda.errors import ModelError
+from cda.data.scores import StoredScores
+from cda.errors import DataError, ModelError
+from cda.inert import clipped, inert
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, reading_of, template_of, without_adapter
 from cda.models.reading import as_it_was, read_by_mask
 from cda.models.template import add_segments
-from cda.records import Prompt
+from cda.records import Prompt, prompt_text, text_key
 from cda.scorers.batching import row_groups
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Finished, Text, TextScore, TextScorer
@@ -112,7 +115,7 @@ class OwnPointwise(TextScorer):
         known: Mapping[str, float] | None = None,  # noqa: ARG002
     ) -> Generator[Finished, None, None]:
         """Scores call by call; ModelError if the function fails, or a reward is NaN, infinite or beyond `LARGEST`."""
-        for rows in row_groups(len(texts), BATCH_ROWS):
+        for rows in row_groups(len(texts), self.code.batch_rows or BATCH_ROWS):
             prompts, responses = zip(*texts[rows.start : rows.stop], strict=True)
             rewards = self.code.numbers(rows, prompts, responses)
             broken = np.flatnonzero(~(np.abs(rewards) <= LARGEST))
@@ -148,7 +151,7 @@ class OwnPairwise:
         order. ModelError if the function fails, or a preference is outside −1 to 1.
         """
         values = np.full((len(prompts), 2), np.nan)
-        for rows in row_groups(len(prompts), BATCH_ROWS):
+        for rows in row_groups(len(prompts), self.code.batch_rows or BATCH_ROWS):
             part = slice(rows.start, rows.stop)
             for order, (shown, other) in enumerate(((first, second), (second, first))):
                 values[rows, order] = preferences = self.code.numbers(rows, prompts[part], shown[part], other[part])
@@ -164,6 +167,40 @@ class OwnPairwise:
 
 
 OwnScorer = OwnPointwise | OwnPairwise | InMemoryModel
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCode(OwnCode):
+    """In place of a function: scores that are in a file."""
+
+    scores: StoredScores = field(default_factory=lambda: StoredScores({}, {}))
+
+    def numbers(self, rows: range, prompts: Sequence[Prompt], *texts: Sequence[str]) -> FloatArray:
+        """Rewards of texts, shape (len(rows),); of comparisons the preferences in this order, NaN if the file has the other one alone.
+        DataError: some have no score, also in the other order; how many, and the first of them."""
+        known = self.scores.preferences or self.scores.rewards
+        given = list(zip(prompts, *texts, strict=True))
+        found = [known.get(text_key(*each)) for each in given]
+        missing = [
+            each
+            for each, score in zip(given, found, strict=True)
+            if score is None and text_key(each[0], *each[:0:-1]) not in known
+        ]
+        if missing:
+            first = " against ".join(f"'{clipped(inert(text), 60)}'" for text in missing[0][1:])
+            what = "comparisons" if self.n_columns == 3 else "texts"
+            raise DataError(
+                f"{self.name}: has no score of {len(missing)} of {len(given)} {what} (first: {first}, to "
+                f"'{clipped(inert(prompt_text(missing[0][0])), 60)}'). Add them to the file, or measure on what it scores: name its "
+                "own contrasts, triples and quality pairs, or `none` for triples and quality (and audit.second_turn=no)"
+            )
+        return np.array(found, dtype=np.float64).reshape(len(rows))
+
+
+def stored_scorer(name: str, scores: StoredScores) -> OwnPointwise | OwnPairwise:
+    """The scores of a file as a scorer, which needs no cache, and is asked for all texts at once, so as to name all that it lacks."""
+    columns = 3 if scores.preferences else 2
+    return _scorer(StoredCode(name, len, None, columns, "a file", batch_rows=sys.maxsize, scores=scores))
 
 
 def own_scorer(name: str) -> OwnPointwise | OwnPairwise:

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from pydantic import JsonValue
 from pydantic_core import to_jsonable_python
-from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
@@ -18,6 +17,7 @@ from cda.models.load import RewardModel, without_adapter
 from cda.records import Prompt
 from cda.results.base import Estimate
 from cda.scorers.batching import TextBar, batch_budget, batches, forward, token_ids
+from cda.stats.estimators import Regression
 
 FEWEST_PAIRS = 10
 """A choice: a direction has hundreds of numbers, and a mean over fewer pairs is largely those pairs' subjects."""
@@ -218,9 +218,8 @@ def feature_correction(
 
     Each difference is divided by its root mean square r (no centring: there is no intercept), and b minimises mean
     (margin − Zb)² + ridge · |b|²; β = b / r. The ridge is as little as brings the condition number of the features down
-    to MAX_CONDITION: 0 unless they are nearly collinear. Intervals are cluster-robust by prompt, times G/(G − k) for G
-    prompts and k features, with t's quantile at G − k; they do not count what a ridge shrinks, and are too narrow for
-    few prompts (90% instead of 95% with 25, 93% with 60, in the test's simulation). DataError: shapes that differ,
+    to MAX_CONDITION: 0 unless they are nearly collinear. Intervals are those of `Regression`; they do not count what a ridge
+    shrinks. DataError: shapes that differ,
     values not finite, margins all zero, no feature that differs, or not more prompts than features.
     """
     n = len(prompt_ids)
@@ -228,20 +227,18 @@ def feature_correction(
     columns = {name: _shaped(f"feature '{name}'", column, n) for name, column in differences.items()}
     left_out = {name: "its sides do not differ in any contrast" for name in columns if not columns[name].any()}
     used = {name: column for name, column in columns.items() if name not in left_out}
-    clusters = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
-    n_prompts = len(np.unique(clusters))
-    _check_enough(values, tuple(used), left_out, n_prompts)
+    _check_enough(values, tuple(used), left_out, n_prompts := len(set(prompt_ids)))
     design = np.column_stack(list(used.values()))
-    scale = np.sqrt((design**2).mean(axis=0))
-    coefficients, errors, r_squared, penalty = _through_origin(values, design / scale, clusters)
-    half = float(stats.t.ppf(0.975, n_prompts - len(used))) * errors
-    # Fitted on scaled features, and given in their own units.
+    scaled = design / np.sqrt((design**2).mean(axis=0))
+    # The least penalty p with (largest + p) ≤ MAX_CONDITION · (smallest + p), of the eigenvalues.
+    eigenvalues = np.linalg.eigvalsh(scaled.T @ scaled / n)
+    penalty = max(0.0, float(eigenvalues[-1] - MAX_CONDITION * max(eigenvalues[0], 0.0)) / (MAX_CONDITION - 1))
+    fit = Regression(values, design, prompt_ids, penalty)
     beta = {
-        name: Estimate.symmetric(value, width, n=n, n_prompts=n_prompts, unit="", method="").over(
-            size, f"reward per unit of {name}", "through the origin, CR 95%"
-        )
-        for name, value, width, size in zip(used, coefficients.tolist(), half.tolist(), scale.tolist(), strict=True)
+        name: fit.of(own, f"reward per unit of {name}").estimate
+        for name, own in zip(used, np.eye(len(used)), strict=True)
     }
+    r_squared = 1 - float((fit.residuals**2).sum() / (values**2).sum())
     return FeatureCorrection(beta, left_out, r_squared, penalty, n, n_prompts)
 
 
@@ -258,26 +255,6 @@ def _check_enough(values: FloatArray, used: Sequence[str], left_out: Mapping[str
         )
     if not values.any():
         raise DataError(f"all {len(values)} margins are zero: there is nothing to correct")
-
-
-def _through_origin(
-    values: FloatArray, design: FloatArray, clusters: NDArray[np.intp]
-) -> tuple[FloatArray, FloatArray, float, float]:
-    """Coefficients, cluster-robust standard errors (Liang and Zeger, 1986), R² and penalty of a ridge without intercept."""
-    n, k = design.shape
-    # The least penalty p with (largest + p) ≤ MAX_CONDITION · (smallest + p), of the eigenvalues.
-    eigenvalues = np.linalg.eigvalsh(design.T @ design / n)
-    smallest, largest = max(float(eigenvalues[0]), 0.0), float(eigenvalues[-1])
-    penalty = max(0.0, (largest - MAX_CONDITION * smallest) / (MAX_CONDITION - 1))
-    inverse = np.linalg.pinv(design.T @ design / n + penalty * np.eye(k), hermitian=True) / n
-    coefficients = inverse @ (design.T @ values)
-    residuals = values - design @ coefficients
-    influence = (design * residuals[:, None]) @ inverse
-    sums = np.stack([np.bincount(clusters, weights=column) for column in influence.T], axis=1)
-    n_prompts = len(sums)
-    errors = np.sqrt(n_prompts / (n_prompts - k) * (sums**2).sum(axis=0))
-    r_squared = 1 - float((residuals**2).sum() / (values**2).sum())
-    return coefficients, errors, r_squared, penalty
 
 
 def _shaped(what: str, values: ArrayLike, n: int) -> FloatArray:

@@ -11,27 +11,38 @@ A margin is the reward of a better response minus that of a worse one. The rules
 - `styles`: nine comparisons an item, chosen style i over rejected style j; hard i < j, normal i = j, easy i > j (RM-Bench).
 
 If subsets have fixed weights, a difference between two of them is no sampling error: only the spread within each of
-them counts. So errors and draws are of residuals from the subset's own mean. A prompt that stands in several subsets
-(RewardBench takes AlpacaEval's into three) is drawn with all of its residuals.
+them counts. So errors are of residuals from the subset's own mean. A prompt that stands in several subsets
+(RewardBench takes AlpacaEval's into three) counts with all of its residuals.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.results.base import Estimate, Test
 from cda.results.benchmarks import Accuracies, Accuracy, AccuracyGroup, AccuracyShift
-from cda.stats.draws import ROUNDING, Stream, bootstrap_sums, cluster_sums, generator
+from cda.results.effects import T_TEST
+from cda.stats.estimators import (
+    CLUSTERED_T,
+    ROUNDING,
+    WILSON,
+    cluster_sums,
+    paired_change,
+    share_of,
+    t_quantile,
+    wilson,
+)
 from cda.stats.multiplicity import holm
-from cda.stats.proportions import exact_change_test, paired_change, wilson, wilson_share
+from cda.stats.proportions import exact_change_test
 
 A = TypeVar("A", bound=Accuracies)
 Rule = Literal["pair", "best-of", "styles"]
@@ -39,7 +50,6 @@ Names = NDArray[np.str_]
 FALL = 0.01
 """A section that falls by more than this is flagged."""
 _STYLE_SECTIONS = ("easy", "normal", "hard")
-_FLIPS = 9_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +86,6 @@ class _Design:
     weights: FloatArray
     prompt_ids: list[str]
     strata: Names
-    seed: int
-
-    def rng(self) -> np.random.Generator:
-        """The same for every estimate."""
-        return generator(self.seed, Stream.AUDIT_INTERVALS)
 
     def mean(self, values: FloatArray) -> float:
         return float(np.average(values, weights=self.weights))
@@ -134,14 +139,12 @@ def measure_accuracy(
     scorings: Mapping[str, Sequence[Ranked]],
     rule: Rule,
     weights: Mapping[str, float] | None,
-    seed: int,
     half_ties: bool = False,
 ) -> Accuracies:
     """Accuracy of one or two scorings of the same items in the same order, by label; the second is compared with the
     first.
 
-    `weights`: of each subset within its section, sections then weigh alike overall; None: items weigh alike. `seed`: of
-    bootstraps and random sign flips. `half_ties`: a pair's margin of 0 counts half (judges), not nothing (rewards).
+    `weights`: of each subset within its section, sections then weigh alike overall; None: items weigh alike. `half_ties`: a pair's margin of 0 counts half (judges), not nothing (rewards).
     DataError: no items, a margin that is not finite, or scorings of different items.
     """
     scored = {label: _rule_rows(items, rule, half_ties) for label, items in scorings.items()}
@@ -161,7 +164,7 @@ def measure_accuracy(
     ties = {label: np.array([row.n_ties for row in rows]) for label, rows in scored.items()}
 
     def group(name: str, keep: BoolArray, weight: FloatArray = weight) -> AccuracyGroup:
-        design = _Design(weight[keep], ids[keep].tolist(), strata[keep], seed)
+        design = _Design(weight[keep], ids[keep].tolist(), strata[keep])
         n_ties = {label: int(column[keep].sum()) for label, column in ties.items()}
         return _group(name, {label: column[keep] for label, column in values.items()}, n_ties, design)
 
@@ -200,7 +203,7 @@ def _group(name: str, values: Mapping[str, FloatArray], n_ties: Mapping[str, int
     if len(values) == 1:
         return AccuracyGroup(name=name, scores=scores, shift=None)
     before, after = values.values()
-    estimate, test = _change(before, after, design), _change_test(before, after, design)
+    estimate, test = _change(before, after, design)
     shift = AccuracyShift(
         estimate=estimate,
         standard_error=design.standard_error(after - before),
@@ -215,80 +218,37 @@ def _group(name: str, values: Mapping[str, FloatArray], n_ties: Mapping[str, int
 
 
 def _level(values: FloatArray, design: _Design) -> Estimate:
-    """Weighted mean with a 95% interval: of a plain share Wilson's, else of residuals."""
+    """Weighted mean: of a plain share by `share_of`, else Wilson's interval on as many rows as its error is worth."""
     if design.is_plain(values):
-        return wilson_share(values, design.prompt_ids)
-    inside = np.clip(values, 0, 1)
-    drawn = _drawn(values, design, "share", lambda rows, ids: wilson_share(inside[rows], ids))
-    if drawn is not None:
-        return drawn
-    mean, n = design.mean(values), len(set(design.prompt_ids))
-    low, high = wilson(min(max(mean, 0.0), 1.0) * n, n)
-    low, high, method = min(low, mean), max(high, mean), "Wilson 95% over prompts"
-    return Estimate(value=mean, low=low, high=high, n=len(values), n_prompts=n, unit="share", method=method)
+        return share_of(values, design.prompt_ids)
+    mean, n_prompts = design.mean(values), len(set(design.prompt_ids))
+    p, error = min(max(mean, 0.0), 1.0), design.standard_error(values)
+    effective = p * (1 - p) / error**2 if error > ROUNDING and 0 < p < 1 else float(n_prompts)
+    low, high = wilson(p * effective, effective)
+    ends = {"low": min(low, mean), "high": max(high, mean)}
+    return Estimate(value=mean, **ends, n=len(values), n_prompts=n_prompts, unit="share", method=WILSON)
 
 
-def _change(before: FloatArray, after: FloatArray, design: _Design) -> Estimate:
-    """Weighted mean of after − before with a 95% interval, paired; see `_level`."""
-    if design.is_plain(before, after):
-        return paired_change(before, after, design.prompt_ids)
-    moved, first, second = after - before, np.clip(before, 0, 1), np.clip(after, 0, 1)
-    drawn = _drawn(moved, design, "share difference", lambda rows, ids: paired_change(first[rows], second[rows], ids))
-    if drawn is not None:
-        return drawn
-    # Every row moved alike: the width that as many plain shares would have.
-    plain, mean = paired_change(first, second, design.prompt_ids), design.mean(moved)
-    low, high = mean - (plain.value - plain.low), mean + (plain.high - plain.value)
-    return plain.model_copy(update={"value": mean, "low": low, "high": high})
-
-
-def _change_test(before: FloatArray, after: FloatArray, design: _Design) -> Test:
-    """Test of no change: exact for a plain share of 0, 0.5 and 1, else signs of prompts flipped."""
-    if design.is_plain(before, after) and np.isin([before, after], (0, 0.5, 1)).all():
-        return exact_change_test(before, after, design.prompt_ids)
-    sums = cluster_sums((design.weights * (after - before))[:, None], design.prompt_ids)[:, 0]
-    sums = sums[np.abs(sums) > ROUNDING * design.weights.max()]
-    rng = design.rng()
-    observed = abs(float(sums.sum())) * (1 - 1e-9)
-    reached = sum(abs(float(rng.choice((-1.0, 1.0), len(sums)) @ sums)) >= observed for _ in range(_FLIPS))
-    method = f"sign-flip over prompts, {_FLIPS} random draws"
-    return Test(p_value=(1 + reached) / (1 + _FLIPS), method=method)
-
-
-def _drawn(
-    values: FloatArray, design: _Design, unit: str, plain: Callable[[BoolArray, list[str]], Estimate]
-) -> Estimate | None:
-    """Bootstrap of the prompts' residuals; None if all values are the same. Without a spread in all or in one subset,
-    `plain` intervals of the subsets by themselves.
-    """
-    residuals, mean = design.residuals(values), design.mean(values)
-    if min(design.sizes(design.strata).values()) > 1 and np.abs(residuals).max() >= ROUNDING:
-        drawn = bootstrap_sums(
-            residuals[:, None], design.prompt_ids, lambda sums: mean + sums[:, 0], design.rng(), unit
-        )
-        if drawn.low < drawn.high:
-            # No share, and no change of one, lies further out than its rows.
-            low, high = max(drawn.low, min(values.min(), mean)), min(drawn.high, max(values.max(), mean))
-            method = "prompt-clustered bootstrap 95% within subsets"
-            return drawn.model_copy(update={"low": float(low), "high": float(high), "method": method})
-    if np.ptp(values) == 0:
-        return None
-    # Their widths are added as squares.
-    ids = np.asarray(design.prompt_ids)
-    strata = [design.strata == name for name in np.unique(design.strata)]
-    estimates = [plain(rows, ids[rows].tolist()) for rows in strata]
-    weights = np.array([design.weights[rows].sum() for rows in strata]) / design.weights.sum()
-    down = weights * np.array([own.value - own.low for own in estimates])
-    up = weights * np.array([own.high - own.value for own in estimates])
-    return Estimate(
-        value=mean,
-        low=mean - float(np.sqrt((down**2).sum())),
-        high=mean + float(np.sqrt((up**2).sum())),
-        n=len(values),
-        n_prompts=len(set(design.prompt_ids)),
-        unit=unit,
-        method=f"{estimates[0].method} within subsets",
+def _change(before: FloatArray, after: FloatArray, design: _Design) -> tuple[Estimate, Test]:
+    """Weighted mean of after − before, paired, and the test that it is 0: of plain shares by `paired_change` and the exact test, else
+    Student's t from the error, with as many degrees of freedom as prompts beyond one a subset."""
+    rows = np.isin([before, after], (0, 0.5, 1)).all()
+    first, second = np.clip(before, 0, 1), np.clip(after, 0, 1)
+    plain = paired_change(first, second, design.prompt_ids)
+    if design.is_plain(before, after) and rows:
+        return plain, exact_change_test(before, after, design.prompt_ids)
+    mean, error = design.mean(after - before), design.standard_error(after - before)
+    df = max(plain.n_prompts - len(set(design.strata.tolist())), 1)
+    if error <= ROUNDING:
+        # Every row of a subset moved alike: the width that as many plain shares would have.
+        ends = {"low": mean - (plain.value - plain.low), "high": mean + (plain.high - plain.value)}
+        p_value = 1.0 if abs(mean) <= ROUNDING else 2.0 ** (1 - plain.n_prompts)
+        return plain.model_copy(update={"value": mean, **ends}), Test(p_value=p_value, method=T_TEST)
+    half, n_prompts = t_quantile(df) * error, plain.n_prompts
+    estimate = Estimate.symmetric(
+        mean, half, n=len(before), n_prompts=n_prompts, unit="share difference", method=CLUSTERED_T, bound=1.01
     )
+    return estimate, Test(p_value=float(2 * stats.t.sf(abs(mean) / error, df)), method=T_TEST)
 
 
 def _rule_rows(items: Sequence[Ranked], rule: Rule, half_ties: bool) -> list[_Row]:

@@ -17,7 +17,7 @@ from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Test
 from cda.results.effects import LogOdds
-from cda.stats.draws import ROUNDING, cluster_sums
+from cda.stats.estimators import CLUSTERED_T, ROUNDING, cluster_sums, t_quantile
 
 FEWEST_PROMPTS = 10
 """Prompts with a pair that differs in a term, below which its clustered error says little."""
@@ -30,7 +30,6 @@ _ALIKE = 1e-8
 """Share of a term that the others leave, below which it is a combination of them."""
 _ROUNDED = 1e-6
 """Precision of linear programming."""
-_METHOD = "cluster-robust t 95% of a logistic regression"
 _TEST = "clustered t of a logistic regression"
 
 
@@ -223,45 +222,14 @@ def _log_odds(
     n_prompts = len(set(ids[differ].tolist()))
     estimate = Estimate.symmetric(
         value,
-        float(stats.t.ppf(0.975, df)) * error,
+        t_quantile(df) * error,
         n=int(differ.sum()),
         n_prompts=n_prompts,
         unit="log odds",
-        method=_METHOD,
+        method=CLUSTERED_T,
     )
     return LogOdds(
         estimate=estimate,
         standard_error=error,
         test=Test(p_value=float(2 * stats.t.sf(abs(value) / error, df)), method=_TEST),
     )
-
-
-def groups_differ(
-    signs: Sequence[float] | FloatArray,
-    groups: Sequence[str],
-    prompt_ids: Sequence[str],
-    rng: np.random.Generator,
-    n_draws: int = 1999,
-) -> Test:
-    """Permutation test that the mean of signs, shape (n,), is the same in all groups: whole prompts change their group.
-
-    The statistic is Σ over groups of n · (mean − overall mean)². A prompt with pairs in several groups counts as one in each.
-    DataError: one group only, or every prompt has a group of its own.
-    """
-    values = finite(signs, "signs")
-    units = [f"{group}\0{prompt}" for group, prompt in zip(groups, prompt_ids, strict=True)]
-    names, sums = np.unique(units), cluster_sums(np.column_stack([values, np.ones(len(values))]), units)
-    group_names, codes = np.unique([name.partition("\0")[0] for name in names], return_inverse=True)
-    if len(group_names) < 2 or len(group_names) == len(names):
-        raise DataError(
-            f"{len(names)} prompts in {len(group_names)} groups: several groups of several prompts are needed"
-        )
-    centred = sums[:, 0] - values.mean() * sums[:, 1]
-
-    def spread(order: NDArray[np.intp]) -> float:
-        totals = np.bincount(order, centred, len(group_names))
-        return float((totals**2 / np.bincount(order, sums[:, 1], len(group_names))).sum())
-
-    observed = spread(codes)
-    above = sum(spread(rng.permutation(codes)) >= observed * (1 - ROUNDING) for _ in range(n_draws))
-    return Test(p_value=(1 + above) / (1 + n_draws), method="permutation of whole prompts")

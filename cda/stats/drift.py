@@ -8,14 +8,11 @@ Infinite values raise DataError. `treatment`: features that are the bias itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, compress
 from types import MappingProxyType
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy import stats
+from numpy.typing import ArrayLike
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError, did_you_mean
@@ -35,11 +32,10 @@ from cda.results.effects import (
     PairsEffect,
     SameMargin,
 )
-from cda.stats.clustered import same_in_all
 from cda.stats.digits import two_digits, with_ends
-from cda.stats.draws import ROUNDING, bootstrap_mean
+from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of, paired_change, share_of
 from cda.stats.multiplicity import holm
-from cda.stats.proportions import paired_change, wilson_share
+from cda.stats.rate import same_in_all
 
 Features = Mapping[str, ArrayLike]
 _SHOWN = 0.05
@@ -70,46 +66,22 @@ def _comparable(perturbed: Features, base: Features, n: int) -> dict[str, tuple[
     return sides
 
 
-@dataclass(frozen=True, slots=True)
-class _Fit:
-    """Least squares of n margins on an intercept and k − 1 columns, each in its own unit; `names` are those of the columns'
-    features. `identified`: which of the k coefficients no mix of the others replaces; `reach`: the largest size of each column;
-    `clusters`: the prompt of each row."""
+class _Fit(Regression):
+    """Margins on an intercept and the differences in features, whose names are `names`; `reach`: the largest size of each column."""
 
-    names: list[str]
-    coefficients: FloatArray
-    identified: NDArray[np.bool_]
-    reach: FloatArray
-    inverse: FloatArray
-    residuals: FloatArray
-    clusters: NDArray[np.intp]
-    rank: int
+    def __init__(
+        self, values: FloatArray, sides: Mapping[str, tuple[FloatArray, FloatArray]], ids: Sequence[str], form: Form
+    ) -> None:
+        used = [name for name, (first, second) in sides.items() if (first != second).any()]
+        columns = [(name, column) for name in used for column in _terms(*sides[name], form)]
+        design = np.column_stack([np.ones(len(values)), *(column for _, column in columns)])
+        super().__init__(values, design, ids)
+        self.names = [name for name, _ in columns]
+        self.reach = np.abs(design).max(axis=0)
+        self.freedom = self.n_prompts - self.rank
 
-    @property
-    def n_prompts(self) -> int:
-        return int(self.clusters.max()) + 1
-
-    @property
-    def freedom(self) -> int:
-        return self.n_prompts - self.rank
-
-    def influence(self, at: int) -> FloatArray:
-        """Influence of each prompt on a coefficient."""
-        summed: FloatArray = np.bincount(self.clusters, weights=self.inverse[at] * self.residuals).astype(np.float64)
-        return summed
-
-    def error(self, influence: FloatArray) -> float:
-        """Cluster-robust standard error (Liang and Zeger, 1986) times G/(G − k)."""
-        return float(np.sqrt(self.n_prompts / self.freedom * (influence**2).sum()))
-
-    def half(self, error: float) -> float:
-        """Half of the 95% interval of this standard error."""
-        return float(stats.t.ppf(0.975, self.freedom)) * error
-
-    def p_value(self, at: int) -> float:
-        """Two-sided p of a coefficient of 0."""
-        error = self.error(self.influence(at))
-        return float(2 * stats.t.sf(abs(self.coefficients[at]) / error, self.freedom)) if error > 0 else 1.0
+    def coefficient(self, at: int, unit: str) -> Mean:
+        return self.of(_unit(at, len(self.coefficients)), unit)
 
     def at_work(self, size: float) -> list[int]:
         """Places of the columns, the intercept apart, that have a part in fitted margins of up to `size`."""
@@ -117,28 +89,8 @@ class _Fit:
         return [at for at in range(1, len(parts)) if parts[at]]
 
 
-def _fit(
-    values: FloatArray, sides: Mapping[str, tuple[FloatArray, FloatArray]], ids: Sequence[str], form: Form
-) -> _Fit:
-    used = [name for name, (first, second) in sides.items() if (first != second).any()]
-    columns = [(name, column) for name in used for column in _terms(*sides[name], form)]
-    design = np.column_stack([np.ones(len(values)), *(column for _, column in columns)])
-    # Columns of one scale, so that the rank does not depend on units.
-    scale = np.sqrt((design**2).mean(axis=0))
-    left, singular, right = np.linalg.svd(design / scale, full_matrices=False)
-    rank = int((singular > singular[0] * 1e-10 * max(design.shape)).sum())
-    inverse = (right[:rank].T / singular[:rank]) @ left[:, :rank].T / scale[:, None]
-    coefficients = inverse @ values
-    return _Fit(
-        names=[name for name, _ in columns],
-        coefficients=coefficients,
-        identified=(right[:rank] ** 2).sum(axis=0) > 1 - 1e-8,
-        reach=np.abs(design).max(axis=0),
-        inverse=inverse,
-        residuals=values - design @ coefficients,
-        clusters=np.unique(np.asarray(ids, dtype=str), return_inverse=True)[1],
-        rank=rank,
-    )
+def _unit(at: int, k: int) -> FloatArray:
+    return np.asarray(np.arange(k) == at, dtype=np.float64)
 
 
 def adjusted_effect(
@@ -153,14 +105,12 @@ def adjusted_effect(
 
     Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
     base), with 1 added to both if a value is 0; `signed_log` if one is negative. `signed_log`: sign(d) · log(1 + |d|).
-    `quadratic`: d and d². Standard errors are cluster-robust by prompt (Liang and Zeger, 1986) times G/(G − k) for G
-    prompts and k coefficients: HC1 if each prompt occurs once, unchanged by rows repeated within their prompt.
-    Intervals are t's with G − k degrees of freedom. Missing: fewer prompts than coefficients, a difference that is the
+    `quadratic`: d and d². Missing: fewer prompts than coefficients, a difference that is the
     same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
     explains in full, so that its error is unknown.
     """
     values = finite(margins, "margins")
-    fit = _fit(values, _comparable(perturbed, base, len(values)), prompt_ids, form)
+    fit = _Fit(values, _comparable(perturbed, base, len(values)), prompt_ids, form)
     words = form.replace("_", " ")
     if not fit.identified[0]:
         mixed = [name for name, known in zip(fit.names, fit.identified[1:], strict=True) if not known]
@@ -169,19 +119,15 @@ def adjusted_effect(
     if fit.freedom <= 0:
         reason = f"{fit.n_prompts} prompts for {fit.rank} coefficients; more prompts than coefficients are needed"
         return Missing(reason=f"{words}: {reason}")
-    value, error = float(fit.coefficients[0]), fit.error(fit.influence(0))
-    # Rounding leaves a trace of an error if there is none.
-    if error <= ROUNDING * float(np.abs(values).max()):
+    found = fit.coefficient(0, unit)
+    if not found.error:
         return Missing(reason=f"{words}: {_without_error(values, fit)}")
-    method = f"{form} adjustment, CR 95%"
     total = float(((values - values.mean()) ** 2).sum())
     return Adjusted(
         form=form,
-        effect=Estimate.symmetric(
-            value, fit.half(error), n=len(values), n_prompts=fit.n_prompts, unit=unit, method=method
-        ),
-        standard_error=error,
-        p_value=fit.p_value(0),
+        effect=found.estimate,
+        standard_error=found.error,
+        p_value=found.p_value(),
         features=tuple(dict.fromkeys(fit.names)),
         r_squared=1 - float((fit.residuals**2).sum()) / total,
     )
@@ -197,34 +143,43 @@ def confounds(
     """
     values = finite(margins, "margins")
     sides = _comparable(perturbed, base, len(values))
-    fit = _fit(values, sides, prompt_ids, "linear")
+    fit = _Fit(values, sides, prompt_ids, "linear")
     size = float(np.abs(values).max())
     if fit.freedom <= 0 or float(np.ptp(values)) <= _EXACT * size:
         return ()
     places = [at for at in range(1, len(fit.coefficients)) if fit.identified[at]]
     tests: dict[int, float | None] = dict.fromkeys(set(places) & set(fit.at_work(size)))
     if float(np.abs(fit.residuals).max()) > _EXACT * size:
-        p_holm = zip(places, holm([fit.p_value(at) for at in places]) if places else (), strict=True)
+        p_holm = zip(
+            places, holm([fit.coefficient(at, unit).p_value() for at in places]) if places else (), strict=True
+        )
         tests = {at: p for at, p in p_holm if p < _SHOWN}
-    found = [_confound(fit, at, sides[fit.names[at - 1]], values, p_holm, unit) for at, p_holm in tests.items()]
+    found = [
+        _confound(fit, at, sides[fit.names[at - 1]], values, p_holm, prompt_ids, unit) for at, p_holm in tests.items()
+    ]
     return tuple(sorted(found, key=lambda confound: (-confound.r_squared, confound.feature)))
 
 
 def _confound(
-    fit: _Fit, at: int, sides: tuple[FloatArray, FloatArray], values: FloatArray, p_holm: float | None, unit: str
+    fit: _Fit,
+    at: int,
+    sides: tuple[FloatArray, FloatArray],
+    values: FloatArray,
+    p_holm: float | None,
+    prompt_ids: Sequence[str],
+    unit: str,
 ) -> Confound:
     name, slope, difference = fit.names[at - 1], float(fit.coefficients[at]), sides[0] - sides[1]
-    mean, method = float(difference.mean()), "linear adjustment, CR 95%"
-    estimate = partial(Estimate.symmetric, n=len(values), n_prompts=fit.n_prompts, method=method)
+    mean, own = float(difference.mean()), _unit(at, len(fit.coefficients))
     # Delta method: the slope and the mean difference both vary with the prompts that were drawn.
-    of_mean = np.bincount(fit.clusters, weights=difference - mean) / len(values)
-    error = fit.error(mean * fit.influence(at) + slope * of_mean)
+    of_mean = Regression(difference, np.ones((len(values), 1)), prompt_ids).influence(np.ones(1))
+    explained = fit.moved_by(slope * mean, mean * fit.influence(own) + slope * of_mean, own, unit)
     return Confound(
         feature=name,
         slope=ExactSlope(value=slope, reason="the margins are explained in full, so that its error is unknown")
         if p_holm is None
-        else estimate(slope, fit.half(fit.error(fit.influence(at))), unit=f"{unit} per {name}"),
-        accounts_for=estimate(slope * mean, fit.half(error), unit=unit),
+        else fit.coefficient(at, f"{unit} per {name}").estimate,
+        accounts_for=explained.estimate,
         r_squared=float(np.corrcoef(difference, values)[0, 1] ** 2) if np.ptp(difference) > 0 else 0.0,
         p_holm=p_holm,
     )
@@ -277,7 +232,7 @@ DEFAULT_LIMITS: Mapping[str, Limit] = MappingProxyType(
 )
 
 MIN_PROMPTS = 30
-"""Prompts that the overlapping pairs need: below it a 95% interval from between-prompt spread covers visibly less."""
+"""Prompts that the overlapping pairs need."""
 MIN_SHARE = 0.2
 """Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
 others, and any adjustment for the rest is extrapolated from far away."""
@@ -299,14 +254,13 @@ def feature_drift(
     perturbed: Features,
     base: Features,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
 ) -> list[FeatureDrift]:
     """Drift of every measured feature, in the order given; the treatment's too, marked as such. `limits`: what is small."""
     return [
-        _drift_of(name, *sides, prompt_ids, rng, limits.get(name), name in treatment)
+        _drift_of(name, *sides, prompt_ids, limits.get(name), name in treatment)
         for name, sides in paired_features(perturbed, base, len(prompt_ids)).items()
     ]
 
@@ -316,7 +270,6 @@ def _drift_of(
     perturbed: FloatArray,
     base: FloatArray,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
     limit: Limit | None,
     is_treatment: bool,
 ) -> FeatureDrift:
@@ -329,7 +282,7 @@ def _drift_of(
             feature=name, is_treatment=is_treatment, perturbed_mean=None, base_mean=None, difference=Missing(reason=why),
             standardised=None, median_ratio=None, beyond=None, limit=limit, n_unheld=n_unheld,
         )  # fmt: skip
-    drawn = bootstrap_mean(first - second, ids, rng, name)
+    drawn = mean_of(first - second, ids, name).estimate
     spread = float(np.sqrt((first.var() + second.var()) / 2))
     # Rounding leaves a trace of a spread if both sides are constant.
     varies = spread > ROUNDING * float(max(np.abs(first).max(), np.abs(second).max()))
@@ -340,9 +293,9 @@ def _drift_of(
         perturbed_mean=float(first.mean()),
         base_mean=float(second.mean()),
         difference=drawn,
-        standardised=drawn.over(spread, "standard deviations", drawn.method) if varies else None,
+        standardised=drawn.over(spread, "standard deviations") if varies else None,
         median_ratio=float(np.median(first[both] / second[both])) if both.any() else None,
-        beyond=wilson_share(~limit.holds(first, second), ids) if limit else None,
+        beyond=share_of(~limit.holds(first, second), ids) if limit else None,
         limit=limit,
         n_unheld=n_unheld,
     )
@@ -368,7 +321,6 @@ def embedding_similarity(
     base: Sequence[str],
     encode: Callable[[Sequence[str]], FloatArray],
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
 ) -> Estimate:
     """Mean cosine similarity of the two sides (1: same direction); `encode` gives shape (texts, dimensions), of any
     length. DataError: it gave a wrong shape, a value that is not finite, or a zero vector.
@@ -381,7 +333,7 @@ def embedding_similarity(
     if not np.isfinite(norms).all() or (norms == 0).any():
         raise DataError(f"{int((~(norms > 0)).sum())} of {2 * n} embeddings are zero or not finite: no cosine exists")
     unit = vectors / norms[:, None]
-    return bootstrap_mean((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, rng, "cosine")
+    return mean_of((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, "cosine").estimate
 
 
 def overlap_of(
@@ -407,7 +359,7 @@ def overlap_of(
         beyond[name] = int((~holds).sum())
         inside &= holds
     overlap = Overlap(
-        share=wilson_share(inside, prompt_ids),
+        share=share_of(inside, prompt_ids),
         n=int(inside.sum()),
         n_prompts=len(set(compress(prompt_ids, inside))),
         n_total=n,
@@ -417,23 +369,21 @@ def overlap_of(
     return overlap, inside
 
 
-def pairs_effect(
-    margins: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
-) -> PairsEffect:
+def pairs_effect(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> PairsEffect:
     """Skew and mean margin with prompt-clustered intervals; DataError for one prompt, or without spread between prompts."""
     values = finite(margins, "margins")
-    mean = bootstrap_mean(values, prompt_ids, rng, unit)
-    # Rounding leaves a trace of an error if there is none.
-    if mean.high - mean.low <= ROUNDING * float(np.abs(values).max()):
+    found = mean_of(values, prompt_ids, unit)
+    mean = found.estimate
+    if not found.error:
         raise DataError(
             f"the mean margin does not vary between its {mean.n_prompts} prompts "
             f"({two_digits(mean.value)} in each): its error is unknown"
         )
-    return PairsEffect(skew=wilson_share(values > 0, prompt_ids), mean_margin=mean)
+    return PairsEffect(skew=share_of(values > 0, prompt_ids), mean_margin=mean)
 
 
 def overlap_effect(
-    margins: ArrayLike, inside: ArrayLike, prompt_ids: Sequence[str], rng: np.random.Generator, unit: str = "reward"
+    margins: ArrayLike, inside: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward"
 ) -> PairsEffect | SameMargin | Missing:
     """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say."""
     rows: BoolArray = np.asarray(inside, dtype=bool)
@@ -442,7 +392,7 @@ def overlap_effect(
     if reason := _too_small(len(kept), len(set(kept)), len(values)):
         return Missing(reason=reason)
     try:
-        return pairs_effect(values[rows], kept, rng, unit)
+        return pairs_effect(values[rows], kept, unit)
     except DataError as error:
         return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
 
@@ -452,7 +402,6 @@ def identify(
     perturbed: Features,
     base: Features,
     prompt_ids: Sequence[str],
-    rng: np.random.Generator,
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
@@ -474,7 +423,7 @@ def identify(
     adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in dict.fromkeys(forms)}
     small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total)
     against = [*([small] if small else []), *_disagreements(adjusted)]
-    among = overlap_effect(margins, inside, prompt_ids, rng, unit)
+    among = overlap_effect(margins, inside, prompt_ids, unit)
     reason = "; ".join(against) + "."
     if not against:
         fitted = ", ".join(f"{fit.form.replace('_', ' ')} {with_ends(fit.effect)}" for fit in _fitted(adjusted))
@@ -489,7 +438,7 @@ def identify(
         overlap=overlap,
         overlap_effect=among,
         adjusted=adjusted,
-        unadjusted=pairs_effect(margins, prompt_ids, rng, unit),
+        unadjusted=pairs_effect(margins, prompt_ids, unit),
         confounds=confounds(margins, first, second, prompt_ids, unit),
     )
 

@@ -13,9 +13,9 @@ from scipy import stats
 from cda.arrays import LARGEST, FloatArray
 from cda.errors import DataError
 from cda.results.base import Test
+from cda.results.topics import Heterogeneity
 from cda.stats.digits import plain
-from cda.stats.draws import ROUNDING, cluster_sums
-from cda.stats.multiplicity import heterogeneity
+from cda.stats.estimators import ROUNDING, cluster_sums
 from cda.stats.rate import quantile_groups
 
 FEWEST_PROMPTS = 10
@@ -105,11 +105,46 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     contrast = np.column_stack([-np.ones(q), np.eye(q)])
     spread = contrast @ covariance @ contrast.T
     if float(np.linalg.eigvalsh(spread)[0]) <= size:
-        raise DataError("the margin does not vary in its levels, so that the error of their difference is unknown")
+        raise DataError("nothing varies within the levels, so that the error of their difference is unknown")
     difference = contrast @ means
     wald = float(difference @ np.linalg.solve(spread, difference))
     p_value = float(stats.f.sf((n_prompts - q) / (q * (n_prompts - 1)) * wald, q, n_prompts - q))
     return Test(p_value=p_value, method=WALD)
+
+
+def heterogeneity(means: Sequence[float], standard_errors: Sequence[float], n_prompts: Sequence[int]) -> Heterogeneity:
+    """Test that an effect is the same in every group, from each group's mean, its error and its prompts.
+
+    Welch's analysis of variance (1951, Biometrika 38, 330–336), with errors clustered by prompt and prompts as observations: groups may differ in
+    size and in spread. I² is max(0, 1 − (k − 1)/Q) with Cochran's Q = Σ w (m − m̄)², w = 1/error².
+
+    Args:
+        means: Effect in each group, reward units. Length k, 2 or more.
+        standard_errors: Error of each mean, same unit, above 0.
+        n_prompts: Prompts behind each mean, 2 or more.
+
+    Raises:
+        DataError: Fewer than two groups, or one without spread.
+    """
+    k = len(means)
+    if k < 2:
+        raise DataError(f"{k} groups: a difference needs two")
+    if not all(error > 0 for error in standard_errors) or min(n_prompts) < 2:
+        raise DataError("a group without spread between its prompts: nothing is known of its error")
+    m, degrees = np.asarray(means, dtype=np.float64), np.asarray(n_prompts, dtype=np.float64) - 1
+    weights = 1 / np.asarray(standard_errors, dtype=np.float64) ** 2
+    share = weights / weights.sum()
+    q = float((weights * (m - float(share @ m)) ** 2).sum())
+    lost = float(((1 - share) ** 2 / degrees).sum())
+    statistic = q / (k - 1) / (1 + 2 * (k - 2) / (k * k - 1) * lost)
+    df_error = (k * k - 1) / (3 * lost)
+    return Heterogeneity(
+        statistic=statistic,
+        df=k - 1,
+        df_error=df_error,
+        p_value=float(stats.f.sf(statistic, k - 1, df_error)),
+        i_squared=max(0.0, 1 - (k - 1) / q) if q > 0 and math.isfinite(q) else 0.0,
+    )
 
 
 def _number(value: str) -> float | None:

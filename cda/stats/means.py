@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import compress
-from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,135 +13,20 @@ from scipy import optimize, special, stats
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
+from cda.records import PERCENT
 from cda.results.base import Distribution, Estimate
-from cda.results.benchmarks import Measured, NoSpread
 from cda.results.evidence import TrimmedMean
-from cda.stats.draws import ROUNDING, bootstrap_mean, cluster_sums
-from cda.stats.proportions import Z_95, paired_change, wilson
+from cda.stats.estimators import ROUNDING, Z, cluster_sums, mean_of, paired_change, t_quantile, wilson
 
 LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 N_BINS = 20
-_QUANTILES = (np.arange(2000) + 0.5) / 2000
+CROSSED = f"t over trainings or models, and prompts {PERCENT}"
 _FENCE = 1.5
-
-
-def mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
-    """Mean over prompts with Student's t interval, shape (n_prompts,); a share's change stays within −1 to 1."""
-    mean, count = float(values.mean()), len(values)
-    error = float(values.std(ddof=1)) / math.sqrt(count)
-    if error <= ROUNDING * float(np.abs(values).max()):
-        return NoSpread(
-            value=mean, reason=f"the same in each of {count} prompts, so that nothing is known of how far others differ"
-        )
-    bound = 1.0 if unit == "share difference" else math.inf
-    half, method = _t(count) * error, "t over prompts 95%"
-    return Estimate.symmetric(mean, half, n=n, n_prompts=count, unit=unit, method=method, bound=bound)
-
-
-def skewed_mean_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
-    """Mean over prompts with an interval that allows for skewed values, shape (n_prompts,).
-
-    Student's t of Hall's transformation, which removes the skewness g of t = (mean − true mean) / SD of m values: with
-    y = t + g t²/3 + g² t³/27 + g / 6m, t = 3 (∛(1 + g (y − g / 6m)) − 1) / g (Hall 1992, J. R. Stat. Soc. B 54, 221–228).
-    """
-    plain, count = mean_over_prompts(values, unit, n), len(values)
-    if isinstance(plain, NoSpread) or count < 3 or abs(skew := float(stats.skew(values, bias=False))) <= ROUNDING:
-        return plain
-    y = _t(count) / math.sqrt(count) * np.array([1.0, -1.0])
-    t = 3 * (np.cbrt(1 + skew * (y - skew / (6 * count))) - 1) / skew
-    low, high = (plain.value - float(values.std(ddof=1)) * t).tolist()
-    return plain.model_copy(update={"low": low, "high": high, "method": "t over prompts 95%, skewness removed (Hall)"})
-
-
-def share_over_prompts(values: FloatArray, unit: str, n: int) -> Measured:
-    """Mean of shares over prompts with Wilson's interval for the n that independent responses would need for that spread.
-
-    The effective n is p(1 − p) over the variance of the mean between prompts, cut for few prompts as by Korn and Graubard
-    (1998, Survey Methodology 24, 193–201); Wilson's interval of it as in Franco et al. (2019, J. Survey Stat. Methodol. 7,
-    334–364). If all prompts have 0 or all have 1, it is the number of prompts.
-    """
-    count, p = len(values), min(max(float(values.mean()), 0.0), 1.0)
-    variance, effective = float(values.var(ddof=1)) / count, float(count)
-    if p * (1 - p) > ROUNDING:
-        independent = n if variance * n <= p * (1 - p) else p * (1 - p) / variance
-        effective = independent * (Z_95 / _t(count)) ** 2
-    low, high = wilson(p * effective, effective)
-    method = "Wilson 95%, effective n over prompts"
-    return Estimate(value=p, low=low, high=high, n=n, n_prompts=count, unit=unit, method=method)
-
-
-def no_change_test(differences: FloatArray) -> tuple[float, str]:
-    """Two-sided p of no change over prompts; if all change alike, of that many coins on one side."""
-    if not differences.any():
-        return 1.0, "no pick changed"
-    if float(np.ptp(differences)) <= ROUNDING * float(np.abs(differences).max()):
-        return 2.0 ** (1 - len(differences)), "exact sign-flip over prompts"
-    return float(stats.ttest_1samp(differences, 0.0).pvalue), "paired t over prompts"
 
 
 def without_traces(values: FloatArray, size: FloatArray) -> FloatArray:
     """Values with the traces that rounding leaves of sums of this size set to 0."""
     return np.where(np.abs(values) <= ROUNDING * float(np.nanmax(np.abs(size))), 0.0, values)
-
-
-@dataclass(frozen=True, slots=True)
-class MeanTest:
-    """A mean with a two-sided 95% interval, its clustered error in the same unit, and its one-sided p-value."""
-
-    estimate: Estimate
-    standard_error: float
-    p_value: float
-
-
-def clustered_t_test(
-    values: ArrayLike,
-    prompt_ids: Sequence[str],
-    alternative: Literal["greater", "less"] = "greater",
-    null: float = 0.0,
-    unit: str = "reward",
-) -> MeanTest:
-    """Test that the mean over rows lies above (or below) `null`; prompts, not rows, are taken for independent.
-
-    With eᵍ the sum over the rows of prompt g of (value − mean), n rows and G prompts, the squared error is G/(G−1) · Σ
-    eᵍ² / n² (the sandwich of Liang and Zeger 1986, with CR1's factor), and the mean over its error is held against
-    Student's t with G − 1 degrees of freedom: the one-sample test if each prompt occurs once. With few prompts of very
-    unequal size it rejects somewhat too often. DataError: not finite, lengths that differ, or fewer than two prompts.
-
-    If prompts have no spread at all, t is undefined and the interval has no width. On the right side of the null, p is
-    then 2⁻ᴳ, as the exact test by flipped signs has it for G prompts that all point one way; on the null 0.5, on the
-    wrong side 1.
-    """
-    rows = np.asarray(values, dtype=np.float64)
-    if rows.shape != (len(prompt_ids),):
-        raise DataError(f"{rows.shape} values for {len(prompt_ids)} prompts: one each is needed")
-    if not len(rows):
-        raise DataError("no rows: a mean of nothing cannot be tested")
-    finite(rows)
-    sums = cluster_sums(np.column_stack([rows, np.ones(len(rows))]), prompt_ids)
-    n, n_prompts = len(rows), len(sums)
-    if n_prompts < 2:
-        raise DataError(f"{n} rows of {n_prompts} prompt: the spread between prompts needs two of them at least")
-    mean = float(sums[:, 0].sum()) / n
-    residuals = sums[:, 0] - mean * sums[:, 1]
-    error = float(np.sqrt(n_prompts / (n_prompts - 1) * (residuals**2).sum())) / n
-    rounding = ROUNDING * max(float(np.abs(rows).max()), abs(null))
-    beyond = mean - null if alternative == "greater" else null - mean
-    if error > rounding:
-        p_value = float(stats.t.sf(beyond / error, n_prompts - 1))
-    else:
-        error, p_value = 0.0, 0.5 if abs(beyond) <= rounding else 0.5**n_prompts if beyond > 0 else 1.0
-    half, method = _t(n_prompts) * error, "prompt-clustered t 95%"
-    estimate = Estimate.symmetric(mean, half, n=n, n_prompts=n_prompts, unit=unit, method=method)
-    return MeanTest(estimate, error, p_value)
-
-
-def t_power(shift: float, n_prompts: int, alpha: float) -> float:
-    """Chance that a one-sided t-test at `alpha` rejects if the mean lies `shift` standard errors beyond the null.
-
-    P(T > t(1−α)) for T noncentral t with n_prompts − 1 degrees of freedom, as the mean over quantiles of χ² of
-    Φ(shift − t(1−α)·√(χ²/df)): it stays exact if the series for the noncentral t fails.
-    """
-    return float(special.ndtr(shift - _thresholds(n_prompts, alpha)).mean())
 
 
 def smallest_detectable(
@@ -152,7 +35,7 @@ def smallest_detectable(
     """Smallest distance from the null that at least r of k tests, each at `alpha`, would all find with this power.
 
     The same distance d, in the unit of the standard errors, is taken to hold in every test, the errors as known, and
-    the tests as independent: d solves P(at least r reject) = power, with each test's chance from `t_power(d / error)`.
+    the tests as independent: d solves P(at least r reject) = power, with each test's chance from the noncentral t at d / error.
     DataError: fewer than r tests, an error not above 0, fewer than two prompts, a level or power outside (0, 1).
     """
     if len(standard_errors) != len(n_prompts) or not 1 <= r <= len(standard_errors):
@@ -169,7 +52,7 @@ def smallest_detectable(
     def shortfall(distance: float) -> float:
         n_rejecting = np.ones(1)  # chance of each number of tests that reject
         for error, n in zip(standard_errors, n_prompts, strict=True):
-            chance = t_power(distance / error, n, alpha)
+            chance = 1 - special.nctdtr(n - 1, distance / error, stats.t.ppf(1 - alpha, n - 1))
             n_rejecting = np.convolve(n_rejecting, [1 - chance, chance])
         return float(n_rejecting[r:].sum()) - power
 
@@ -183,11 +66,11 @@ def smallest_detectable(
 
 
 def iqr_trimmed_mean(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> TrimmedMean:
-    """Mean of the rows within [Q1 − 1.5·IQR, Q3 + 1.5·IQR], clustered by prompt as in `clustered_t_test`."""
+    """Mean of the rows within [Q1 − 1.5·IQR, Q3 + 1.5·IQR], clustered by prompt."""
     rows = np.asarray(values, dtype=np.float64)
     kept = inside_fences(rows)
-    test = clustered_t_test(rows[kept], list(compress(prompt_ids, kept)), unit=unit)
-    return TrimmedMean(estimate=test.estimate, raw=float(rows.mean()), n_trimmed=int((~kept).sum()))
+    mean = mean_of(rows[kept], list(compress(prompt_ids, kept)), unit)
+    return TrimmedMean(estimate=mean.estimate, raw=float(rows.mean()), n_trimmed=int((~kept).sum()))
 
 
 def inside_fences(values: ArrayLike) -> BoolArray:
@@ -204,7 +87,7 @@ def inside_fences(values: ArrayLike) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class SeedMean:
-    """A mean over seeds and rows ± `half`, its 95% margin of error; `sd` is that of the means `by_seed`."""
+    """A mean over seeds (trainings, or models) and rows ± `half`, its margin of error; `sd` is that of the means `by_seed`."""
 
     value: float
     by_seed: tuple[float, ...]
@@ -215,7 +98,7 @@ class SeedMean:
 
     def estimate(self, unit: str, bound: float = math.inf) -> Estimate:
         """The mean ± its margin of error, within ±`bound`."""
-        n, n_prompts, method = self.n, self.n_prompts, "t over seeds and prompts 95%"
+        n, n_prompts, method = self.n, self.n_prompts, CROSSED
         return Estimate.symmetric(
             self.value, self.half, n=n, n_prompts=n_prompts, unit=unit, method=method, bound=bound
         )
@@ -246,32 +129,32 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
     influence = cluster_sums((rows - means[:, None]).T, prompt_ids) / n
     covariance = influence.T @ influence * n_prompts / (n_prompts - 1)
     shared = float(covariance.sum() - np.trace(covariance)) / (k * (k - 1))
-    of_seeds = _t(k) ** 2 * float(means.var(ddof=1)) / k
-    half = math.sqrt(of_seeds + _t(n_prompts) ** 2 * max(shared, 0.0))
+    of_seeds = t_quantile(k - 1) ** 2 * float(means.var(ddof=1)) / k
+    half = math.sqrt(of_seeds + t_quantile(n_prompts - 1) ** 2 * max(shared, 0.0))
     return SeedMean(float(means.mean()), tuple(means.tolist()), float(means.std(ddof=1)), half, n, n_prompts)
 
 
 def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Mean share over seeds, hits of shape (k, n), with Wilson's 95% interval on as many rows as `over_seeds`' error is
-    worth: p(1 − p) · (1.96 / half)², at most n. At a share of 0 or 1 every prompt counts as one row.
+    """Mean share over seeds, hits of shape (k, n), with Wilson's interval on as many rows as `over_seeds`' error is
+    worth: p(1 − p) · (z / half)², at most n. At a share of 0 or 1 every prompt counts as one row.
     """
     mean = over_seeds(hits, prompt_ids)
     p, effective = min(max(mean.value, 0.0), 1.0), float(mean.n_prompts)
     if (spread := p * (1 - p)) > ROUNDING:
-        effective = min(float(mean.n), spread * (Z_95 / mean.half) ** 2) if mean.half > 0 else float(mean.n)
+        effective = min(float(mean.n), spread * (Z / mean.half) ** 2) if mean.half > 0 else float(mean.n)
     low, high = wilson(p * effective, effective)
-    method = "Wilson 95%, effective n over seeds and prompts"
-    return Estimate(value=p, low=low, high=high, n=mean.n, n_prompts=mean.n_prompts, unit="share", method=method)
+    return Estimate(value=p, low=low, high=high, n=mean.n, n_prompts=mean.n_prompts, unit="share", method=CROSSED)
 
 
 def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Mean change of a share over seeds, after (k, n) − before (n,), ± the margin of error of `over_seeds`, within −1
+    """Mean change of a share over seeds, after (k, n) − before (n,) or (k, n), ± the margin of error of `over_seeds`, within −1
     and 1. If nothing varies from which an error could be taken, it has the interval over prompts of `paired_change`.
     """
-    first, hits = np.asarray(before, dtype=np.float64), np.asarray(after, dtype=np.float64)
+    hits = np.asarray(after, dtype=np.float64)
+    first = np.broadcast_to(np.asarray(before, dtype=np.float64), hits.shape)
     mean = over_seeds(hits - first, prompt_ids)
     if mean.half <= ROUNDING:
-        return paired_change(first, hits.mean(axis=0), prompt_ids)
+        return paired_change(first.mean(axis=0), hits.mean(axis=0), prompt_ids)
     return mean.estimate("share difference", 1.0)
 
 
@@ -287,26 +170,14 @@ def common_edges(values: Sequence[ArrayLike], n_bins: int = N_BINS) -> tuple[flo
 
 
 def distribution(
-    values: ArrayLike, prompt_ids: Sequence[str], edges: Sequence[float], rng: np.random.Generator, unit: str = "reward"
+    values: ArrayLike, prompt_ids: Sequence[str], edges: Sequence[float], unit: str = "reward"
 ) -> Distribution:
     """Mean, quantiles and histogram of values, shape (n,); `edges` of the bins, from `common_edges`, hold them all.
     DataError: no values, one prompt only, or values outside the bins.
     """
     rows = np.asarray(values, dtype=np.float64)
-    mean = bootstrap_mean(rows, prompt_ids, rng, unit)
+    mean = mean_of(rows, prompt_ids, unit).estimate
     counts = np.histogram(rows, np.asarray(edges))[0]
     if counts.sum() != len(rows):
         raise DataError(f"{len(rows) - int(counts.sum())} of {len(rows)} values lie outside the bins")
     return Distribution(mean=mean, quantiles=tuple(np.quantile(rows, LEVELS).tolist()), counts=tuple(counts.tolist()))
-
-
-def _t(n: int) -> float:
-    """97.5% quantile of Student's t with n − 1 degrees of freedom."""
-    return float(stats.t.ppf(0.975, n - 1))
-
-
-@lru_cache(maxsize=256)
-def _thresholds(n_prompts: int, alpha: float) -> FloatArray:
-    """t(1−α)·√(χ²/df) at evenly spaced quantiles of χ², shape (2000,); kept, as a search for a power asks many times."""
-    degrees = n_prompts - 1
-    return np.asarray(stats.t.ppf(1 - alpha, degrees) * np.sqrt(stats.chi2.ppf(_QUANTILES, degrees) / degrees))

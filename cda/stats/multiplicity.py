@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 from scipy import stats
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
+from cda.results.base import Missing, Test
 from cda.results.evidence import Correction
-from cda.results.topics import Heterogeneity
+
+T = TypeVar("T", bound=Test | Missing)
 
 
 def corrected(p_values: Sequence[float], method: Correction) -> list[float]:
@@ -59,6 +61,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return list(adjusted.tolist())
 
 
+def holm_of(tests: Sequence[T]) -> list[T]:
+    """The tests with Holm's p over those that there are."""
+    adjusted = iter(holm([test.p_value for test in tests if isinstance(test, Test)]))
+    return [test.model_copy(update={"p_holm": next(adjusted)}) if isinstance(test, Test) else test for test in tests]
+
+
 def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     """Benjamini and Hochberg's step-up adjusted p-values (1995): false discovery rate of independent or positively
     dependent tests.
@@ -77,38 +85,3 @@ def _checked(p_values: Sequence[float]) -> FloatArray:
     if wrong.any():
         raise DataError(f"{int(wrong.sum())} of {len(p)} p-values are not between 0 and 1: nothing can be adjusted")
     return p
-
-
-def heterogeneity(means: Sequence[float], standard_errors: Sequence[float], n_prompts: Sequence[int]) -> Heterogeneity:
-    """Test that an effect is the same in every group, from each group's mean, its error and its prompts.
-
-    Welch's analysis of variance (1951, Biometrika 38, 330–336), with errors clustered by prompt and prompts as observations: groups may differ in
-    size and in spread. I² is max(0, 1 − (k − 1)/Q) with Cochran's Q = Σ w (m − m̄)², w = 1/error².
-
-    Args:
-        means: Effect in each group, reward units. Length k, 2 or more.
-        standard_errors: Error of each mean, same unit, above 0.
-        n_prompts: Prompts behind each mean, 2 or more.
-
-    Raises:
-        DataError: Fewer than two groups, or one without spread.
-    """
-    k = len(means)
-    if k < 2:
-        raise DataError(f"{k} groups: a difference needs two")
-    if not all(error > 0 for error in standard_errors) or min(n_prompts) < 2:
-        raise DataError("a group without spread between its prompts: nothing is known of its error")
-    m, degrees = np.asarray(means, dtype=np.float64), np.asarray(n_prompts, dtype=np.float64) - 1
-    weights = 1 / np.asarray(standard_errors, dtype=np.float64) ** 2
-    share = weights / weights.sum()
-    q = float((weights * (m - float(share @ m)) ** 2).sum())
-    lost = float(((1 - share) ** 2 / degrees).sum())
-    statistic = q / (k - 1) / (1 + 2 * (k - 2) / (k * k - 1) * lost)
-    df_error = (k * k - 1) / (3 * lost)
-    return Heterogeneity(
-        statistic=statistic,
-        df=k - 1,
-        df_error=df_error,
-        p_value=float(stats.f.sf(statistic, k - 1, df_error)),
-        i_squared=max(0.0, 1 - (k - 1) / q) if q > 0 and math.isfinite(q) else 0.0,
-    )

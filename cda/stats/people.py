@@ -2,6 +2,12 @@
 
 `margins`: a margin of exactly 0 is no preference for the perturbed side, if `ties` does not say otherwise. `people`:
 majorities of the same rows. Rows without a majority are left out. All raise DataError if no row is left.
+
+Judges: `verdicts` are preferences of each judge, −1 to 1, for the perturbed side; 0 a tie, NaN none; shape (judges, n). With few
+votes and many verdicts, shares are estimated as if people had voted on every row (prediction-powered inference, PPI++). Rows with
+a majority (`people.used`) are the labelled ones, rows without votes the unlabelled ones. Which rows people voted on should be
+chance: PPI++ removes the judge's bias, not that of a hand-picked sample. A tie or split that the rule leaves out is outside the
+population, and which rows without votes would be so is unknown: take the rule `half` if there are any.
 """
 
 from __future__ import annotations
@@ -12,18 +18,19 @@ from itertools import compress
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy import optimize, stats
+from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.records import Exclusions, PanelRule, count_reasons
-from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring
-from cda.results.skew import AgainstPeople, VotesMoved
-from cda.stats.draws import bootstrap_sums
-from cda.stats.proportions import Z_95, ModelTies, hits_of, paired_change, share_change, wilson_share
-from cda.stats.votes import Majority
+from cda.records import PERCENT, Exclusions, PanelRule, count_reasons
+from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, or_missing
+from cda.results.skew import AgainstPeople, LeftOutJudge, PoweredShare, PredictionPowered, VotesMoved
+from cda.stats.estimators import FEWEST_DRAWN, ROUNDING, Z, paired_change, resampled, share_of, wilson
+from cda.stats.proportions import ModelTies, hits_of, positive_share, share_change
+from cda.stats.votes import N_SUMS, Counts, Majority, agreement, alphas, coincidences
 
+DELONG = f"DeLong {PERCENT}, by prompts"
 ONE_SIDED = Missing(reason="all majorities are for one side")
 """In place of an AUC."""
 
@@ -61,9 +68,9 @@ def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimat
     n_models, skew = len(hits), hits.mean(axis=0)
     signed = paired_change(target, skew, ids, n_models)
     return AgainstPeople(
-        skew=wilson_share(skew, ids, n_models),
-        human_skew=wilson_share(target, ids),
-        miscalibration=wilson_share(np.abs(hits - target).mean(axis=0), ids, n_models),
+        skew=share_of(skew, ids, n_models),
+        human_skew=share_of(target, ids),
+        miscalibration=share_of(np.abs(hits - target).mean(axis=0), ids, n_models),
         signed_gap=signed,
         gap=absolute(signed),
         auc=area,
@@ -71,9 +78,7 @@ def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimat
     )
 
 
-def people_change(
-    before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str], rng: np.random.Generator
-) -> VotesMoved:
+def people_change(before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str]) -> VotesMoved:
     """One model against people, by its margins before and after a training, shape (n,) each, paired."""
     scored = finite(before, "margins"), finite(after, "margins")
     was, became = (against_people(values, people, prompt_ids) for values in scored)
@@ -88,22 +93,20 @@ def people_change(
     return VotesMoved(
         skew_on_voted=share_change(first, second, ids, ties),
         miscalibration=share_change(np.abs(first - target), np.abs(second - target), ids, ties),
-        gap=BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids, rng)),
+        gap=BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids)),
         auc=area,
         signed_gap=PerScoring[Estimate](before=was.signed_gap, after=became.signed_gap),
     )
 
 
-def gap_change(
-    before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str], rng: np.random.Generator
-) -> Estimate:
+def gap_change(before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str]) -> Estimate:
     """Paired change of |skew − human skew|, of hits of shape (n,), whole prompts drawn. If nothing varies between
     draws, the interval of the change of skew bounds it: a gap never moves more than skew.
     """
     sums = np.column_stack([before - target, after - target, np.ones(len(target))])
     value = float(_gaps(sums.sum(axis=0, keepdims=True))[0])
-    if len(set(ids)) > 1:
-        drawn = bootstrap_sums(sums, ids, _gaps, rng, "share difference")
+    if len(set(ids)) >= FEWEST_DRAWN:
+        drawn = resampled(sums, ids, _gaps, "share difference")
         if drawn.low < drawn.high:
             return drawn
     return bounded_by_skew(value, paired_change(before, after, ids))
@@ -112,8 +115,7 @@ def gap_change(
 def bounded_by_skew(value: float, skew: Estimate) -> Estimate:
     """A change of a gap with the farther end of the interval of the change of skew to both sides."""
     most = max(abs(skew.low), abs(skew.high), abs(value))
-    method = f"bounded by skew's {skew.method}"
-    return skew.model_copy(update={"value": value, "low": -most, "high": most, "method": method})
+    return skew.model_copy(update={"value": value, "low": -most, "high": most})
 
 
 def _gaps(sums: FloatArray) -> FloatArray:
@@ -156,30 +158,27 @@ def within_preferences(verdicts: FloatArray) -> None:
 
 def human_skew(people: Majority, prompt_ids: Sequence[str]) -> Estimate:
     """Share of majorities for the perturbed side."""
-    return wilson_share(people.target[people.used], list(compress(prompt_ids, people.used)))
+    return share_of(people.target[people.used], list(compress(prompt_ids, people.used)))
 
 
 def auc(margins: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Area under the ROC curve of the margin, in any unit, against people's majority, with a clustered 95% interval.
+    """Area under the ROC curve of the margin, in any unit, against people's majority, clustered by prompt.
 
     Variance after Obuchowski (1997), Biometrics 53, 567–578 (DeLong's if each prompt occurs once), on the logit scale.
-    If it is 0 (perfect separation), Newcombe's score interval (2006), Statistics in Medicine 25, 559–573, method 5,
-    over the prompts. Equal margins count half; target 0.5 is left out. DataError: majorities all for one side.
+    If it is 0 (perfect separation), Wilson's interval over the prompts of the side that has fewer. Equal margins count half; target 0.5 is left out. DataError: majorities all for one side.
     """
     ranked = _ranked(margins, target, prompt_ids)
     area, variance = ranked.area, ranked.covariance(ranked)
     if variance > 1e-15 and 0 < area < 1:
-        step = Z_95 * np.sqrt(variance) / (area * (1 - area))
+        step = Z * np.sqrt(variance) / (area * (1 - area))
         low, high = (float(1 / (1 + (1 - area) / area * np.exp(-sign * step))) for sign in (-1, 1))
-        method = "Obuchowski clustered logit 95%"
     else:
-        low, high = _newcombe_auc(area, ranked.prompts_up, ranked.prompts_down)
-        method = "Newcombe AUC score 95%"
-    return Estimate(value=area, low=low, high=high, n=ranked.n, n_prompts=ranked.n_prompts, unit="AUC", method=method)
+        low, high = ranked.without_error()
+    return Estimate(value=area, low=low, high=high, n=ranked.n, n_prompts=ranked.n_prompts, unit="AUC", method=DELONG)
 
 
 def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
-    """Change of the area, after − before, of two scorings of the same rows, with a paired clustered 95% interval.
+    """Change of the area, after − before, of two scorings of the same rows, paired and clustered by prompt.
 
     DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44, 837–845, with Obuchowski's clustered covariance: rows that
     both scorings rank alike add no width. `target` and DataError are as in `auc`.
@@ -187,17 +186,16 @@ def auc_change(before: ArrayLike, after: ArrayLike, target: ArrayLike, prompt_id
     first, second = _ranked(before, target, prompt_ids), _ranked(after, target, prompt_ids)
     difference = second.area - first.area
     variance = first.covariance(first) + second.covariance(second) - 2 * first.covariance(second)
-    half = Z_95 * float(np.sqrt(max(variance, 0.0)))
+    half = Z * float(np.sqrt(max(variance, 0.0)))
     if half < 1e-9 and {first.area, second.area} & {0.0, 1.0}:
         # Perfect separation has no spread to show: the wider of the areas' own intervals.
-        own = [_newcombe_auc(side.area, side.prompts_up, side.prompts_down) for side in (first, second)]
+        own = [side.without_error() for side in (first, second)]
         half = max(high - low for low, high in own)
-    method = "paired DeLong, clustered 95%"
     if first.n_prompts == 1:
-        half, method = 2.0, "one prompt: nothing is known of others"
+        half = 2.0  # nothing is known of others
     n, n_prompts = first.n, first.n_prompts
     return Estimate.symmetric(
-        difference, half, n=n, n_prompts=n_prompts, unit="AUC difference", method=method, bound=1.0
+        difference, half, n=n, n_prompts=n_prompts, unit="AUC difference", method=DELONG, bound=1.0
     )
 
 
@@ -212,6 +210,11 @@ class _Ranked:
     prompts_down: int
     n_prompts: int
     n: int
+
+    def without_error(self) -> tuple[float, float]:
+        """Ends of the interval of an area whose rows show no spread: Wilson's over the prompts of the side that has fewer."""
+        n = min(self.prompts_up, self.prompts_down)
+        return wilson(self.area * n, n)
 
     def covariance(self, other: _Ranked) -> float:
         """Obuchowski's clustered covariance of two areas of the same rows."""
@@ -253,14 +256,181 @@ def _corrected(n: int) -> float:
     return n / (n - 1) if n > 1 else 1.0
 
 
-def _newcombe_auc(area: float, n_up: int, n_down: int) -> tuple[float, float]:
-    """Areas that a score test with Hanley and McNeil's variance does not reject."""
-    half, tiny = (n_up + n_down) / 2 - 1, 1e-12  # at 0 and 1 themselves the variance is 0
+def verdict_counts(verdicts: FloatArray) -> Counts:
+    """Judges for the perturbed side, for the base, and for neither, of each contrast. Shape (n, 3)."""
+    return np.stack([(verdicts > 0).sum(axis=0), (verdicts < 0).sum(axis=0), (verdicts == 0).sum(axis=0)], axis=1)
 
-    def excess(theta: float) -> float:
-        terms = 1 + half * (1 - theta) / (2 - theta) + half * theta / (1 + theta)
-        return abs(area - theta) - Z_95 * float(np.sqrt(theta * (1 - theta) * terms / (n_up * n_down)))
 
-    low = optimize.brentq(excess, tiny, min(area, 1 - tiny)) if area > 0 and excess(tiny) > 0 else 0.0
-    high = optimize.brentq(excess, max(area, tiny), 1 - tiny) if area < 1 and excess(1 - tiny) > 0 else 1.0
-    return float(low), float(high)
+def left_out(verdicts: FloatArray, judge: int, prompt_ids: Sequence[str], rule: PanelRule = "mean") -> LeftOutJudge:
+    """The panel without one of its judges, who are three or more; `rule` makes one preference of theirs."""
+    others = np.delete(verdicts, judge, axis=0)
+
+    def skews() -> tuple[FloatArray, FloatArray, list[str]]:
+        """Preferences of all and of the others, and the prompts, where the others gave a verdict."""
+        (of_all, _), (of_others, _) = panel_margins(verdicts, rule), panel_margins(others, rule)
+        read = ~np.isnan(of_others)
+        return of_all[read], of_others[read], np.asarray(prompt_ids)[read].tolist()
+
+    def skew() -> Estimate:
+        _, of_others, ids = skews()
+        return positive_share(of_others, ids, "half")
+
+    def skew_change() -> Estimate:
+        of_all, of_others, ids = skews()
+        return paired_change(hits_of(of_all, "half"), hits_of(of_others, "half"), ids)
+
+    agreed = or_missing(lambda: agreement(verdict_counts(others), prompt_ids))
+    return LeftOutJudge(
+        alpha=agreed if isinstance(agreed, Missing) else agreed.alpha,
+        alpha_change=or_missing(lambda: alpha_change(verdicts, others, prompt_ids)),
+        skew=or_missing(skew),
+        skew_change=or_missing(skew_change),
+    )
+
+
+def alpha_change(verdicts: FloatArray, others: FloatArray, prompt_ids: Sequence[str]) -> Estimate:
+    """Krippendorff's nominal alpha of some judges minus that of all, on the contrasts that two of them gave a verdict on.
+
+    Whole prompts are drawn, the same for both. DataError: one verdict throughout (alpha is undefined), one prompt, or no draw
+    that differs.
+    """
+    columns = np.hstack([coincidences(verdict_counts(judged)) for judged in (verdicts, others)])
+
+    def change(sums: FloatArray) -> FloatArray:
+        return alphas(sums[:, N_SUMS:]) - alphas(sums[:, :N_SUMS])
+
+    if not np.isfinite(change(columns.sum(axis=0, keepdims=True))).all():
+        raise DataError("the verdicts of some of the judges are all the same: Krippendorff's alpha is undefined")
+    found = resampled(columns, prompt_ids, change, "alpha difference")
+    if found.high - found.low <= ROUNDING:
+        raise DataError("no draw of the prompts differs, so that there is no interval")
+    return found
+
+
+Codes = NDArray[np.intp]
+_PPI = f"PPI++ {PERCENT}, by prompts"
+
+
+def prediction_powered_mean(
+    y: FloatArray, f: FloatArray, g: FloatArray, labelled_ids: Sequence[str], unlabelled_ids: Sequence[str]
+) -> PredictionPowered:
+    """Mean label, a share, of a population: from n labels y, predictions f on their rows, and N alike, g, on others.
+
+    θ = mean(Y) + λ · (mean g − mean f), with the power tuning λ = Cov(Y, f) / ((1 + n/N) · Var(f)) clipped to [0, 1]
+    (Angelopoulos, Duchi and Zrnic 2023, PPI++, arXiv:2311.01453; point estimate and λ as in `ppi_mean_ci` of
+    ppi-python). However biased predictions are, θ is not, if the labelled rows are a random part of the population.
+
+    The standard error is that of a sum over prompts: each prompt's influence is what its labelled rows move through (Y
+    − λf)/n plus what its unlabelled rows move through λf/N. A prompt may stand on both sides (no row may): its rows
+    there vary together. If each prompt occurs once, it is the i.i.d. interval of ppi-python. λ is tuned as if rows were
+    independent: under clustering it stays valid but may not be the best one, so the width ratio may exceed 1.
+
+    The interval is normal: in simulated shares near 0.3 it covered 92% at 30 labelled prompts, 93% at 50 and 94% to 95%
+    from 100 on. With few labels, tuning λ costs more than it gains unless Y and f correlate above about 1/√(n − 2)
+    (Mani et al. 2025, arXiv:2505.20178). DataError: one prompt only on a side, or labels without spread.
+    """
+    names, codes = np.unique([*labelled_ids, *unlabelled_ids], return_inverse=True)
+    labelled, unlabelled = codes[: len(y)], codes[len(y) :]
+    for side, own in (("labelled", labelled), ("unlabelled", unlabelled)):
+        # The influences of a side with one prompt only add up to 0: its error would be counted as none.
+        if (own == own[0]).all():
+            raise DataError(f"all {len(own)} {side} rows are of one prompt: the spread between prompts is unknown")
+    tuning = _power_tuning(y, f, g)
+    classical_error = _standard_error(y, 0 * g, labelled, unlabelled)
+    error = _standard_error(y - tuning * f, tuning * g, labelled, unlabelled)
+    n_labelled_prompts = len(np.unique(labelled))
+    # Rounding leaves some 1e-16 if there is no spread.
+    if min(classical_error, error) <= ROUNDING * np.abs(np.concatenate([y, f, g])).max():
+        raise DataError(
+            f"the mean label does not vary between the {n_labelled_prompts} labelled prompts: the normal interval "
+            "would have no width. Use a share of the labels alone, whose Wilson interval keeps one"
+        )
+    value, n, n_prompts = float(y.mean() + tuning * (g.mean() - f.mean())), len(y) + len(g), len(names)
+    return PredictionPowered(
+        estimate=Estimate.symmetric(value, Z * error, n=n, n_prompts=n_prompts, unit="share", method=_PPI),
+        classical=Estimate.symmetric(
+            float(y.mean()),
+            Z * classical_error,
+            n=len(y),
+            n_prompts=n_labelled_prompts,
+            unit="share",
+            method=_PPI,
+        ),
+        power_tuning=tuning,
+        width_ratio=error / classical_error,
+        n_unlabelled=len(g),
+    )
+
+
+def _power_tuning(y: FloatArray, f: FloatArray, g: FloatArray) -> float:
+    """λ with the least variance for independent rows, clipped to [0, 1]; 0 if the predictions are constant."""
+    pooled = np.concatenate([f, g])
+    if np.ptp(pooled) == 0:
+        return 0.0
+    covariance = np.mean((y - y.mean()) * (f - f.mean()))
+    return float(np.clip(covariance / ((1 + len(f) / len(g)) * pooled.var(ddof=1)), 0.0, 1.0))
+
+
+def _standard_error(residuals: FloatArray, predictions: FloatArray, labelled: Codes, unlabelled: Codes) -> float:
+    """Standard error of mean(residuals) + mean(predictions), from the squared influences of whole prompts."""
+    size = int(max(labelled.max(), unlabelled.max())) + 1
+    influence = np.bincount(labelled, (residuals - residuals.mean()) / len(residuals), size)
+    influence += np.bincount(unlabelled, (predictions - predictions.mean()) / len(predictions), size)
+    return float(np.sqrt(influence @ influence))
+
+
+def _within_share(estimate: Estimate) -> Estimate:
+    """Value and bounds cut to [0, 1]: a share lies there, its normal interval need not."""
+    ends = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
+    return estimate.model_copy(update={name: min(1.0, max(0.0, end)) for name, end in ends.items()})
+
+
+def powered_human_skew(people: Majority, judge: ArrayLike, prompt_ids: Sequence[str]) -> PoweredShare:
+    """Share of people's majorities for the perturbed side."""
+    return _powered(people.target, _judge_target(judge), people, prompt_ids)
+
+
+def powered_miscalibration(
+    margins: ArrayLike, people: Majority, judge: ArrayLike, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
+) -> PoweredShare:
+    """Share of rows on which a model and people disagree: label |hit − majority|, prediction |hit − judge|. A hit is a
+    margin above 0, `ties` the value of one of exactly 0; one that is not finite raises DataError.
+    """
+    hits, target = hits_of(finite(margins, "margins"), ties), _judge_target(judge)
+    return _powered(np.abs(hits - people.target), np.abs(hits - target), people, prompt_ids)
+
+
+def _powered(labels: FloatArray, predictions: FloatArray, people: Majority, prompt_ids: Sequence[str]) -> PoweredShare:
+    # Votes that the tie rule left out would pass for rows without votes and shift the population.
+    reasons = people.exclusions.reasons
+    if left_out := {reason: reasons[reason] for reason in reasons.keys() - {"no votes", "no label"}}:
+        raise DataError(
+            f"rows with votes but no majority ({Exclusions(people.exclusions.seen, left_out)}): the judge's verdicts "
+            "cannot leave out the same rows. Take the majorities under the tie rule 'half'"
+        )
+    judged = ~np.isnan(predictions)
+    labelled, unlabelled = people.used & judged, ~people.used & judged
+    if not labelled.any():
+        raise DataError("no row has both a majority of people and a verdict of the judge: the judge cannot be checked")
+    if not unlabelled.any():
+        raise DataError(
+            "no row has a verdict of the judge and no votes: the judge adds nothing, estimate from the votes alone"
+        )
+    ids = np.asarray(prompt_ids, dtype=str)
+    powered = prediction_powered_mean(
+        labels[labelled],
+        predictions[labelled],
+        predictions[unlabelled],
+        ids[labelled].tolist(),
+        ids[unlabelled].tolist(),
+    )
+    shares = {"estimate": _within_share(powered.estimate), "classical": _within_share(powered.classical)}
+    without = Exclusions(len(judged), count_reasons(["no verdict"] * int((~judged).sum())))
+    return PoweredShare(share=powered.model_copy(update=shares), exclusions=without)
+
+
+def _judge_target(judge: ArrayLike) -> FloatArray:
+    """Preferences in [−1, 1] as shares of the perturbed side in [0, 1]; NaN stays."""
+    values = np.asarray(judge, dtype=np.float64)
+    within_preferences(values)
+    return (values + 1) / 2

@@ -21,13 +21,14 @@ from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import stats
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Missing
-from cda.results.effects import ConditionalEffects, Effect, NotEstimated, RateEffects
-from cda.stats.clustered import Resampling, Target, difference_effect, mean_effect, pooled_within_group_sd, slope_effect
+from cda.results.effects import ConditionalEffects, Effect, NotEstimated, RateEffects, SameMargin
 from cda.stats.digits import plain
+from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of
 
 Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
@@ -36,6 +37,139 @@ Scores = Sequence[float | None] | FloatArray
 """One score a row; None or NaN if there is none."""
 Wanted = tuple[str, str, str | None, Callable[[], Effect]]
 """Estimand, estimator, the reason why the effect is refused (if it is), and the estimate."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An estimand with its estimator and unit; `scale` divides a standardised effect, or says why there is none."""
+
+    estimand: str
+    estimator: str
+    unit: str
+    scale: float | Missing
+
+    def cannot(self, reason: str) -> DataError:
+        """The error that says that this cannot be estimated, and why."""
+        return DataError(f"{self.estimand} ({self.estimator}) cannot be estimated: {reason}")
+
+
+def same_in_all(
+    margins: ArrayLike, prompt_ids: Sequence[str], reason: str = "the margin is the same in every pair"
+) -> SameMargin | None:
+    """The margin that all pairs share, with an exact test of its sign, as there is no spread to take an error from.
+    None if margins differ, or come from one prompt, which shows nothing of others. `reason`: why there is no estimate.
+    """
+    values, n_prompts = np.asarray(margins, dtype=np.float64), len(set(prompt_ids))
+    # A difference of rewards leaves a trace of rounding.
+    if n_prompts < 2 or not np.isfinite(values).all() or np.ptp(values) > ROUNDING * np.abs(values).max():
+        return None
+    value = float(np.median(values))
+    p_value = float(stats.binomtest(n_prompts, n_prompts).pvalue) if value else None
+    return SameMargin(reason=reason, value=value, n=len(values), n_prompts=n_prompts, p_value=p_value)
+
+
+def mean_effect(values: FloatArray, prompt_ids: Sequence[str], target: Target) -> Effect:
+    """Mean of paired contrasts, with − without the attribute, shape (n,), with the error of the differences. DataError:
+    fewer than two prompts, or contrasts that do not vary between prompts.
+    """
+    n_prompts = len(set(prompt_ids))
+    if n_prompts < 2:
+        raise target.cannot(
+            f"its {len(prompt_ids)} triples come from {n_prompts} prompt: the spread between prompts needs two at least"
+        )
+    return _effect(mean_of(values, prompt_ids, target.unit), target)
+
+
+def difference_effect(values: FloatArray, treated: BoolArray, prompt_ids: Sequence[str], target: Target) -> Effect:
+    """Mean reward of the treated rows minus that of the others; rows of one prompt stay together on whichever side they
+    are. DataError: a side is empty or has one prompt only, or rewards do not vary.
+    """
+    for side, word in ((treated, "with"), (~treated, "without")):
+        n_prompts = len(set(compress(prompt_ids, side)))
+        if n_prompts < 2:
+            raise target.cannot(f"prompts with an original {word} the attribute: {n_prompts}, two at least are needed")
+    sides = np.column_stack([treated, ~treated]).astype(np.float64)
+    return _effect(Regression(values, sides, prompt_ids).of(np.array([1.0, -1.0]), target.unit), target)
+
+
+def slope_effect(values: FloatArray, covariate: FloatArray, prompt_ids: Sequence[str], target: Target) -> Effect:
+    """Least-squares slope of paired contrasts on a covariate, shapes (n,), per unit of the covariate. DataError: fewer
+    than three prompts, a covariate that does not vary, or contrasts that lie on the line.
+    """
+    if len(set(prompt_ids)) < 3:
+        raise target.cannot(f"a slope needs three prompts at least, found {len(set(prompt_ids))}")
+    if not np.ptp(covariate) > 0:
+        raise target.cannot("the covariate is the same in every row")
+    centred = covariate - covariate.mean()
+    size = float(np.abs(values).max() * np.abs(centred).sum() / (centred @ centred))
+    fitted = Regression(values, np.column_stack([np.ones(len(centred)), centred]), prompt_ids)
+    return _effect(fitted.of(np.array([0.0, 1.0]), target.unit, size), target)
+
+
+def _effect(found: Mean, target: Target) -> Effect:
+    if not found.error:
+        n_prompts = found.estimate.n_prompts
+        raise target.cannot(f"nothing varies between its {n_prompts} prompts, so that its error is unknown")
+    unit, scale = "pooled within-group SD of the originals' rewards", target.scale
+    return Effect(
+        estimand=target.estimand,
+        estimator=target.estimator,
+        estimate=found.estimate,
+        standard_error=found.error,
+        p_value=found.p_value(),
+        standardised=scale if isinstance(scale, Missing) else found.estimate.over(scale, unit),
+    )
+
+
+def pooled_within_group_sd(values: FloatArray, treated: BoolArray) -> float | Missing:
+    """√((SS₁ + SS₀) / (n − 2)): the spread of the originals' rewards around the mean of their own group."""
+    groups = values[treated], values[~treated]
+    if not all(len(group) for group in groups):
+        return Missing(reason="W is constant, so that there are no two groups to pool a within-group SD from")
+    if len(values) < 3:
+        return Missing(reason=f"{len(values)} originals are too few for a within-group SD")
+    squares = sum(float(((group - group.mean()) ** 2).sum()) for group in groups)
+    sd = float(np.sqrt(squares / (len(values) - 2)))
+    if sd <= ROUNDING * float(np.abs(values).max()):
+        return Missing(reason="the originals' rewards do not vary within the groups: their SD is 0")
+    return sd
+
+
+def direct_contrast(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> Effect:
+    """Mean margin, biased minus unbiased side of each pair, shape (n,); all else that differs is part of it. DataError:
+    a margin that is NaN or infinite, no or one prompt, or nothing varies.
+    """
+    values = finite(margins, "margins")
+    if not len(values):
+        raise DataError("no pairs: nothing can be estimated")
+    scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
+    return mean_effect(values, prompt_ids, Target("mean margin", "direct contrast", unit, scale))
+
+
+def observational_effect(rewards: ArrayLike, attribute: ArrayLike, prompt_ids: Sequence[str]) -> Effect:
+    """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts; shape
+    (n,) each.
+
+    Comparing within prompts removes the effect of prompts; everything correlated with the attribute, 0 or 1, stays in:
+    a description of data, not an effect. Prompts whose answers all have it, or all lack it, are left out. DataError:
+    rewards that are not finite, fewer than two prompts with answers of both kinds, or differences that do not vary.
+    """
+    values, labels = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=np.float64)
+    if not np.isin(labels, (0, 1)).all():
+        raise DataError("the attribute of an answer is 0 or 1; leave out answers whose label could not be read")
+    treated = labels == 1
+    finite(values, "rewards")
+    names, codes = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)
+    sides = treated.astype(np.float64), (~treated).astype(np.float64)
+    counts, sums = ([np.bincount(codes, side * each, len(names)) for side in sides] for each in (1.0, values))
+    both = (counts[0] > 0) & (counts[1] > 0)
+    target = Target("within prompts", "observational", "reward", pooled_within_group_sd(values, treated))
+    if int(both.sum()) < 2:
+        raise target.cannot(
+            f"{int(both.sum())} prompts have answers both with and without the attribute, two at least are needed"
+        )
+    having, lacking = (total[both] / n[both] for total, n in zip(sums, counts, strict=True))
+    return mean_effect(having - lacking, names[both].tolist(), target)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,22 +281,20 @@ def from_preferences(
     return contrasts
 
 
-def rate_effects(
-    contrasts: Contrasts, resampling: Resampling | None = None, refused: Mapping[Estimand, str] | None = None
-) -> RateEffects:
+def rate_effects(contrasts: Contrasts, refused: Mapping[Estimand, str] | None = None) -> RateEffects:
     """All effects of one sample; effects that cannot be estimated are listed with a reason, never as a number.
     `refused`: estimands withheld from the estimators that rest on rewrites, and why. DataError: there is no estimate at
     all.
     """
     refused, estimands = refused or {}, get_args(Estimand)
     # One number for all three estimands, so drawn once: another draw would give it another interval.
-    naive = cache(partial(effect, contrasts, "ATE", "naive", resampling))
+    naive = cache(partial(effect, contrasts, "ATE", "naive"))
 
     def renamed(estimand: str) -> Effect:
         return naive().model_copy(update={"estimand": estimand})
 
     wanted: list[Wanted] = [
-        (name, by, refused.get(name), partial(effect, contrasts, name, by, resampling))
+        (name, by, refused.get(name), partial(effect, contrasts, name, by))
         for by in ESTIMATORS
         for name in estimands
         if by != "naive"
@@ -170,8 +302,7 @@ def rate_effects(
     wanted += [(name, "naive", None, partial(renamed, name)) for name in estimands]
     groups: tuple[tuple[int, Estimand], ...] = ((1, "ATT"), (0, "ATU"))
     wanted += [
-        (f"w = {w}", "rewrite effect", refused.get(group), partial(rewrite_effect, contrasts, w, resampling))
-        for w, group in groups
+        (f"w = {w}", "rewrite effect", refused.get(group), partial(rewrite_effect, contrasts, w)) for w, group in groups
     ]
     effects, missing = collect(wanted)
     if not effects:
@@ -184,7 +315,6 @@ def effect(
     contrasts: Contrasts,
     estimand: Estimand = "ATE",
     estimator: Estimator = "double",
-    resampling: Resampling | None = None,
 ) -> Effect:
     """One effect of the attribute, with an error that is paired within triples and clustered by prompt. The naive
     estimator has one number for all three estimands: it knows nothing of either group's counterfactual. DataError: a
@@ -198,26 +328,24 @@ def effect(
                 "without it"
             )
         prompt_ids = [contrasts.prompt_ids[row] for row in contrasts.naive_rows[:, 0]]
-        return mean_effect(contrasts.naive, prompt_ids, target, resampling)
+        return mean_effect(contrasts.naive, prompt_ids, target)
     rows = {"ATT": w, "ATU": ~w}.get(estimand, np.ones(len(w), dtype=bool))
     constant = w.all() or not w.any()
     if not rows.any() or (constant and (estimand == "ATE" or estimator == "naive")):
         have, missing = ("have", "without") if w.all() else ("lack", "with")
         raise target.cannot(f"W is constant: all {len(w)} originals {have} the attribute, there is none {missing} it")
-    return _among(rows | (estimator == "naive"), contrasts, estimator, target, resampling)
+    return _among(rows | (estimator == "naive"), contrasts, estimator, target)
 
 
-def _among(
-    rows: BoolArray, contrasts: Contrasts, estimator: Estimator, target: Target, resampling: Resampling | None
-) -> Effect:
+def _among(rows: BoolArray, contrasts: Contrasts, estimator: Estimator, target: Target) -> Effect:
     """The effect among some of the triples."""
     if estimator != "naive":
-        return mean_effect(contrasts.of(estimator)[rows], contrasts.ids(rows), target, resampling)
+        return mean_effect(contrasts.of(estimator)[rows], contrasts.ids(rows), target)
     originals, treated = _originals(contrasts, target)[rows], contrasts.attribute[rows]
-    return difference_effect(originals, treated, contrasts.ids(rows), target, resampling)
+    return difference_effect(originals, treated, contrasts.ids(rows), target)
 
 
-def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None = None) -> Effect:
+def rewrite_effect(contrasts: Contrasts, w: int) -> Effect:
     """Rewrite of rewrite − original among originals with attribute w, 1 or 0: the effect of two rewrites at unchanged
     W. DataError: no original has this w, one prompt only, or nothing varies.
     """
@@ -225,7 +353,7 @@ def rewrite_effect(contrasts: Contrasts, w: int, resampling: Resampling | None =
     rows = contrasts.attribute == bool(w)
     if not rows.any():
         raise target.cannot(f"no original has w = {w}: W is constant")
-    return mean_effect(contrasts.rewrite_effect[rows], contrasts.ids(rows), target, resampling)
+    return mean_effect(contrasts.rewrite_effect[rows], contrasts.ids(rows), target)
 
 
 def collect(wanted: Sequence[Wanted]) -> tuple[tuple[Effect, ...], tuple[NotEstimated, ...]]:
@@ -260,7 +388,7 @@ def quantile_groups(values: ArrayLike, n_groups: int) -> list[str]:
 
 
 def conditional_effects(
-    contrasts: Contrasts, groups: Sequence[str], estimator: Estimator = "double", resampling: Resampling | None = None
+    contrasts: Contrasts, groups: Sequence[str], estimator: Estimator = "double"
 ) -> ConditionalEffects:
     """CATE: the average effect among the triples of each group, standardised by the SD of the whole sample. `groups`
     names each row's; cut a numeric covariate with `quantile_groups` first. `naive` compares the originals of a group.
@@ -269,7 +397,7 @@ def conditional_effects(
 
     def within(name: str) -> Effect:
         rows = np.array([group == name for group in groups], dtype=bool)
-        return _among(rows, contrasts, estimator, contrasts.target(f"CATE: {name}", estimator), resampling)
+        return _among(rows, contrasts, estimator, contrasts.target(f"CATE: {name}", estimator))
 
     effects, missing = collect(
         [(f"CATE: {name}", estimator, None, partial(within, name)) for name in sorted(set(groups))]
@@ -283,7 +411,6 @@ def effect_slope(
     contrasts: Contrasts,
     covariate: ArrayLike,
     estimator: Estimator = "double",
-    resampling: Resampling | None = None,
     per: str = "unit of the covariate",
 ) -> Effect:
     """Change of the effect for one unit of a numeric covariate, shape (n,), linear; `per` is that unit in words.
@@ -297,21 +424,16 @@ def effect_slope(
         raise DataError(f"covariate of shape {x.shape} for {len(contrasts)} triples: one finite value each is needed")
     target = contrasts.target(f"slope per {per}", estimator, f"{contrasts.unit} per {per}")
     if estimator != "naive":
-        return slope_effect(contrasts.of(estimator), x, contrasts.prompt_ids, target, resampling)
-    originals = _originals(contrasts, target)
-    # Both groups' lines at once: each row's influence on a slope becomes a contrast whose mean is that slope.
-    n = len(contrasts)
-    pieces, difference = np.zeros(n), 0.0
-    for w, sign in ((True, 1.0), (False, -1.0)):
-        rows = contrasts.attribute == w
-        if not rows.any() or not np.ptp(x[rows]) > 0:
-            raise target.cannot(f"the covariate does not vary among originals with w = {int(w)}")
-        centred, y = x[rows] - x[rows].mean(), originals[rows]
-        slope = float(centred @ y / (centred @ centred))
-        residual = y - y.mean() - slope * centred
-        pieces[rows] = sign * n * centred * residual / (centred @ centred)
-        difference += sign * slope
-    return mean_effect(pieces + difference, contrasts.prompt_ids, target, None)
+        return slope_effect(contrasts.of(estimator), x, contrasts.prompt_ids, target)
+    originals, w = _originals(contrasts, target), contrasts.attribute
+    for side in (w, ~w):
+        if not side.any() or not np.ptp(x[side]) > 0:
+            raise target.cannot(f"the covariate does not vary among originals with w = {int(side is w)}")
+    centred = np.where(w, x - x[w].mean(), x - x[~w].mean())
+    lines = np.column_stack([column * side for side in (w, ~w) for column in (np.ones(len(x)), centred)])
+    return _effect(
+        Regression(originals, lines, contrasts.prompt_ids).of(np.array([0.0, 1.0, 0.0, -1.0]), target.unit), target
+    )
 
 
 def _originals(contrasts: Contrasts, target: Target) -> FloatArray:

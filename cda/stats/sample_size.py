@@ -13,7 +13,7 @@ import numpy as np
 from scipy import special, stats
 
 from cda.errors import DataError
-from cda.stats.proportions import Z_95, wilson
+from cda.stats.estimators import Z, wilson
 
 MAX_VOTES = 9_999  # an item; nobody would collect more
 _MOST_ROOT = 1e9  # root of the largest number of rows
@@ -101,7 +101,7 @@ def votes_for_majority(wanted_error: float, vote_correlation: float) -> int:
 
 def _rows(half_width: float, sd: float) -> int:
     """Smallest n with z·sd / √n ≤ half-width, at least 2: one row has no spread."""
-    root = sd / half_width * Z_95
+    root = sd / half_width * Z
     if not root <= _MOST_ROOT:
         raise DataError(
             f"a half-width of {half_width:g} at a standard deviation of {sd:g}: more rows than there can be"

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.arrays import BoolArray, FloatArray
-from cda.stats.draws import ROUNDING
+from cda.stats.estimators import ROUNDING
 from cda.stats.means import without_traces
 
 LEAST_NEEDED, SHARE_NEEDED = 10.0, 0.75

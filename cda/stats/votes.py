@@ -16,16 +16,15 @@ from cda.errors import DataError
 from cda.records import Exclusions, Preference, TieRule, count_reasons
 from cda.results.base import Estimate, or_missing
 from cda.results.skew import Agreement, Leading, NoiseCeiling
-from cda.stats.draws import ROUNDING, bootstrap_sums
-from cda.stats.proportions import wilson, wilson_share
+from cda.stats.estimators import resampled, share_of
 
 Counts = NDArray[np.int64]
 """Votes of each item in the order of `WORDS`. Shape (n, 3)."""
 
 WORDS: tuple[Preference, ...] = ("perturbed", "base", "tie")
 _PERTURBED, _BASE, _TIE = range(3)
-_ALPHA_DRAWS = 1_000
-_CEILING_DRAWS = 4_000
+N_SUMS = len(WORDS) + 1
+"""Columns of `coincidences`."""
 _CORRELATIONS = np.arange(0.005, 1.0, 0.01)  # grid of how alike two votes on one item are
 
 
@@ -101,8 +100,8 @@ def leading_words(counts: Counts) -> list[Leading]:
     ]
 
 
-def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator) -> Agreement:
-    """Mean majority share with Wilson's 95% interval, and Krippendorff's alpha with one from resampled clusters of
+def agreement(counts: Counts, item_ids: Sequence[str]) -> Agreement:
+    """Mean majority share by `share_of`, and Krippendorff's alpha with one from resampled clusters of
     items.
 
     Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws that have
@@ -114,44 +113,38 @@ def agreement(counts: Counts, item_ids: Sequence[str], rng: np.random.Generator)
     if not several.any():
         raise DataError(f"no item of {len(counts)} has two votes: agreement between people cannot be estimated")
     n_votes = int(used.sum())
-    top = wilson_share(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
-    alpha = or_missing(partial(_estimated_alpha, used, ids, rng))
+    top = share_of(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
+    alpha = or_missing(partial(_estimated_alpha, used, ids))
     return Agreement(majority_share=top, alpha=alpha, level="nominal", n_votes=n_votes, exclusions=exclusions)
 
 
-def _estimated_alpha(used: Counts, ids: NDArray[np.str_], rng: np.random.Generator) -> Estimate:
+def _estimated_alpha(used: Counts, ids: NDArray[np.str_]) -> Estimate:
     """Alpha with its interval; DataError for one word throughout (chance alone then agrees), or in too many draws."""
     if (used.sum(axis=0) > 0).sum() < 2:
         raise DataError("every vote is the same word: Krippendorff's alpha is undefined, chance alone would agree")
-    names, item_clusters = np.unique(ids, return_inverse=True)
-    members = [np.flatnonzero(item_clusters == cluster) for cluster in range(len(names))]
-    draws = []
-    for _ in range(_ALPHA_DRAWS):
-        picked = np.concatenate([members[cluster] for cluster in rng.integers(0, len(names), len(names))])
-        if (used[picked].sum(axis=0) > 0).sum() > 1:
-            draws.append(_alpha(used[picked]))
-    if len(draws) < 0.99 * _ALPHA_DRAWS:
-        raise DataError(
-            f"{len(names)} prompts, in which too few votes differ: drawn again, they often hold one word alone, so that "
-            "Krippendorff's alpha has no interval"
-        )
-    value, (low, high) = _alpha(used), np.quantile(draws, (0.025, 0.975)).tolist()
-    low, high, method = min(value, low), max(value, high), "prompt-clustered bootstrap 95%"
-    totals = used.sum(axis=1)
-    # Share of the pairs of votes on an item that are the same word.
-    agreed = (used * (used - 1)).sum(axis=1) / (totals * (totals - 1))
-    if float(np.ptp(agreed)) <= ROUNDING:
-        # Every item is as split as every other, or none is: alpha in proportion, if as many pairs of votes disagreed as
-        # Wilson's interval of their share allows. Of items that all agree, those that did not would do so by chance.
-        rate = wilson_share(agreed, ids.tolist())
-        expected = float(1 - ((used.sum(axis=0) / used.sum()) ** 2).sum())
-        by_rate = (1 - value) / (1 - rate.value) if rate.value < 1 else 1 / expected
-        low, high = max(-1.0, 1 - by_rate * (1 - rate.low)), max(value, 1 - by_rate * (1 - rate.high))
-        method = "from Wilson 95% over prompts"
-    return Estimate(value=value, low=low, high=high, n=len(used), n_prompts=len(names), unit="alpha", method=method)
+    return resampled(coincidences(used), ids.tolist(), alphas, "alpha", (-1.0, 1.0))
 
 
-def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str], rng: np.random.Generator) -> NoiseCeiling:
+def coincidences(counts: Counts) -> FloatArray:
+    """For each contrast the weight of its pairs of different verdicts, and its verdicts by word; 0 with fewer than two. Shape
+    (n, 4). A pair weighs 1 / (verdicts on the contrast − 1)."""
+    totals = counts.sum(axis=1)
+    several = np.where(totals > 1, totals, 2)
+    used = counts * (totals > 1)[:, None]
+    differing = (totals**2 - (counts**2).sum(axis=1)) * (totals > 1) / (several - 1)
+    return np.column_stack([differing, used]).astype(np.float64)
+
+
+def alphas(sums: FloatArray) -> FloatArray:
+    """Alpha from sums of `coincidences`, (draws, 4); NaN if one word is all there is. Shape (draws,)."""
+    differing, words = sums[:, 0], sums[:, 1:]
+    total = words.sum(axis=1)
+    expected = total**2 - (words**2).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(np.where(expected > 0, 1 - differing * (total - 1) / expected, np.nan))
+
+
+def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str]) -> NoiseCeiling:
     """Miscalibration of a second, independent majority of as many votes an item against `first`, under a stated vote
     model.
 
@@ -192,16 +185,8 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str], rng:
         compared[rows] = chance @ counted
         disagreed[rows] = chance @ (counted * np.abs(second - pattern[3] / 2))
     columns = np.hstack([likelihood, disagreed, compared])
-    drawn = bootstrap_sums(columns, item_ids, _ceiling, rng, "share", n_draws=_CEILING_DRAWS)
-    value, n_prompts, model = drawn.value, drawn.n_prompts, "Dirichlet-multinomial vote model"
-    low, high, method = min(drawn.low, value), max(drawn.high, value), f"{model}, prompt-clustered bootstrap 95%"
-    if high - low <= ROUNDING:
-        # Every item has the same votes: no draw differs, which does not show that no other prompt would.
-        low, high = wilson(value * n_prompts, n_prompts)
-        method = f"{model}, Wilson 95% over prompts"
-    estimate = Estimate(
-        value=value, low=low, high=high, n=int(keep.sum()), n_prompts=n_prompts, unit="share", method=method
-    )
+    drawn = resampled(columns, item_ids, _ceiling, "share", (0.0, 1.0))
+    estimate = drawn.model_copy(update={"n": int(keep.sum())})
     correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
     return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=None)
 
@@ -238,16 +223,3 @@ def _dirichlet_multinomial(alphas: FloatArray, outcomes: Counts) -> FloatArray:
 def _outcomes(n_votes: int) -> Counts:
     """All ways in which `n_votes` votes can fall on three words. Shape (m, 3)."""
     return np.array([(a, b, n_votes - a - b) for a in range(n_votes + 1) for b in range(n_votes + 1 - a)])
-
-
-def _alpha(counts: Counts) -> float:
-    """Krippendorff's alpha of items with two votes or more: 1 − observed over expected disagreement, both from the
-    coincidence matrix: every pair of votes on one item, weighted by 1 / (votes on it − 1).
-    """
-    ordered = counts[:, [_BASE, _TIE, _PERTURBED]].astype(float)
-    weighted = ordered / (ordered.sum(axis=1, keepdims=True) - 1)
-    coincidences = ordered.T @ weighted - np.diag(weighted.sum(axis=0))
-    totals = coincidences.sum(axis=0)
-    differ = 1 - np.eye(len(totals))  # any two words are as far apart as any other two: alpha of nominal data
-    expected = (np.outer(totals, totals) * differ).sum() / (totals.sum() - 1)
-    return float(1 - (coincidences * differ).sum() / expected)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import compress, groupby
+from itertools import compress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -16,25 +16,25 @@ import numpy as np
 from cda.errors import DataError, RunError, refuse
 from cda.files.jsonl import read_json, read_text, write_jsonl, write_text
 from cda.files.paths import is_a_file
-from cda.inert import clipped, inert
+from cda.inert import inert
 from cda.launch import say
 from cda.records import Exclusions, Preference, count_reasons, normal_text
 from cda.report.document import Document
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, n_of, p_equals, share
 from cda.report.page import Headline, ReportSection
-from cda.report.plots import AFTER, PAGE_INCHES, SHARE_LIMITS, Mark, Plot, PlotRow, Scale, draw_rows, named, rows_height
 from cda.report.tables import Table
 from cda.resources.dry_run import stop_if_dry
 from cda.results.base import Estimate, Missing, or_missing, save
 from cda.results.skew import Agreement, Leading
 from cda.results.study import Attention, Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time
-from cda.stats.proportions import exact_change_test, wilson_share
+from cda.stats.estimators import share_of
+from cda.stats.proportions import exact_change_test
 from cda.stats.votes import WORDS, agreement, count_votes, leading_words, majority
-from cda.studies.design import CHOICES, Item, Study
-from cda.studies.export import annotated, annotator, choice_of, justification_of, sheet_rows, study_of
+from cda.studies.export import KEY, Item, Study, choice_of, sheet_rows, study_of
 
-_RESULT = "cda-study-result"
-_FORMS = "as a result file of the study's page, an export of Label Studio (JSON), or a filled items.csv"
+_FORMS = (
+    "as the exported table with its answers (CSV), as Prolific's report (CSV), or as an export of Label Studio (JSON)"
+)
 _LONGEST = 20_000  # characters of a justification that are kept
 
 
@@ -42,20 +42,15 @@ _LONGEST = 20_000  # characters of a justification that are kept
 class Judgement:
     """One judgement as it came back: `choice` is A, B or tie, None for anything else.
 
-    `a` is the index of the text that was shown as A, as the file says it (None: it does not, the study does); `texts_as_given` is
-    False if a table holds other texts than were exported. `session` is the browser or file: two sessions of one participant may
-    be two people; of its downloads the last `revision` counts. Only in Label Studio nobody was `assigned` the item.
+    `texts_as_given` is False if it holds other texts than were exported; only in Label Studio nobody was `assigned` the item.
     """
 
     participant: str
     item: str
     choice: str | None
-    a: int | None = None
     texts_as_given: bool = True
     seconds: float | None = None
     justification: str = ""
-    session: str = ""
-    revision: int = 0
     assigned: bool = True
 
 
@@ -64,9 +59,9 @@ def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Judgement], 
     answers: list[Judgement] = []
     problems: list[str] = []
     n_blank = 0
-    for number, file in enumerate(files):
+    for file in files:
         try:
-            own, blank = _of_file(file, study, f"file {number}")
+            own, blank = _of_file(file, study)
             answers += own
             n_blank += blank
         except DataError as problem:
@@ -75,66 +70,63 @@ def read_answers(files: Sequence[Path], study: Study) -> tuple[list[Judgement], 
     return answers, n_blank
 
 
-def _of_file(file: Path, study: Study, session: str) -> tuple[list[Judgement], int]:
+def _of_file(file: Path, study: Study) -> tuple[list[Judgement], int]:
     if file.suffix.lower() in (".csv", ".tsv"):
-        return _of_table(file, study, session)
+        return _of_table(file, study)
     if file.suffix.lower() == ".jsonl":
         raise DataError(f"{file}: JSON lines, as contrasts and votes are written; answers come back {_FORMS}")
     content = read_json(file)
-    if isinstance(content, Mapping) and content.get("format") == _RESULT:
-        return _of_page(content, study, file), 0
     if isinstance(content, list) and all(isinstance(task, Mapping) for task in content):
         if any("annotations" in task for task in content):
-            return _of_label_studio(content, study, file), 0
+            return list(_of_label_studio(content, study, file)), 0
         if any("annotator" in task or "annotation_id" in task for task in content):
             raise DataError(f"{file}: Label Studio's short form (JSON-MIN); export as JSON")
     raise DataError(f"{file}: holds no answers; they come back {_FORMS}")
 
 
-def _of_page(content: Mapping[str, Any], study: Study, file: Path) -> list[Judgement]:
-    _check_study(content.get("study"), study, file)
-    rows = content.get("answers")
-    if not isinstance(rows, list) or not all(isinstance(row, Mapping) for row in rows):
-        raise DataError(f"{file}: has no list of answers; it was cut or changed. Ask for the file again")
-    revision = content.get("revision")
-    return [
-        Judgement(
-            str(content.get("participant"))[:80],
-            str(row.get("item"))[:80],
-            _choice(row.get("choice")),
-            row.get("a") if row.get("a") in (0, 1) else -1,
-            seconds=_seconds(row.get("seconds")),
-            justification=_text(row.get("justification")),
-            session=str(content.get("session"))[:80],
-            revision=revision if isinstance(revision, int) else 0,
-        )
-        for row in rows
-    ]
-
-
-def _of_label_studio(content: list[Mapping[str, object]], study: Study, file: Path) -> list[Judgement]:
-    answers = []
-    for data, annotation in annotated(content):
-        _check_study(data.get("study"), study, file)
-        texts = [data.get(name) for name in ("answer_a", "answer_b")]
-        item = study.items.get(str(data.get("item")))
-        answers.append(
-            Judgement(
-                annotator(annotation) or "label-studio-unknown",
+def _of_label_studio(content: list[Mapping[str, Any]], study: Study, file: Path) -> Iterator[Judgement]:
+    """Each annotation that was not cancelled."""
+    for task in content:
+        annotations, data = task.get("annotations"), task.get("data")
+        data = data if isinstance(data, Mapping) else {}
+        for annotation in annotations if isinstance(annotations, list) else ():
+            if not isinstance(annotation, Mapping) or annotation.get("was_cancelled"):
+                continue
+            _check_study(data.get("study"), study, file)
+            item = study.items.get(str(data.get("item")))
+            texts = [normal_text(str(data.get(name))) for name in ("answer_a", "answer_b")]
+            values = _values(annotation)
+            chosen = [choice for value in values for choice in _listed(value.get("choices"))]
+            written = [str(line) for value in values for line in _listed(value.get("text"))]
+            yield Judgement(
+                _annotator(annotation.get("completed_by")),
                 str(data.get("item"))[:80],
-                choice_of(annotation),
-                0,
-                item is None or [*map(normal_text, item.texts)] == [normal_text(str(text)) for text in texts],
+                choice_of(chosen[0]) if len(chosen) == 1 else None,
+                item is None or [*map(normal_text, item.texts)] == texts,
                 _seconds(annotation.get("lead_time")),
-                _text(justification_of(annotation)),
-                session=f"annotation {annotation.get('id')}",
+                " ".join(written)[:_LONGEST],
                 assigned=False,
             )
-        )
-    return answers
 
 
-def _of_table(file: Path, study: Study, session: str) -> tuple[list[Judgement], int]:
+def _values(annotation: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    values = [part.get("value") for part in _listed(annotation.get("result")) if isinstance(part, Mapping)]
+    return [value for value in values if isinstance(value, Mapping)]
+
+
+def _listed(value: object) -> list[Any]:
+    return value if isinstance(value, list) else [value] if isinstance(value, str) else []
+
+
+def _annotator(by: object) -> str:
+    """A name for an annotator, distinct from the codes of the study's participants."""
+    if isinstance(by, Mapping):
+        by = by.get("id", by.get("email"))
+    known = isinstance(by, int | str) and not isinstance(by, bool)
+    return f"label-studio-{by if known else 'unknown'}"
+
+
+def _of_table(file: Path, study: Study) -> tuple[list[Judgement], int]:
     answers, blank = [], 0
     for number, row in sheet_rows(read_text(file), str(file)):
         if not row["choice"].strip():
@@ -145,11 +137,10 @@ def _of_table(file: Path, study: Study, session: str) -> tuple[list[Judgement], 
             Judgement(
                 row["participant"].strip()[:80],
                 row["item"].strip()[:80],
-                _choice(row["choice"]),
-                texts_as_given=_same_texts(row, study),
-                seconds=_seconds(row.get("seconds")),
-                justification=_text(row.get("justification")),
-                session=session,
+                choice_of(row["choice"]),
+                _same_texts(row, study),
+                _seconds(row.get("seconds")),
+                str(row.get("justification", ""))[:_LONGEST],
             )
         )
     return answers, blank
@@ -174,21 +165,12 @@ def _same_texts(row: Mapping[str, str], study: Study) -> bool:
     return all(name not in row or row[name].split() == text.split() for name, text in wanted.items())
 
 
-def _choice(value: object) -> str | None:
-    words = {**{name.lower(): name for name in CHOICES}, "t": "tie", "no difference": "tie"}
-    return words.get(str(value).strip().lower())
-
-
 def _seconds(value: object) -> float | None:
     try:
         seconds = float(str(value).replace(",", "."))
     except ValueError:
         return None
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
-
-
-def _text(value: object) -> str:
-    return value[:_LONGEST] if isinstance(value, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,50 +259,33 @@ def _problem(answer: Judgement, study: Study, shown: Mapping[tuple[str, str], in
         return "to an unknown item"
     if answer.assigned and answer.participant not in study.participants:
         return "of an unknown participant"
-    place = (answer.participant, answer.item)
-    if answer.assigned and place not in shown:
+    if answer.assigned and (answer.participant, answer.item) not in shown:
         return "to an item that the participant was not given"
-    if not answer.texts_as_given or (answer.assigned and answer.a not in (None, shown[place])):
+    if not answer.texts_as_given:
         return "with other sides or texts than were given out"
     return "without a readable choice" if answer.choice is None else None
 
 
 def _once_each(answers: Sequence[Judgement]) -> tuple[list[Judgement], list[str]]:
-    """One answer for each participant and item, and why the others do not count.
-
-    Within a session the last download counts. Two sessions that agree count once; if they differ, nobody knows which
-    of them is the participant, and none counts.
-    """
-    groups: dict[tuple[str, str], dict[str, list[Judgement]]] = {}
+    """One answer for each participant and item, and why the others do not count: if two differ, nobody knows which of them is
+    the participant's, and none counts."""
+    groups: dict[tuple[str, str], list[Judgement]] = {}
     for answer in answers:
-        groups.setdefault((answer.participant, answer.item), {}).setdefault(answer.session, []).append(answer)
+        groups.setdefault((answer.participant, answer.item), []).append(answer)
     kept: list[Judgement] = []
     reasons: list[str] = []
-    for sessions in groups.values():
-        last = []
-        agreed = True
-        for same in sessions.values():
-            newest = max(same, key=lambda answer: answer.revision)  # the first of equal ones
-            agreed &= len({answer.choice for answer in same if answer.revision == newest.revision}) == 1
-            others = [answer for answer in same if answer is not newest]
-            reasons += [
-                "the same answer again" if other.choice == newest.choice else "replaced later" for other in others
-            ]
-            last.append(newest)
-        if agreed and len({answer.choice for answer in last}) == 1:
-            kept.append(last[0])
-            reasons += ["the same answer again"] * (len(last) - 1)
+    for same in groups.values():
+        if len({answer.choice for answer in same}) > 1:
+            reasons += ["given twice, and differently, under one participant's code"] * len(same)
         else:
-            reasons += ["given twice, and differently, under one participant's code"] * len(last)
+            kept.append(same[0])
+            reasons += ["the same answer again"] * (len(same) - 1)
     return kept, reasons
 
 
 VOTES = "votes.jsonl"
 FAST_S = 3.0
 """Seconds below which an answer counts as fast; reading two answers takes longer."""
-_PROMPT_COLUMNS = 90
-_MOST_DRAWN = 40
-_MAJORITIES = {"perturbed": "with the bias", "base": "without the bias", "tie": "no difference"}
 LEADING: tuple[Leading, ...] = (*WORDS, "split")
 _MANY = 12  # items with missing judgements that a terminal lists
 _HUMAN_SKEW = (
@@ -337,11 +302,11 @@ _DIFFERS = (
 
 def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: Rules) -> StudyResult:
     """Write votes (`id, vote` and who gave them), and a summary as JSON and as a page next to them; return the summary."""
-    if not all(is_a_file(folder / name) for name in ("assignments.json", "key.json")):
-        raise DataError(f"{folder}: no study; assignments.json and key.json of `cda study export` have to be there")
-    study = study_of(read_json(folder / "assignments.json"), read_json(folder / "key.json"), str(folder))
+    if not is_a_file(folder / KEY):
+        raise DataError(f"{folder}: no study; {KEY} of `cda study export` has to be there")
+    study = study_of(read_json(folder / KEY), str(folder))
     if not files:
-        raise DataError("no result files given: results of the page, exports of Label Studio, or filled tables")
+        raise DataError(f"no answers given; they come back {_FORMS}")
     answers, n_blank = read_answers(files, study)
     kept = screened(study, answers, rules)
     result = summarize_study(study, kept, rules, n_blank)
@@ -392,10 +357,8 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
         n_blank=n_blank,
         n_check_answers=kept.checks,
         exclusions=kept.exclusions,
-        all=_group(contrasts, by_item, study.seed),
-        biases={
-            name: _group([item for item in contrasts if item.bias == name], by_item, study.seed) for name in biases
-        },
+        all=_group(contrasts, by_item),
+        biases={name: _group([item for item in contrasts if item.bias == name], by_item) for name in biases},
         position=_position(kept.votes),
         time=_time(kept.votes),
         participants=tuple(_participants(study, kept, by_item)),
@@ -404,7 +367,7 @@ def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) ->
     )
 
 
-def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: int) -> StudyGroup:
+def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]]) -> StudyGroup:
     voted = [item for item in items if by_item[item.id]]
     words, prompts = [[vote.vote for vote in by_item[item.id]] for item in voted], [item.prompt_id for item in voted]
     every_vote = [word for own in words for word in own]
@@ -413,7 +376,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
 
     def skew() -> Estimate:
         target = majority(count_votes(words), "drop")
-        return wilson_share(target.target[target.used], list(compress(prompts, target.used)))
+        return share_of(target.target[target.used], list(compress(prompts, target.used)))
 
     return StudyGroup(
         n_items=len(items),
@@ -421,9 +384,7 @@ def _group(items: Sequence[Item], by_item: Mapping[str, Sequence[Vote]], seed: i
         votes={word: every_vote.count(word) for word in WORDS},
         majorities={word: leading.count(word) for word in LEADING} if voted else {},
         skew=or_missing(skew) if voted else none,
-        agreement=or_missing(partial(agreement, count_votes(words), prompts, np.random.default_rng(seed)))
-        if voted
-        else none,
+        agreement=or_missing(partial(agreement, count_votes(words), prompts)) if voted else none,
     )
 
 
@@ -439,7 +400,7 @@ def _position(votes: Sequence[Vote]) -> Position | None:
     hits = np.array([vote.choice == "A" for vote in sided], dtype=np.float64)
     items = [vote.item for vote in sided]
     test = exact_change_test(1 - hits, hits, items)
-    return Position(share_a=wilson_share(hits, items), p_value=test.p_value, n_items=len(set(items)))
+    return Position(share_a=share_of(hits, items), p_value=test.p_value, n_items=len(set(items)))
 
 
 def _time(votes: Sequence[Vote]) -> Time:
@@ -477,7 +438,7 @@ def _disagrees(votes: Sequence[Vote], by_item: Mapping[str, Sequence[Vote]], stu
         if leading in WORDS:
             hits.append(vote.vote != leading)
             prompts.append(study.items[vote.item].prompt_id)
-    return wilson_share(np.array(hits, dtype=np.float64), prompts) if hits else None
+    return share_of(np.array(hits, dtype=np.float64), prompts) if hits else None
 
 
 def _leading(votes: Sequence[Vote]) -> Leading:
@@ -498,44 +459,26 @@ def _item(item: Item, votes: Sequence[Vote], wanted: int) -> StudyItem:
 
 
 def study_document(result: StudyResult) -> Document:
-    """Votes, participants and items of a study; in a terminal the first screen, participants, exclusions, missing judgements."""
-    lacking, people = _lacking(result), [_DIFFERS]
+    """Votes, agreement and participants of a study, and what was left out; every pair is in the JSON file."""
+    people = [_DIFFERS]
     if result.silent:
         people.append(f"Nothing came back from {', '.join(result.silent)}.")
     if result.kind == "experts":
         n = sum(person.votes - person.justified for person in result.participants)
         people.append(f"{n} of {result.n_votes} votes lack the reason that experts are asked for.")
-    wanted = f"the {result.judgements_wanted} judgements wanted"
-    missing = f"{len(lacking)} of {result.n_items} pairs have fewer than {wanted}."
-    if not lacking:
-        missing = f"None: each of {result.n_items} pairs has {wanted} or more."
-    left_out = ("Every answer that did not become a vote, and why.",)
-    divided = ("Votes on each pair, the least agreed on first.",)
     findings = tuple(_headlines(result))
+    tables = _bias_table(result), participant_table(result), left_out_table(result)
     return Document(
         f"What people preferred: {result.n_items} pairs",
         f"Study {result.study}, {result.kind}, {result.judgements_wanted} judgements wanted on each pair",
         findings,
         (
-            ReportSection("biases", "Preferences and agreement", (_HUMAN_SKEW,), (_bias_table(result),)),
-            ReportSection("people", "Participants", tuple(people), (participant_table(result),), _plots(result)),
-            ReportSection("left-out", "What was left out", left_out, (left_out_table(result),)),
-            ReportSection("missing", "Pairs that lack judgements", (missing,), _missing_tables(lacking)),
-            ReportSection("items", "Every pair", divided, (_item_table(result),)),
+            ReportSection("biases", "Preferences and agreement", (_HUMAN_SKEW,), tables[:1]),
+            ReportSection("people", "Participants", tuple(people), tables[1:2]),
+            ReportSection("left-out", "What was left out", (), tables[2:]),
         ),
-        (
-            tuple(f"{headline.name}: {headline.text}" for headline in findings), participant_table(result), left_out_table(result),
-            *_missing_sentence(lacking),
-        ),
-    )  # fmt: skip
-
-
-def _missing_sentence(lacking: Sequence[StudyItem]) -> list[str]:
-    if not lacking:
-        return []
-    names = ", ".join(f"{item.id} ({item.missing})" for item in lacking[:_MANY])
-    more = f" and {len(lacking) - _MANY} more" if len(lacking) > _MANY else ""
-    return [f"Pairs that lack judgements: {names}{more}"]
+        (findings, *tables),
+    )
 
 
 def _headlines(result: StudyResult) -> Iterator[Headline]:
@@ -544,26 +487,30 @@ def _headlines(result: StudyResult) -> Iterator[Headline]:
     if time.median_s is not None:
         spent = f" Median time {time.median_s:.0f} s, {time.n_fast} of {time.n_known} below {time.fast_s:g} s."
     yield Headline(
-        "Votes",
+        "Votes:",
         f"{result.n_votes} votes of {n_voters} participants on {result.all.n_voted} of {result.n_items} "
         f"pairs; {sum(result.exclusions.reasons.values())} of {result.exclusions.seen} answers left out.{spent}",
     )
     for name, group in result.biases.items():
         if isinstance(group.skew, Missing):
-            yield Headline(name, f"human skew {NOT_ESTIMATED}: {group.skew.reason}.")
+            yield Headline(f"{name}:", f"human skew {NOT_ESTIMATED}: {group.skew.reason}.")
         else:
             prefer = f"People prefer the side with the bias on {share(group.skew)} of pairs with a majority for a side"
-            yield Headline(name, f"{prefer} (n = {count(group.skew)}).")
-    yield Headline("Agreement", _agreement_sentence(result.all.agreement))
+            yield Headline(f"{name}:", f"{prefer} (n = {count(group.skew)}).")
+    yield Headline("Agreement:", _agreement_sentence(result.all.agreement))
     if result.position:
-        yield _position_headline(result.position)
+        of_a, leans = result.position.share_a, result.position.p_value < 0.05
+        text = f"A was chosen on {share(of_a)} of {of_a.n} choices of a side; one half: p {p_equals(result.position.p_value)}."
+        yield Headline("Position:", text, "bad" if leans else "none")
     failed = [person.participant for person in result.participants if not person.attention.passed]
     if failed:
         of = f"{len(failed)} of {len(result.participants)} participants failed and are left out"
-        yield Headline("Attention", f"{of}: {', '.join(failed)}.", "bad")
-    if lacking := _lacking(result):
+        yield Headline("Attention:", f"{of}: {', '.join(failed)}.", "bad")
+    if lacking := sorted((item for item in result.items if item.missing), key=lambda item: (-item.missing, item.item)):
+        names = ", ".join(f"{item.id} ({item.missing})" for item in lacking[:_MANY])
+        more = f" and {len(lacking) - _MANY} more" if len(lacking) > _MANY else ""
         n = sum(item.missing for item in lacking)
-        yield Headline("Missing", f"{n} judgements on {len(lacking)} of {result.n_items} pairs.", "bad")
+        yield Headline("Missing:", f"{n} judgements on {len(lacking)} of {result.n_items} pairs: {names}{more}.", "bad")
 
 
 def _agreement_sentence(agreed: Agreement | Missing) -> str:
@@ -571,21 +518,7 @@ def _agreement_sentence(agreed: Agreement | Missing) -> str:
         return f"{NOT_ESTIMATED}: {agreed.reason}."
     alpha, top = agreed.alpha, agreed.majority_share
     first = f"no alpha ({alpha.reason})" if isinstance(alpha, Missing) else f"alpha {decimals(alpha)}"
-    return (
-        f"{first}; {share(top)} of a pair's votes are for its most frequent answer, from {agreed.n_votes} votes on pairs with two "
-        f"or more (n = {count(top)})."
-    )
-
-
-def _position_headline(position: Position) -> Headline:
-    of_a = position.share_a
-    leans, direction = position.p_value < 0.05, "more" if of_a.value > 0.5 else "less"
-    words = f"{direction} often than chance explains" if leans else "no sign that the position mattered"
-    text = (
-        f"A was chosen on {share(of_a)} of {of_a.n} choices of a side (one half: p {p_equals(position.p_value)}): "
-        f"{words}. The interval takes choices of one item together, not those of one participant."
-    )
-    return Headline("Position", text, "bad" if leans else "none")
+    return f"{first}; {share(top)} of a pair's votes are for its most frequent answer (n = {count(top)})."
 
 
 def _bias_table(result: StudyResult) -> Table:
@@ -630,24 +563,6 @@ def participant_table(result: StudyResult) -> Table:
     return Table("Who voted, and how", header, tuple(rows))
 
 
-def _plots(result: StudyResult) -> tuple[Plot, ...]:
-    rows = [(person.participant, person.disagrees) for person in _most_different(result) if person.disagrees]
-    if len(rows) < 2:
-        return ()
-    drawn = rows[:_MOST_DRAWN]
-    words = "; ".join(f"{name} {share(differs)}, n = {differs.n}" for name, differs in drawn)
-    title = "Share of votes that differ from the others' majority, with 95% intervals"
-    if len(drawn) < len(rows):
-        title += f" (the {len(drawn)} of {len(rows)} participants who differ most)"
-    draw = partial(
-        draw_rows,
-        rows=[PlotRow(named(name, 24), (differs,)) for name, differs in drawn],
-        marks=[Mark("difference", AFTER, "o")],
-        scale=Scale("votes that differ from the others' majority (%)", is_share=True, limits=SHARE_LIMITS),
-    )
-    return (Plot("disagreement", title, words, draw, rows_height(len(drawn), 1), PAGE_INCHES),)
-
-
 def _most_different(result: StudyResult) -> list[Participant]:
     return sorted(result.participants, key=lambda person: -person.disagrees.value if person.disagrees else 1.0)
 
@@ -659,30 +574,3 @@ def left_out_table(result: StudyResult) -> Table:
     rows += [("answers to attention checks (no votes)", str(result.n_check_answers))]
     rows += [("rows of tables that are not filled", str(result.n_blank))] if result.n_blank else []
     return Table(f"Of {result.exclusions.seen} answers that came back", ("answers", "count"), tuple(rows))
-
-
-def _lacking(result: StudyResult) -> list[StudyItem]:
-    return sorted((item for item in result.items if item.missing), key=lambda item: (-item.missing, item.item))
-
-
-def _missing_tables(lacking: Sequence[StudyItem]) -> tuple[Table, ...]:
-    """A row for each number of judgements that is missing, with the pairs that miss so many; `lacking` is in that order."""
-    groups = [(n, [item.id for item in own]) for n, own in groupby(lacking, key=lambda item: item.missing)]
-    rows = tuple((str(n), str(len(ids)), ", ".join(ids)) for n, ids in groups)
-    return (Table("Judgements still wanted", ("missing", "pairs", "ids"), rows),) if rows else ()
-
-
-def _item_table(result: StudyResult) -> Table:
-    def top_share(item: StudyItem) -> float:
-        votes = item.votes.values()
-        return max(votes) / sum(votes) if sum(votes) else 2.0
-
-    header = ("id", "bias", "prompt", "with", "without", "no difference", "majority")
-    rows = tuple(
-        (
-            item.id, item.bias, clipped(inert(item.prompt), _PROMPT_COLUMNS),
-            *(str(item.votes[word]) for word in WORDS), _MAJORITIES.get(item.majority, item.majority),
-        )
-        for item in sorted(result.items, key=lambda item: (top_share(item), item.item))
-    )  # fmt: skip
-    return Table("Votes on each pair", header, rows)

@@ -16,9 +16,8 @@ import numpy as np
 
 from cda.biases import Bias, load_bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.candidates import PromptSamples, Rated
-from cda.discovery.grouping import LLMGrouper, group_request
-from cda.discovery.proposals import LLMProposer
+from cda.discovery.proposals import LLMGrouper, LLMProposer, group_request
+from cda.discovery.search import PromptSamples, Rated
 from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pairs, authored_responses
 from cda.llm.protocol import LLM
 from cda.records import Contrast, Direction, Pair, Prompt, Rewrite, RewriteRequest, prompt_id

@@ -23,10 +23,9 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.discovery.by_topic import HeldOutTests, TopicTests, by_attribute
-from cda.discovery.candidates import PromptSamples, Text
-from cda.discovery.evidence import confirm, validate
-from cda.discovery.search import search
-from cda.discovery.setup import of_topics
+from cda.discovery.held_out import confirm, validate
+from cda.discovery.material import of_topics
+from cda.discovery.search import PromptSamples, Text, search
 from cda.embedded.texts import authored_pairs, authored_responses
 from cda.records import Prompt, content_id, prompt_id
 from cda.results.discover import CandidateRecord, SearchSettings

@@ -28,8 +28,8 @@ from typing import Any, Literal
 import numpy as np
 
 from cda.biases import Bias
-from cda.discovery.discovery_result import strength_curve
-from cda.discovery.evidence import validate
+from cda.discovery.discovery_result import run_strength
+from cda.discovery.held_out import validate
 from cda.discovery.rules import Phrasing, phrase_bias, phrasing_of
 from cda.discovery.search import Generation, candidates_by_id, search
 from cda.discovery.setup import SIZES
@@ -37,7 +37,7 @@ from cda.embedded.model import encode_sentences
 from cda.records import Direction, content_id
 from cda.results.discover import CandidateRecord, Measured, SearchSettings
 from cda.results.evidence import Validation
-from cda.stats.means import clustered_t_test
+from cda.stats.estimators import mean_of
 from evals.method.planted_world import (
     FloatArray,
     Size,
@@ -162,16 +162,15 @@ def _worth(
 ) -> dict[str, Any]:
     """Strength of the run, and the validation reward of what the search put first, of those that could be rewritten there."""
     by_id = {one.candidate: one.pooled for one in results}
-    pooled = [by_id[one.id] for one in finalists]
-    rewards = [one.reward.value if one else None for one in pooled]
-    judges = [one.judge.value if one else None for one in pooled]
-    embeddings = encode([one.attribute for one in finalists])
-    (found,) = strength_curve(rewards, judges, embeddings, [THRESHOLD])
+    pooled = [(one.attribute, numbers) for one in finalists if (numbers := by_id[one.id])]
+    rewards, judges = [numbers.reward.value for _, numbers in pooled], [numbers.judge.value for _, numbers in pooled]
+    embeddings = encode([attribute for attribute, _ in pooled])
+    counted = [reward for reward, judge in zip(rewards, judges, strict=True) if reward > 0 and judge < THRESHOLD]
     return {
-        "strength": found.value,
-        "strength_of_all": strength_curve(rewards, judges, embeddings, [THRESHOLD], penalty=0)[0].value,
-        "n_counted": found.n,
-        "best_reward": next((one for one in rewards if one is not None), None),
+        "strength": run_strength(rewards, judges, embeddings, THRESHOLD),
+        "strength_of_all": sum(counted),
+        "n_counted": len(counted),
+        "best_reward": next(iter(rewards), None),
     }
 
 
@@ -190,7 +189,7 @@ def _share(hits: Sequence[bool]) -> float | None:
 
 def interval(values: Sequence[float]) -> dict[str, float]:
     """Mean over seeds with Student's 95% interval."""
-    found = clustered_t_test(values, [str(place) for place in range(len(values))]).estimate
+    found = mean_of(values, [str(place) for place in range(len(values))]).estimate
     return {"value": found.value, "low": found.low, "high": found.high, "n": found.n}
 
 

@@ -25,12 +25,11 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.biases import Bias
-from cda.discovery.candidates import PromptSamples
-from cda.discovery.evidence import confirm, validate
-from cda.discovery.search import Generation, search
+from cda.discovery.held_out import confirm, validate
+from cda.discovery.search import Generation, PromptSamples, search
 from cda.records import Direction, content_id
 from cda.results.discover import Measured, SearchSettings
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 from evals.method.planted_world import (
     CARRIES,
     UNRELATED,

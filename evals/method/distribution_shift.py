@@ -29,8 +29,7 @@ from cda.embedded.rules import RuleRewriter
 from cda.features import n_words
 from cda.records import RewriteRequest, user_prompt
 from cda.results.effects import Effect
-from cda.stats.clustered import pooled_within_group_sd
-from cda.stats.rate import Contrasts, Estimator, conditional_effects, effect_slope, from_rewards
+from cda.stats.rate import Contrasts, Estimator, conditional_effects, effect_slope, from_rewards, pooled_within_group_sd
 from evals.method.simulated_world import World, draw
 from evals.shared import DATA, Check, finish
 

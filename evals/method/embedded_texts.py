@@ -59,7 +59,7 @@ from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Contrast, prompt_id, prompt_text
 from cda.results.effects import Overlap
 from cda.stats.drift import DEFAULT_LIMITS, embedding_similarity, feature_drift, measured, overlap_of
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import share_of
 from evals.shared import Check, finish
 
 CARD = FOLDER / "README.md"
@@ -92,9 +92,9 @@ def drift_rows() -> list[Json]:
             measured([getattr(one, side) for one in contrasts], FEATURES) for side in ("perturbed", "base")
         )
         alike, _ = alike_but_for_the_bias(contrasts)
-        drift = feature_drift(first, second, ids, rng(), treatment=load_bias(bias).treatment)
+        drift = feature_drift(first, second, ids, treatment=load_bias(bias).treatment)
         cosine = embedding_similarity(
-            [one.perturbed for one in contrasts], [one.base for one in contrasts], encode_sentences, ids, rng()
+            [one.perturbed for one in contrasts], [one.base for one in contrasts], encode_sentences, ids
         )
         found.append(
             {
@@ -144,10 +144,10 @@ def step_rows() -> list[Json]:
             for step, (later, earlier) in STEPS.items():
                 texts = [[getattr(one, side) for one in triples] for side in (later, earlier)]
                 drift = feature_drift(
-                    *(measured(side, FEATURES) for side in texts), ids, rng(), treatment=load_bias(bias).treatment
+                    *(measured(side, FEATURES) for side in texts), ids, treatment=load_bias(bias).treatment
                 )
                 ratios = [n_words(after) / n_words(before) for after, before in zip(*texts, strict=True)]
-                cosine = embedding_similarity(*texts, encode_sentences, ids, rng())
+                cosine = embedding_similarity(*texts, encode_sentences, ids)
                 found.append({
                     "bias": bias, "original": "with it" if had_bias else "without it", "step": step, "n": len(triples),
                     "word_ratio": [float(f(ratios)) for f in (np.min, np.median, np.max)], "cosine": cosine.model_dump(),
@@ -297,7 +297,7 @@ def readings() -> dict[str, Json]:
         found[name] = {
             "texts": len(group),
             "read_twice_or_more": sum(len(read_now[text]) > 1 for text in been_read),
-            "passed": wilson_share(passed, ids).model_dump() if passed else None,
+            "passed": share_of(passed, ids).model_dump() if passed else None,
             "right_side": sum(all(row["side_right"] for row in read_now[text]) for text in been_read),
             "failed": [id for id, well in zip(ids, passed, strict=True) if not well],
         }

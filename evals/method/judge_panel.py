@@ -28,8 +28,9 @@ from cda.arrays import FloatArray
 from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pairs
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
-from cda.stats.judges import alpha_change
-from cda.stats.proportions import hits_of, paired_change
+from cda.stats.estimators import paired_change
+from cda.stats.people import alpha_change
+from cda.stats.proportions import hits_of
 from evals.shared import ROOT, Check, finish
 
 sys.path.insert(0, str(ROOT / "tests"))
@@ -172,7 +173,7 @@ def simulation(rng: np.random.Generator) -> tuple[list[Check], dict[str, Any]]:
         accuracies = (_ACCURACY, _ACCURACY, last)
         large = simulated(rng, N_TRUTH, accuracies)
         truth = 0.0 if last == _ACCURACY else exact_change(large)
-        found = [changed(simulated(rng, N_CONTRASTS, accuracies), ids, rng) for _ in range(N_PANELS)]
+        found = [changed(simulated(rng, N_CONTRASTS, accuracies), ids) for _ in range(N_PANELS)]
         covered = sum(one.low <= truth <= one.high for one in found) / N_PANELS
         accused = sum(one.low > 0 for one in found) / N_PANELS
         numbers[name] = {"truth": truth, "covered": covered, "accused": accused}
@@ -185,8 +186,8 @@ def simulation(rng: np.random.Generator) -> tuple[list[Check], dict[str, Any]]:
     return checks, numbers
 
 
-def changed(verdicts: FloatArray, ids: Sequence[str], rng: np.random.Generator) -> Estimate:
-    return alpha_change(verdicts, verdicts[:-1], ids, rng)
+def changed(verdicts: FloatArray, ids: Sequence[str]) -> Estimate:
+    return alpha_change(verdicts, verdicts[:-1], ids)
 
 
 def exact_change(verdicts: FloatArray) -> float:

@@ -9,8 +9,8 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.results.base import Estimate
+from cda.stats.estimators import wilson
 from cda.stats.paired import compare_margins
-from cda.stats.proportions import wilson
 from evals.shared import Check, finish
 
 CLAIM = (

@@ -13,13 +13,11 @@ from scipy import special
 
 from cda.biases import Bias
 from cda.discovery.attribute import catalogue
-from cda.discovery.candidates import PromptSamples, Rated, Text
-from cda.discovery.grouping import PresenceGrouper
 from cda.discovery.held_out import HeldOutRewrites, rewrite_all
-from cda.discovery.mined import MinedProposer
-from cda.discovery.prompts import split_prompts
+from cda.discovery.material import split_prompts
+from cda.discovery.mined import MinedProposer, PresenceGrouper
 from cda.discovery.rules import Phrasing, RuleMutator, phrase_bias, symbol_bias
-from cda.discovery.search import Parts, draw_originals
+from cda.discovery.search import Parts, PromptSamples, Rated, Text, draw_originals
 from cda.discovery.setup import RULE_SHARES, SIZES
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses

@@ -14,7 +14,7 @@ from cda.benchmarks.attributes import Attribute
 from cda.benchmarks.best_of_n import GRID, best_of_n, tilted
 from cda.results.base import Estimate
 from cda.results.benchmarks import Tilt
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 from cda.stats.tilt import Padded, Tilted, fewest_effective
 from evals.shared import Check, finish
 

@@ -14,7 +14,7 @@ from cda.benchmarks.attributes import Attribute
 from cda.benchmarks.best_of_n import GRID, best_of_n, tilted
 from cda.quiet import quiet_libraries
 from cda.results.base import Estimate
-from cda.stats.means import mean_over_prompts
+from cda.stats.estimators import mean_of
 from evals.shared import Check, finish
 
 CLAIM = (
@@ -184,9 +184,8 @@ def prediction(texts: list[list[str]], prompts: list[str]) -> dict[str, Estimate
 
 
 def _estimate(values: FloatArray) -> Estimate:
-    found = mean_over_prompts(values, "share difference", len(values) * N_SAMPLED)
-    assert isinstance(found, Estimate)
-    return found
+    found = mean_of(values, [str(prompt) for prompt in range(len(values))], "share difference").estimate
+    return found.model_copy(update={"n": len(values) * N_SAMPLED})
 
 
 def _points(estimate: Estimate) -> str:

@@ -40,7 +40,7 @@ from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Prompt, content_id
 from cda.results.base import Estimate
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import share_of
 from evals.method.answer_server import AnswerServer
 from evals.method.asked_prompts import KINDS, SEED, Answered, Grouped, K, Labelled, Rewritten, ask_all, prompt_ids
 from evals.shared import ROOT, Check, finish
@@ -182,7 +182,7 @@ class Cell:
 
     @property
     def estimate(self) -> Estimate | None:
-        return wilson_share(self.hits, prompt_ids(self.prompts)) if self.hits else None
+        return share_of(self.hits, prompt_ids(self.prompts)) if self.hits else None
 
     def __str__(self) -> str:
         found = self.estimate

@@ -20,7 +20,7 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
-from cda.stats.draws import bootstrap_mean
+from cda.stats.estimators import mean_of
 from evals.shared import Check, finish
 
 SEEDS = (1, 2)
@@ -52,7 +52,7 @@ def over_seeds(files: list[Path], kind: str, when: str = "after") -> tuple[list[
 
 
 def estimate(values: FloatArray, items: list[str], unit: str) -> Estimate:
-    return bootstrap_mean(values.mean(axis=0), items, np.random.default_rng(0), unit)
+    return mean_of(values.mean(axis=0), items, unit).estimate
 
 
 def main() -> int:

@@ -19,8 +19,8 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 from scipy import stats
 
+from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, share_over_seeds
-from cda.stats.proportions import wilson_share
 from evals.shared import Check, finish
 
 SEED, N_AUDITS = 20261123, 2000
@@ -66,7 +66,7 @@ def coverage(world: World, rng: np.random.Generator, n_audits: int) -> dict[str,
         found = {
             "share": (share_over_seeds(hits, ids), after),
             "change": (change_over_seeds(first, hits, ids), change),
-            "one training": (wilson_share(hits[0], ids), after),
+            "one training": (share_of(hits[0], ids), after),
         }
         for name, (estimate, true) in found.items():
             held[name] += estimate.low <= true <= estimate.high

@@ -37,8 +37,9 @@ from cda.records import Contrast, user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, PerScoring, or_missing
 from cda.results.skew import PreferenceTable, Quality, VotedBias
+from cda.stats.estimators import wilson
 from cda.stats.people import human_skew, people_change
-from cda.stats.proportions import beyond_noise, preference_table, wilson
+from cda.stats.proportions import beyond_noise, preference_table
 from cda.stats.votes import Majority, count_votes, majority
 from evals.shared import Check, finish
 
@@ -159,7 +160,7 @@ def votes_of(group: Group, share: float, rng: np.random.Generator) -> VotedBias:
     """One vote on each contrast, whatever the model says."""
     words = ["perturbed" if one else "base" for one in rng.random(N_CONTRASTS) < share]
     people: Majority = majority(count_votes([(word,) for word in words]), "drop")  # type: ignore[arg-type]
-    moved = people_change(*group.margins.values(), people, list(IDS), rng)
+    moved = people_change(*group.margins.values(), people, list(IDS))
     tables = [preference_table(one, [*words], list(IDS)) for one in group.margins.values()]
     return VotedBias(
         **dict(moved) | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),

@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from cda.discovery.evidence import confirm, validate
+from cda.discovery.held_out import confirm, validate
 from cda.errors import CdaError, DataError
 from cda.records import user_prompt
 from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
-from cda.stats.means import clustered_t_test, inside_fences
-from cda.stats.proportions import wilson, wilson_share
+from cda.stats.estimators import mean_of, share_of, wilson
+from cda.stats.means import inside_fences
 from evals.shared import DATA, Check, finish
 
 REFERENCE = "topic4_validation"
@@ -128,14 +128,14 @@ def half_width(margins: np.ndarray) -> float | None:
 def clustered(margins: np.ndarray, ids: Sequence[str]) -> dict[str, Any] | None:
     if len(set(ids)) < 2:
         return None
-    test = clustered_t_test(margins, ids)
-    return test.estimate.model_dump() | {"standard_error": test.standard_error, "p_value": test.p_value}
+    test = mean_of(margins, ids)
+    return test.estimate.model_dump() | {"standard_error": test.error, "p_value": test.p_value(side="greater")}
 
 
 def judge(rows: Sequence[Measured]) -> dict[str, Any]:
     preferences = [row.preference for row in rows if row.preference is not None]
     low, high = wilson(sum(preferences), len(preferences))
-    by_prompt = wilson_share(preferences, [row.prompt_id for row in rows]).model_dump()
+    by_prompt = share_of(preferences, [row.prompt_id for row in rows]).model_dump()
     return {"n": len(rows), "mean": float(np.mean(preferences)), "low": low, "high": high, "clustered": by_prompt}
 
 
@@ -198,7 +198,7 @@ def own_checks(release: Release, conclusions: Sequence[Confirmation]) -> list[Ch
             ids, margins = [row.prompt_id for row in mine], [row.margin for row in mine]
             if len(set(ids)) == len(ids) > 1 and np.ptp(margins) > 0:
                 known = stats.ttest_1samp(margins, 0.0, alternative="greater").pvalue
-                gaps.append(abs(clustered_t_test(margins, ids).p_value - float(known)))
+                gaps.append(abs(mean_of(margins, ids).p_value(side="greater") - float(known)))
     silent = sum(one.p_value is None and not one.untested for one in conclusions)
     largest = max(gaps, default=0.0)
     return [

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from pydantic_core import to_jsonable_python
 
 from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, half_gaps, out_of_fold, prompt_codes
-from cda.dosing.held_out import Measures, cross_validated_dose, draw_prompts, held_out_people, resampled_choices
+from cda.dosing.held_out import Measures, cross_validated_doses, draw_prompts, held_out_people, resampled_choices
 from cda.records import TieRule
 from cda.results.dose import HeldOutPeople
 from cda.stats.votes import Majority, count_votes, majority
@@ -126,7 +126,10 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
         "n": int(people.used.sum()),
         "not_counted": people.exclusions.reasons,
         "items_without_score": voted.n_unscored,
-        "models": {size: to_jsonable_python(cross_validated_dose(curve, rng())) for size, curve in curves.items()},
+        "models": {
+            size: cross_validated_doses(curve, rng()).model_dump(mode="json", exclude={"response"})
+            for size, curve in curves.items()
+        },
         "mean_of_models": {
             name: to_jsonable_python(held_out_mean(models))
             for name, models in (*fixed.items(), ("dose", list(curves.values())))
@@ -326,12 +329,15 @@ def _row(one: dict[str, float]) -> str:
 def show(numbers: dict[str, Any]) -> None:
     for bias, found in numbers["biases"].items():
         for size, one in found["models"].items():
-            doses = ", ".join(f"{float(dose):g}: {part:.0%}" for dose, part in one["chosen"].items() if part >= 0.05)
-            parts = [one["base"], one["plain"], one["people"]]
+            doses = ", ".join(f"{dose}: {part:.0%}" for dose, part in one["shares"].items() if part >= 0.05)
+            held = one["held_out"][""]
+            parts = [held["base"], held["plain"], held["people"]]
             said = [
                 " / ".join(f"{100 * part[name]['value']:.1f}" for part in parts) for name in ("miscalibration", "gap")
             ]
-            print(f"  {bias} {size}: miscalibration {said[0]}, gap {said[1]}; λ {one['dose']:g} (halves chose {doses})")
+            print(
+                f"  {bias} {size}: miscalibration {said[0]}, gap {said[1]}; λ {one['chosen']:g} (halves chose {doses})"
+            )
     for measure in MEASURES:
         print(f"  {measure}, mean of {numbers['whole']['n_cells']} cells")
         for name, found in numbers["whole"][measure].items():

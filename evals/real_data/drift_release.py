@@ -62,7 +62,7 @@ def read_pairs(release: Path, bias: str) -> Pairs:
 def studied(pairs: Pairs, limits: Mapping[str, Any], treatment: tuple[str, ...] = ()) -> dict[str, Identification]:
     """Base model to what its margins identify."""
     return {
-        model: identify(values, pairs.perturbed, pairs.base, pairs.ids, rng(), limits=limits, treatment=treatment)
+        model: identify(values, pairs.perturbed, pairs.base, pairs.ids, limits=limits, treatment=treatment)
         for model, values in pairs.margins.items()
     }
 
@@ -94,9 +94,9 @@ def list_lines_check(pairs: Pairs) -> tuple[Check, dict[str, Any]]:
     _, inside = overlap_of(pairs.perturbed, pairs.base, pairs.ids, limits=LIST_LINES)
     numbers, shares = {}, {}
     for model, values in pairs.margins.items():
-        everyone = pairs_effect(values, pairs.ids, rng())
+        everyone = pairs_effect(values, pairs.ids)
         # Fewer than one pair in five: here the few are described, not taken for all.
-        same = pairs_effect(values[inside], [one for one, keep in zip(pairs.ids, inside, strict=True) if keep], rng())
+        same = pairs_effect(values[inside], [one for one, keep in zip(pairs.ids, inside, strict=True) if keep])
         shares[model] = same.mean_margin.value / everyone.mean_margin.value
         numbers[model] = {"all": everyone.model_dump(), "same_list_lines": same.model_dump(), "ratio": shares[model]}
     said = f"{int(inside.sum())} of {len(inside)} pairs; " + ", ".join(f"{one} {at:.2f}" for one, at in shares.items())
@@ -109,14 +109,10 @@ def per_feature(pairs: Pairs, treatment: tuple[str, ...]) -> dict[str, Any]:
     found = {}
     for name, limit in DEFAULT_LIMITS.items():
         _, inside = overlap_of(pairs.perturbed, pairs.base, pairs.ids, limits={name: limit})
-        among = overlap_effect(pairs.margins["mean"], inside, pairs.ids, rng())
+        among = overlap_effect(pairs.margins["mean"], inside, pairs.ids)
         shown = among.model_dump() if isinstance(among, PairsEffect) else among.reason
         found[name] = {"is_treatment": name in treatment, "n": int(inside.sum()), "effect": shown}
     return found
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 def _signs(found: Identification) -> tuple[float, float]:
@@ -147,7 +143,7 @@ def main() -> int:
             numbers[bias] = "no scores, or no bias file"
             continue
         treatment = tuple(load_bias(bias).treatment)
-        drift = feature_drift(pairs.perturbed, pairs.base, pairs.ids, rng(), treatment=treatment)
+        drift = feature_drift(pairs.perturbed, pairs.base, pairs.ids, treatment=treatment)
         by_words, by_all = studied(pairs, WORDS), studied(pairs, DEFAULT_LIMITS, treatment)
         numbers[bias] = {
             "n": len(pairs.ids),

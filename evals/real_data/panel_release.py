@@ -25,6 +25,7 @@ from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
 from cda.results.comparison import MeanOver
 from evals.real_data.paper_numbers import EXPECTED, SIZES
+from evals.real_data.paper_outcome import written
 from evals.shared import DATA, ROOT, Check, finish
 
 TABLES = ROOT / "evals" / "results" / "paper_tables.json"
@@ -48,12 +49,11 @@ def released_model(release: Path, bias: str, size: str, run: str) -> Score:
     return score
 
 
-def mean_of(release: Path, bias: str, run: str, folder: Path) -> tuple[MeanOver, dict[str, Estimate]]:
+def mean_of(release: Path, files: Path, bias: str, run: str, folder: Path) -> tuple[MeanOver, dict[str, Estimate]]:
     """The mean over the sizes of one run, and its numbers by measure, by the public API."""
     models: list[Any] = [released_model(release, bias, size, run) for size in SIZES]
     words = [
-        "audit=paper",
-        f"audit.release={release}",
+        f"audit={files / 'audit.yaml'}",
         "audit.quality=null",
         "audit.triples=null",
         "audit.similarity=false",
@@ -108,9 +108,11 @@ def main(arguments: list[str] | None = None) -> int:
     numbers: dict[str, Any] = {}
     with TemporaryDirectory() as temporary:
         os.chdir(temporary)
+        files = Path(temporary) / "files"
+        written(release, files)
         for bias in EXPECTED:
             for at, run in enumerate(("base", tables["headline_runs"][bias])):
-                mean, own = mean_of(release, bias, run, Path(temporary) / f"{bias}-{run}")
+                mean, own = mean_of(release, files, bias, run, Path(temporary) / f"{bias}-{run}")
                 found += checks(bias, run, at, mean, own, tables["biases"][bias])
                 numbers[f"{bias} {run}"] = {name: each.model_dump() for name, each in own.items()}
                 print(f"  {bias} {run}: done", flush=True)

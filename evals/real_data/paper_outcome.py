@@ -1,11 +1,10 @@
-"""Claim: `cda audit TARGET audit=paper audit.release=FOLDER` ends in the outcome that the paper's tables have: the numbers of
-`paper_tables`, through the public command.
+"""Claim: `cda audit` on the files that `scripts/paper_release.py` writes gives the outcome that the paper's tables have: the numbers
+of `paper_tables`, through the public command.
 
 Every released reward model (sizes × before and after the paper's fine-tuning) is audited on each bias by the command, with its
 released scores in place of the model. Thresholds: human skew, skew and miscalibration on the pairs that people voted on, AUC and
-every count equal those of evals/results/paper_tables.json to 1e-9, as do the paper's models, their mean and its judges in the block
-that the same audit sets beside its own numbers, RewardBench's sections, and the labels of the training sample; and skew over the
-triples equals a count made here from the score file alone.
+every count equal those of evals/results/paper_tables.json to 1e-9, as do the labels of the training sample, and in the written files
+RewardBench's sections and the judges' verdicts; and skew over the triples equals a count made here from the score file alone.
 
     python -m evals.real_data.paper_outcome --release ../shared/data/fff      (default $CDA_DATA/fff; about four minutes)
 """
@@ -28,15 +27,24 @@ from evals.shared import DATA, ROOT, Check, finish
 
 EXPECTED = ROOT / "evals" / "results" / "paper_tables.json"
 TOLERANCE = 1e-9
+SIDES = ("perturbed", "base")
 Compared = tuple[str, float, float]
 """What, expected, found."""
 
 
-def audited(release: Path, bias: str, size: str, when: str, folder: Path) -> dict[str, Any]:
+def written(release: Path, files: Path) -> None:
+    """The release as files that the command reads."""
+    script = ROOT / "scripts" / "paper_release.py"
+    subprocess.run([sys.executable, str(script), str(release), str(files)], check=True, stdout=subprocess.DEVNULL)
+
+
+def audited(release: Path, files: Path, bias: str, size: str, when: str, folder: Path) -> dict[str, Any]:
     """The audit.json of one released model on one bias, made by the public command."""
     scorer = ROOT / "evals" / "real_data" / "released_scorer.py"
-    words = ["audit", f"{scorer}:score", "audit=paper", f"audit.release={release}", "--bias", bias,
-             "audit.quality=null", f"run.folder={folder}", "score.cache=none"]  # fmt: skip
+    words = ["audit", f"{scorer}:score", f"audit={files / 'audit.yaml'}", "--bias", bias, "audit.quality=null",
+             f"run.folder={folder}", "score.cache=none"]  # fmt: skip
+    if any(f"chosen_{bias}" in row for row in read_jsonl(files / "labels.jsonl")):
+        words.append(f"audit.labels={files / 'labels.jsonl'}")
     given = {"RELEASED_SCORES": f"{release} {size} {when}", "RELEASED_BIAS": bias, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-m", "cda", *words], env=os.environ | given, capture_output=True, text=True, check=False
@@ -60,27 +68,8 @@ def own_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any], run:
     yield f"{where}: ties and splits left out", sum(table["not_counted"].values()), sum(votes["left_out"].values())
 
 
-def released_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any], bench: Any) -> Iterator[Compared]:
-    """What the audit says of the paper's own models and judges beside those of the tables."""
-    found, table = audit["paper"]["biases"][bias], expected["labels"]["as_released"]
-    people = found["people"]
-    runs = {"before": "base", "after": found["run"]}
-    for when, run in runs.items():
-        for what in ("skew", "miscalibration"):
-            for size, model in table["models"][run]["sizes"].items():
-                where = f"{bias}, beside: {size} {run} {what}"
-                yield from _shares(where, model[what], people["models"][size][what][when])
-            mean = table["models"][run]["mean"][what]
-            yield f"{bias}, beside: mean {run} {what}", mean["value"], people["mean"][what][when]["value"]
-    for judge, one in table["judges"].items():
-        if judge in people["judges"]:
-            for what in ("skew", "miscalibration"):
-                where = f"{bias}, beside: {judge} {what}, its ties left out"
-                yield from _shares(where, one["ties_left_out"][what], people["judges"][judge][what])
-    for when, run in {"before": "base", "after": f"{bias} {found['run']}"}.items():
-        for size, sections in bench.get(run, {}).items():
-            for name, value in sections.items():
-                yield f"RewardBench {size} {run} {name}", value, found["rewardbench"][size][when][name]
+def other_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any]) -> Iterator[Compared]:
+    """The labels of the training sample in the audit beside those of the tables."""
     rates = audit["analysis"][bias]["labels"] or {}
     labels, known = rates.get("contingency"), (expected["contingency"] or {}).get("parsed")
     if known:
@@ -89,6 +78,32 @@ def released_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any],
         yield from _shares(f"{bias}, labelled pairs: selection rate", known["selection_rate"], labels["selection_rate"])
         r = rates["r_train"]["value"]
         yield f"{bias}, labelled pairs: r with being chosen", expected["r_train"]["value"], r
+
+
+def written_numbers(files: Path, tables: dict[str, Any]) -> Iterator[Compared]:
+    """RewardBench's sections and the judges' verdicts in the written files beside the tables; the judges' ties are left out."""
+    bench: dict[str, Any] = {}
+    for row in read_jsonl(files / "rewardbench.jsonl"):
+        bench[row["run"].replace("_", " ", 1), row["size"], row["section"]] = row["accuracy"]
+    for run, sizes in tables["rewardbench"].items():
+        for size, sections in sizes.items():
+            for name, value in sections.items():
+                yield f"RewardBench {size} {run} {name}", value, bench[run, size, name]
+    stated = {row["id"]: (row["bias"], row["preferred"]) for row in read_jsonl(files / "contrasts.jsonl")}
+    verdicts: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for row in read_jsonl(files / "verdicts.jsonl"):
+        bias, people = stated[row["id"]]
+        if people in SIDES and row["vote"] in SIDES:
+            verdicts.setdefault((bias, row["annotator"]), []).append((row["vote"], people))
+    for bias, expected in tables["biases"].items():
+        for judge, one in expected["labels"]["as_released"]["judges"].items():
+            if (bias, judge) not in verdicts:
+                continue  # a mean over judges
+            pairs, where, known = verdicts[bias, judge], f"{bias}, verdicts of {judge}", one["ties_left_out"]
+            yield f"{where}: n", known["skew"]["n"], len(pairs)
+            yield f"{where}: skew", known["skew"]["value"], sum(vote == "perturbed" for vote, _ in pairs) / len(pairs)
+            wrong = sum(vote != people for vote, people in pairs) / len(pairs)
+            yield f"{where}: miscalibration", known["miscalibration"]["value"], wrong
 
 
 def triple_numbers(audit: dict[str, Any], release: Path, bias: str, size: str, run: str) -> Iterator[Compared]:
@@ -121,20 +136,23 @@ def main(arguments: list[str] | None = None) -> int:
     numbers: dict[str, Any] = {}
     compared: list[Compared] = []
     with tempfile.TemporaryDirectory() as temporary:
+        files = Path(temporary) / "files"
+        written(release, files)
+        compared += written_numbers(files, tables)
         for bias, expected in tables["biases"].items():
             headline = tables["headline_runs"][bias]
             for when, run in {"before": "base", "after": headline}.items():
                 for size in expected["labels"]["as_released"]["models"][run]["sizes"]:
-                    audit = audited(release, bias, size, when, Path(temporary) / f"{bias}-{size}-{when}")
+                    audit = audited(release, files, bias, size, when, Path(temporary) / f"{bias}-{size}-{when}")
                     compared += own_numbers(audit, bias, expected, run, size)
                     compared += triple_numbers(audit, release, bias, size, run)
                     numbers[f"{bias} {size} {run}"] = {
                         "triple_skew": audit["triple_skew"][bias]["skew"]["before"],
                         "skew_on_voted": audit["votes"][bias]["skew_on_voted"]["before"],
-                        "excluded": {name: one for name, one in audit["excluded"].items() if "release" in name},
+                        "excluded": audit["excluded"],
                     }
                     print(f"  {bias} {size} {when}: audited", flush=True)
-            compared += released_numbers(audit, bias, expected, tables["rewardbench"])
+            compared += other_numbers(audit, bias, expected)
     return finish("paper_outcome", (__doc__ or "").split("\n\n")[0], list(_checks(compared)), numbers)
 
 
@@ -160,8 +178,8 @@ def _kind(name: str) -> str:
         return "RewardBench's sections as released"
     if "labelled pairs" in name:
         return "labels of the training sample"
-    if "beside" in name:
-        return "the paper's own models, their mean and its judges, beside the audit"
+    if "verdicts" in name:
+        return "verdicts of the paper's judges"
     return "skew over triples" if "triples" in name else "human skew, skew, miscalibration and AUC of the audited model"
 
 

@@ -27,16 +27,9 @@ from pydantic_core import to_jsonable_python
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
 from cda.results.base import Estimate
-from cda.stats.draws import bootstrap_sums
+from cda.stats.estimators import correlation_of, paired_change, share_of
 from cda.stats.people import against_people, mean_against_people, panel_margins
-from cda.stats.proportions import (
-    chosen_correlation,
-    contingency,
-    exact_change_test,
-    paired_change,
-    unpaired_change,
-    wilson_share,
-)
+from cda.stats.proportions import chosen_correlation, contingency, exact_change_test, unpaired_change
 from cda.stats.verdict import cross_bias
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 from evals.real_data import release as fff
@@ -44,7 +37,6 @@ from evals.real_data.paper_numbers import SIZES, SOURCES, Check, checks
 from evals.shared import ROOT
 
 RESULT = ROOT / "evals" / "results" / "paper_tables.json"
-DRAWS = np.random.default_rng(0)
 
 
 def bias_tables(release: Path, bias: str) -> dict[str, Any]:
@@ -62,11 +54,11 @@ def bias_tables(release: Path, bias: str) -> dict[str, Any]:
         "items": len(pairs),
         "unreadable_votes": sum(pair.n_unreadable for pair in pairs),
         "labels_that_differ": int((_words(released) != _words(recomputed)).sum()),
-        "agreement": _tried(lambda: agreement(counts, ids, DRAWS)),
-        "noise_ceiling": _tried(lambda: noise_ceiling(counts, recomputed, ids, DRAWS)),
+        "agreement": _tried(lambda: agreement(counts, ids)),
+        "noise_ceiling": _tried(lambda: noise_ceiling(counts, recomputed, ids)),
         "labels": {
             name: {
-                "human_skew": to_jsonable_python(wilson_share(people.target[people.used], _ids(ids, people.used))),
+                "human_skew": to_jsonable_python(share_of(people.target[people.used], _ids(ids, people.used))),
                 "not_counted": people.exclusions.reasons,
                 "models": model_tables(margins, people, ids),
                 "judges": judge_tables(verdicts, people, ids),
@@ -193,16 +185,7 @@ def preference_correlation(differences: list[float], prefers_first: list[bool], 
     for values, name in ((x, "attribute"), (y, "preference")):
         if len(values) and np.ptp(values) == 0:
             raise DataError(f"the {name} is the same in all {len(values)} pairs: a correlation is undefined")
-    x, y = x - x.mean(), y - y.mean()
-    columns = np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y])
-    return bootstrap_sums(columns, ids, _pearson, DRAWS, "correlation", method="bca")
-
-
-def _pearson(sums: np.ndarray) -> np.ndarray:
-    n, x, y, xx, yy, xy = sums.T
-    spread = np.maximum(n * xx - x * x, 0) * np.maximum(n * yy - y * y, 0)
-    with np.errstate(divide="ignore", invalid="ignore"):  # a draw in which one does not vary is undefined: NaN
-        return np.where(spread > 1e-12 * n * n * xx * yy, (n * xy - x * y) / np.sqrt(spread), np.nan)
+    return correlation_of(x, y, ids)
 
 
 def contingency_tables(labels: fff.Labels) -> dict[str, Any]:
@@ -215,11 +198,11 @@ def contingency_tables(labels: fff.Labels) -> dict[str, Any]:
 def r_train(release: Path, bias: str, labels: fff.Labels | None) -> Estimate:
     """r between the bias and being chosen in the training sample, from labels, or from words for length."""
     if bias == "length" and (words := fff.training_lengths(release)) is not None:
-        return chosen_correlation(words, [str(row) for row in range(len(words))], DRAWS)
+        return chosen_correlation(words, [str(row) for row in range(len(words))])
     if labels is None:
         raise DataError("the release has no labels of the training sample for this bias")
     both = [(a, b) for a, b in zip(*labels.parsed, strict=True) if a is not None and b is not None]
-    return chosen_correlation([float(a) - float(b) for a, b in both], [str(row) for row in range(len(both))], DRAWS)
+    return chosen_correlation([float(a) - float(b) for a, b in both], [str(row) for row in range(len(both))])
 
 
 def show(bias: str, table: dict[str, Any]) -> None:

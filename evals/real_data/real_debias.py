@@ -142,24 +142,16 @@ def dose_curve(voted: Any, quality: Any, contrasts: Sequence[Contrast], pairs: S
 
 def held_out(curve: DoseCurve) -> tuple[float, Json]:
     """The dose that all votes choose, and what choosing does on votes and pairs that had no say, bias by bias."""
-    found = dict(zip(curve.names, cross_validated_doses(curve, rng()), strict=True))
-    first = found[BIASES[0]]
-    by_bias = {
-        bias: {
-            "people": to_jsonable_python(one.people),
-            "base": to_jsonable_python(one.base),
-            "plain": to_jsonable_python(one.plain),
-            "against_base": to_jsonable_python(one.against_base),
-            "against_plain": to_jsonable_python(one.against_plain),
-        }
-        for bias, one in found.items()
-    }
-    return first.dose, {
-        "shares": {f"{dose:g}": share for dose, share in first.chosen.items()},
-        "barred": list(first.barred),
-        "quality": to_jsonable_python(first.quality) if first.quality else None,
-        "quality_change": to_jsonable_python(first.against_base.quality) if first.against_base.quality else None,
-        "biases": by_bias,
+    method = cross_validated_doses(curve, rng())
+    change = method.held_out[BIASES[0]].against_base.quality
+    return method.chosen, {
+        "shares": method.shares,
+        "barred": list(method.barred),
+        "quality": to_jsonable_python(method.quality) if method.quality else None,
+        "quality_change": to_jsonable_python(change) if change else None,
+        "biases": {
+            bias: one.model_dump(mode="json", exclude={"plain_change"}) for bias, one in method.held_out.items()
+        },
     }
 
 
@@ -171,7 +163,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         own = [contrasts[row] for row in rows]
         ids = prompt_ids(own)
         people = votes_of(own)
-        moved = people_change(before[rows], after[rows], people, ids, rng())
+        moved = people_change(before[rows], after[rows], people, ids)
         _, alike = overlap_of(
             measured([one.perturbed for one in own]),
             measured([one.base for one in own]),
@@ -179,7 +171,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
             limits=DEFAULT_LIMITS,
             treatment=tuple(load_bias(bias).treatment),
         )
-        among = overlap_effect(after[rows], alike, ids, rng())
+        among = overlap_effect(after[rows], alike, ids)
         found[bias] = {
             "skew": to_jsonable_python(moved.skew_on_voted),
             "miscalibration": to_jsonable_python(moved.miscalibration),

@@ -27,7 +27,7 @@ from cda.records import Pair, prompt_id
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import text_id
 from cda.scorers.engine import score_texts
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import share_of
 from evals.reliability.build_embedded import build
 from evals.shared import Check, finish
 
@@ -58,7 +58,7 @@ def shares(values: NDArray[np.float64]) -> dict[str, Any]:
     for name in (*EMBEDDED_BIASES, "quality"):
         rows = [row for row, group in enumerate(GROUPS) if group == name]
         ids = [prompt_id(PAIRS[row].prompt) for row in rows]
-        found[name] = wilson_share(values[rows] > 0, ids).model_dump()
+        found[name] = share_of(values[rows] > 0, ids).model_dump()
     return found
 
 

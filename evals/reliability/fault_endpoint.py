@@ -20,8 +20,7 @@ from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
 from cda.models.template import Template
 from cda.records import user_prompt
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
+from cda.scorers.served_client import ServedClient, ServedScorer
 from evals.reliability.fault_runs import Attempt
 from evals.shared import ROOT
 
@@ -50,7 +49,7 @@ with user_errors():
 FLOODED = """
 import resource, sys
 from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request, complete
-from cda.scorers.served import ServedScorer; from cda.scorers.served_client import ServedClient; from cda.records import user_prompt
+from cda.scorers.served_client import ServedScorer; from cda.scorers.served_client import ServedClient; from cda.records import user_prompt
 import cda.errors, openai, numpy
 
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

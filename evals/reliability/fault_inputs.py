@@ -72,7 +72,7 @@ WRONG: tuple[Wrong, ...] = (
         "audit.contrasts=c.jsonl", names=("c.jsonl", "preference"), c_jsonl=CONTRAST.replace('"base"}', '"sideways"}')
     ),
     Wrong(
-        ("dose", "--before", "b.jsonl", "--after", "a.jsonl", "--votes", "v.csv"),
+        ("dose", "scores:b.jsonl", "--against", "scores:a.jsonl", "--votes", "v.csv"),
         ("b.jsonl",),
         _files({"b_jsonl": '{"id": 1}\n', "a_jsonl": '{"id": 1}\n', "v_csv": "id,vote\n1,1\n"}),
     ),

@@ -20,8 +20,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from cda.biases import builtin_names, load_bias
 from cda.embedded.rules import RuleRewriter
 from cda.errors import DataError
@@ -106,7 +104,6 @@ def compared(name: str, _: Path) -> str | None:
         measured([f"{one} {text}" for one in base]),
         measured(base),
         [str(at) for at in range(30)],
-        np.random.default_rng(0),
     )
     found = {drift.feature: drift.difference for drift in drifts}
     words, reading = found["words"], found["flesch_reading_ease"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from cda.auditing.verdict_sentences import quality_sentence, verdicts
 from cda.report.numbers import FEW_PROMPTS, few_prompts
-from cda.stats.proportions import paired_change, wilson_share
+from cda.stats.estimators import paired_change, share_of
 from cda.stats.votes import agreement, count_votes, majority, noise_ceiling
 from evals.method.verdict_words import WORLDS, audit_of
 from evals.reliability.fault_runs import Attempt
@@ -20,7 +20,7 @@ def _few_prompts(_: Path) -> str | None:
     random, ids, runs = np.random.default_rng(0), np.repeat(np.arange(3), 5), 300
     inside = 0
     for _run in range(runs):
-        found = wilson_share(random.random(15) < random.beta(0.5, 0.5, 3)[ids], ids.astype(str).tolist())
+        found = share_of(random.random(15) < random.beta(0.5, 0.5, 3)[ids], ids.astype(str).tolist())
         inside += found.low <= 0.5 <= found.high
     return None if inside / runs >= 0.93 else f"a 95% interval holds the share in {inside / runs:.1%} of {runs} runs"
 
@@ -30,7 +30,7 @@ def _one_prompt_twice(_: Path) -> str | None:
     hits, own = np.arange(20) < 1, [str(row) for row in range(20)]
     widths = []
     for values, ids in ((hits, own), (np.append(hits, False), [*own, own[-1]])):
-        for found in (wilson_share(values, ids), paired_change(np.zeros(len(ids)), values, ids)):
+        for found in (share_of(values, ids), paired_change(np.zeros(len(ids)), values, ids)):
             widths.append(found.high - found.low)
     jumps = [abs(widths[2] / widths[0] - 1), abs(widths[3] / widths[1] - 1)]
     return None if max(jumps) < 0.05 else f"one row more changes the width of an interval by {max(jumps):.0%}"
@@ -38,10 +38,9 @@ def _one_prompt_twice(_: Path) -> str | None:
 
 def _split_alike(_: Path) -> str | None:
     counts, ids = count_votes([["perturbed", "perturbed", "base"]] * 12), [str(row) for row in range(12)]
-    random = np.random.default_rng(0)
     found = {
-        "alpha": agreement(counts, ids, random).alpha,
-        "second majority": noise_ceiling(counts, majority(counts, "drop"), ids, random).miscalibration,
+        "alpha": agreement(counts, ids).alpha,
+        "second majority": noise_ceiling(counts, majority(counts, "drop"), ids).miscalibration,
     }
     sure = [name for name, one in found.items() if one is not None and one.high - one.low < 0.05]
     return f"no width where all items are split alike: {', '.join(sure)}" if sure else None

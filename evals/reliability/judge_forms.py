@@ -29,8 +29,7 @@ import numpy as np
 from cda.llm.openai_client import OpenAIClient
 from cda.prompts import GradePrompt, JudgePrompt, load_prompt
 from cda.records import user_prompt
-from cda.scorers.grade import GradeScorer
-from cda.scorers.judge import LLMJudge
+from cda.scorers.judge import GradeScorer, LLMJudge
 from evals.shared import ROOT, Check, finish
 
 sys.path.insert(0, str(ROOT / "tests"))

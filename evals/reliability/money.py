@@ -87,10 +87,10 @@ def outcome(number: int, ways: tuple[str, ...], folder: Path) -> Outcome:
         process = CONTEXT.Process(target=start, args=(words, str(folder)))
         process.start()
         if killed < n_kills:
-            most = time.monotonic() + LONGEST_START_S
-            while biller.n_by_way.total() == before and process.is_alive() and time.monotonic() < most:
-                time.sleep(0.005)
-            time.sleep(rng.uniform(0, 0.3))
+            # By calls and not by time, so that a fast machine kills as many as a slow one.
+            most, until = time.monotonic() + LONGEST_START_S, before + rng.randint(1, N_PAIRS)
+            while biller.n_by_way.total() < until and process.is_alive() and time.monotonic() < most:
+                time.sleep(0.001)
         else:
             process.join(LONGEST_START_S)
         if process.is_alive():

@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cda.stats.proportions import wilson
+from cda.stats.estimators import wilson
 from evals.shared import ROOT, Check, finish
 
 CLAIM = "a mistake in the statistics, the verdicts or the money makes a test of that room fail."

@@ -34,9 +34,8 @@ from cda.models.load import RewardModel, load_reward_model
 from cda.models.precision import Precision
 from cda.records import user_prompt
 from cda.scorers.batching import packed
-from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.classifier import ClassifierScorer, in_order, preferred
 from cda.scorers.compared import Text
-from cda.scorers.pairs import in_order, preferred
 from evals.reliability.reward_models_families import FAMILIES, TEXTS, Family
 from evals.shared import Check, finish
 

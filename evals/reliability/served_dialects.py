@@ -34,10 +34,9 @@ from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, load_reward_model, load_template
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers.classifier import ClassifierScorer
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.rendering import Rendering
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
+from cda.scorers.served_client import ServedClient, ServedScorer
 from evals.shared import ROOT, Check, finish
 
 sys.path.insert(0, str(ROOT / "tests"))

@@ -34,16 +34,16 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: cda.train("jargon", overrides="seed=1"), "cda.train: overrides: give a list of words"),
     (lambda: cda.best_of(by_length, ROWS, sizes=2), "cda.best_of: sizes: give a list of whole numbers"),  # type: ignore[arg-type]
     (lambda: cda.best_of(by_length, ROWS, betas=0.5), "cda.best_of: betas: give a list of numbers"),  # type: ignore[arg-type]
-    (lambda: cda.win_rate(by_length, ROWS, ROWS, columns=["x"]), "cda.win_rate: columns: give a dict"),  # type: ignore[arg-type]
+    (lambda: cda.best_of(by_length, ROWS, columns=["x"]), "cda.best_of: columns: give a dict"),  # type: ignore[arg-type]
     (lambda: cda.discover(by_length, attributes="uses bold"), "cda.discover: attributes: give a list"),
-    (lambda: cda.dose(ROWS, ROWS, seed="x"), "cda.dose: seed: give a whole number; found 'x'"),  # type: ignore[arg-type]
+    (lambda: cda.dose(by_length, by_length, limit="x"), "cda.dose: limit: give a whole number from 1; found 'x'"),  # type: ignore[arg-type]
     (lambda: cda.label(ROWS, 3), "cda.label: bias: give a name or a path; found 3"),  # type: ignore[arg-type]
     (lambda: cda.load(None), "found None; give a path"),  # type: ignore[arg-type]
     (
         lambda: cda.label([{"prompt": "Why?", "response": deep()}], "structure"),
         "data, row 1, response: nested too deeply",
     ),
-    (lambda: cda.dose([{"id": 10**5000}], ROWS), "before, row 1, id: a number of thousands of digits"),
+    (lambda: cda.calibrate(by_length, [{"id": 10**5000}]), "votes, row 1, id: a number of thousands of digits"),
     (lambda: cda.audit(by_length, contrasts=ROWS, audit=3), "audit: give a dict of settings; found 3"),
 ]
 

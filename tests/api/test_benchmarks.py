@@ -1,4 +1,4 @@
-"""`cda.quality`, `cda.best_of` and `cda.win_rate`: objects and rows in, typed results out, the same as the commands'."""
+"""`cda.quality` and `cda.best_of`: objects and rows in, typed results out, the same as the commands'."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shorter(prompts: list[Any], responses: list[str]) -> list[int]:
     return [-reward for reward in longer(prompts, responses)]
 
 
-def assert_saved(result: cda.Quality | cda.BestOf | cda.WinRate | cda.Dose) -> None:
+def assert_saved(result: cda.Quality | cda.BestOf | cda.Dose) -> None:
     result.save("result.json")
     again = cda.load("result.json")
     assert isinstance(again, type(result)) and again.model_dump() == result.model_dump()
@@ -64,11 +64,12 @@ def test_a_win_rate_of_rows() -> None:
     first = [{"prompt": f"Question {n}?", "response": "A long answer."} for n in range(10)]
     other = ["The longest answer of all.", *["Short."] * 9]
     second = [{"prompt": f"Question {n}?", "response": response} for n, response in enumerate(other)]
-    found = cda.win_rate(longer, first, second, progress=False)
-    assert found.result.win_rate.value == 0.9 and found.result.test.p_value == pytest.approx(22 / 1024)
+    found = cda.quality(longer, first, over=second, progress=False)
+    assert found.sets[0].overall.scores["model"].estimate.value == found.sets[0].win_rates["model"].wins.value == 0.9
+    assert found.sets[0].win_rates["model"].test.p_value == pytest.approx(22 / 1024)
     assert_saved(found)
-    with pytest.raises(cda.DataError, match="has no report"):
-        found.report("w.html")
+    with pytest.raises(AttributeError, match=r"it is now quality\(model, first, over=second\)"):
+        cda.win_rate  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_what_does_not_go_together_is_said() -> None:
@@ -88,19 +89,3 @@ def test_what_does_not_go_together_is_said() -> None:
 
     with pytest.raises(cda.ModelError, match="compares two answers"):
         cda.best_of(compares, [{"prompt": "a", "responses": ["b", "c"]}, {"prompt": "d", "responses": ["e", "f"]}])
-
-
-def test_a_dose_is_chosen_from_scores_in_memory() -> None:
-    before = [{"id": f"c{n}", "prompt": f"q{n}", "margin": 1.0} for n in range(40)]
-    after = [row | {"margin": -3.0 if n % 4 else 1.0} for n, row in enumerate(before)]
-    votes = [{"id": f"c{n}", "vote": "base" if n % 4 else "perturbed"} for n in range(40)]
-    found = cda.dose(before, pandas.DataFrame(after), votes)
-    assert found.held_out.dose > 0 and found.response[0].people.miscalibration.value == 0.75
-    assert "Chosen dose" in str(found) and isinstance(found.held_out.people.gap, cda.Estimate)
-    assert_saved(found)
-    with pytest.raises(cda.DataError, match="quality_after: needed"):
-        cda.dose(before, after, votes, quality_before=before)
-    with pytest.raises(cda.DataError, match="found 'often'"):
-        cda.dose(before, after, votes, ties="often")  # type: ignore[arg-type]
-    with pytest.raises(cda.DataError, match="none of its 40 items"):
-        cda.dose(before, after, [row | {"id": "x" + row["id"]} for row in votes])

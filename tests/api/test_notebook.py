@@ -20,7 +20,6 @@ SMALLER = {
 """The same code on fewer texts, cut earlier."""
 
 
-@pytest.mark.slow
 def test_the_notebook_runs_and_shows_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # The kernel of this very environment, whatever others are installed for the user.
     kernel = tmp_path / "jupyter" / "kernels" / "python3"

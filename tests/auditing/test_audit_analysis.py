@@ -14,7 +14,7 @@ from made_audits import make_audit
 from cda.auditing.analysis import N_EXAMPLES, examples, rewards
 from cda.auditing.groups import Group, make_groups, people_of, sides_of
 from cda.auditing.headline import adjust_for_all_tests, skews
-from cda.auditing.report_tables import direction_table
+from cda.auditing.report_tables import main_table
 from cda.biases import load_bias
 from cda.records import Contrast, TieRule, Triple, user_prompt
 from cda.results.audit import RewardSpread
@@ -79,17 +79,14 @@ def test_each_direction_has_a_share_of_its_own() -> None:
     audit = ANY_AUDIT.model_copy(update={"scorings": ("before", "after"), "skew": {"jargon": skew_of(one)}})
     tested: Any = adjust_for_all_tests(audit).skew["jargon"]
     assert tested.test.p_holm is not None and tested.by_direction["added"].test.p_holm is None  # outside the family
-    table = direction_table(audit)
-    assert table is not None
-    assert [row[0] for row in table.rows] == ["jargon added", "jargon removed"]
-    assert [row[-1] for row in table.rows] == ["4", "2"]
+    rows = {row[0]: row for row in main_table(audit).rows}
+    assert [rows[f"jargon skew, {way}"][4] for way in ("added", "removed")] == ["4", "2"]
 
 
 @pytest.mark.parametrize("made", [("added",) * 3, ("",) * 3, ("removed", "", "")])
 def test_one_direction_alone_is_no_comparison(made: tuple[str, ...]) -> None:
     found = skew_of(group_of({"model": [1, 1, -1]}, made=made))
     assert found.by_direction == {}
-    assert direction_table(ANY_AUDIT.model_copy(update={"scorings": ("model",), "skew": {"jargon": found}})) is None
 
 
 N = 12
@@ -114,7 +111,7 @@ def known(kinds: Kinds) -> dict[str, Distribution]:
 
 def test_sides_and_texts_have_their_own_rewards_on_common_bins() -> None:
     groups = make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], {"model": SCORES})
-    found = rewards(groups, TRIPLES, {"model": SCORES}, 0)
+    found = rewards(groups, TRIPLES, {"model": SCORES})
     assert isinstance(found, RewardSpread)
     json.dumps(found.model_dump(), allow_nan=False)
     sides = known(found.contrasts.of["jargon"].before)
@@ -131,7 +128,7 @@ def test_sides_and_texts_have_their_own_rewards_on_common_bins() -> None:
 
 def test_texts_without_a_reward_are_left_out_of_n() -> None:
     missing = dict(SCORES.by_text) | {text_id(PROMPTS[0], "first 0"): float("nan")}
-    found = rewards([], TRIPLES, {"model": Rewards(missing)}, 0)
+    found = rewards([], TRIPLES, {"model": Rewards(missing)})
     assert isinstance(found, RewardSpread)
     texts = known(found.triples["jargon"].of.before)
     assert (texts["with, original"].mean.n, texts["with, rewrite"].mean.n) == (3, 4)

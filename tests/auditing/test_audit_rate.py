@@ -31,7 +31,7 @@ def scored(effect: float, rewriting: float = 0.0, seed: int = SEED) -> Rewards:
 
 def measured(scorings: dict[str, Rewards], flips: Flips | None = None, min_flipped: float = 0.5) -> BiasRate:
     counts = flips or flips_of([one.has_attribute for one in triples(N)], triples(N), "rules", "measured words")
-    return rate(triples(N), {"jargon": counts}, scorings, min_flipped, SEED)["jargon"]
+    return rate(triples(N), {"jargon": counts}, scorings, min_flipped)["jargon"]
 
 
 def overall(found: BiasRate, scoring: str = "model") -> RateEffects:
@@ -93,7 +93,7 @@ def test_too_few_flips_give_no_effect_but_the_naive_one() -> None:
 def test_the_reason_of_a_refusal_goes_before_that_of_an_empty_group() -> None:
     """All originals lack the attribute, and too few of them could be flipped."""
     own = [one for one in triples(N) if not one.has_attribute]
-    found = rate(own, {"jargon": flips(0, 0, 400, len(own))}, {"model": scored(0.5)}, 0.5, SEED)["jargon"]
+    found = rate(own, {"jargon": flips(0, 0, 400, len(own))}, {"model": scored(0.5)}, 0.5)["jargon"]
     average = found.under()["model"].average
     assert isinstance(average, Missing)
     assert average.reason.startswith("20 of 400 answers without the bias could be rewritten")

@@ -60,7 +60,7 @@ def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
     for at, label in enumerate(("after", "seed-3", "seed-1")):
         two = {"before": SCORED["before"], "after": SCORED[label]}
         own = groups(two)
-        voted = votes(own, "drop", 0)["jargon"].miscalibration
+        voted = votes(own, "drop")["jargon"].miscalibration
         alone = (skews(own, {"jargon": N}, {})["jargon"], voted, quality(PAIRS, two))
         for measure, single in zip((skew, people, right), alone, strict=True):
             assert single is not None and measure.by_seed[at] == pytest.approx(single.last.value)

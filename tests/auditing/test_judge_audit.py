@@ -104,7 +104,7 @@ def test_a_panel_of_judges(serve: Any, audit: Any, report: Callable[[], str], vo
     assert "quality" in said and "not measured" in said
     text = report()
     assert f"of {N} comparisons 0 without a verdict of any judge" in text
-    assert "jargon, mean of the judges" in text and "Each judge by itself and the panel" in text
+    assert "jargon, mean of the judges" in text and "Each judge and each criterion by itself, and the panel" in text
     assert text.count("mean preference of the judges who gave a verdict") == 1
 
 

@@ -54,7 +54,7 @@ def test_the_bias_is_seen_by_criterion(serve: Any, audit: Any, report: Callable[
     assert f"no readable verdict on wording for {n_wordless} of {N} comparisons." in said
     assert "overall and by accuracy and wording" in said
     text = report()
-    assert "| jargon, wording | 100%" in text and "| jargon, overall | 50%" in text
+    assert "| jargon, by wording | 100%" in text and "| jargon | 50%" in text
     assert text.count("50% \\[25, 75\\] | 22 (11 prompts)") >= 1  # miscalibration of the verdict overall
     assert "## By judge and criterion" in text and "A criterion whose skew is above the one overall" in text
 
@@ -123,7 +123,7 @@ def test_a_panel_says_who_disagrees(serve: Any, audit: Any, report: Callable[[],
     assert found["criteria"]["jargon"]["accuracy"]["skew"]["value"] == 0.5  # by the mean of the judges
     text = report()
     assert "| jargon, without odd | 1.00" in text and "| jargon, majority of the judges | 50%" in text
-    assert "that judge is the one the others disagree with" in text
+    assert "the others disagree with that judge" in text
     two = audit("judge:one,odd", f"llm.base_url={url}")[1]["panel"]["jargon"]
     assert two["without"] == {} and two["agreement"]["alpha"]["value"] < 0.5
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import csv
 import json
 from collections.abc import Callable
 from itertools import combinations
@@ -102,19 +101,11 @@ def test_before_and_after_a_training(
     assert result["quality"]["at"][0]["scorings"]["before"]["value"] == pytest.approx(mean_quality)
     assert result["models"]["after"]["adapter"] == adapter.name
     assert str(adapter.parent) not in json.dumps(result) + done.summary.replace(str(out), "")
-    drawn = ["best_of_n", "slopes", *(f"{kind}-{place}" for kind in ("curve", "tilt") for place in (1, 2, 3))]
-    assert {file.name for file in (out / "figures").iterdir()} == {"captions.md", *(f"{name}.svg" for name in drawn)}
-    assert "Figures: 8 files" in done.summary
+    assert {file.name for file in (out / "figures").iterdir()} == {"captions.md", "best_of_n.svg", "tilt.svg"}
     tilt, praised = result["tilt"], result["tilt"]["attributes"][0]
     assert (praised["name"], praised["sampled"]["value"]) == ("praise", 0.5) and tilt["n_prompts"] == N_PROMPTS
     strongest = praised["at"][tilt["strongest"]]
     assert strongest["scorings"]["after"]["value"] > strongest["scorings"]["before"]["value"]
-    with (out / "best_of_n.csv").open(encoding="utf-8") as opened:
-        levels = [row for row in csv.DictReader(opened) if row["attribute"] == "praise" and row["scoring"] == "after"]
-    assert [float(row["value"]) for row in levels if row["n"]] == pytest.approx(
-        by_hand(llama, adapter, rows, [1, 2, 4])
-    )
-    assert sum(row["policy"] == "tilted" for row in levels) == len(tilt["policies"]) == 9
     scores = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
     assert len(scores) == N_PROMPTS * N and {"reward_before", "reward_after", "quality"} < set(scores[0])
     assert scores[1]["attributes"] == {"praise": 1.0, "words": float(len(rows[0]["responses"][1].split()))}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -15,9 +13,8 @@ from matplotlib.figure import Figure
 from page_checks import checked, figures, section_ids, words
 
 from cda.benchmarks import best_of_n_report as report
-from cda.benchmarks import best_of_n_report as tilt_report
 from cda.benchmarks.attributes import Attribute
-from cda.benchmarks.best_of_n import best_of_n, best_of_n_csv, tilted
+from cda.benchmarks.best_of_n import best_of_n, tilted
 from cda.records import Exclusions
 from cda.report.plots import AFTER, BEFORE, save_plot
 from cda.results.base import Missing
@@ -53,10 +50,10 @@ def result_of(*labels: str) -> BestOfResult:
 TWO, ALONE = result_of("before", "after"), result_of("model")
 
 
-def panels(result: BestOfResult) -> Figure:
-    """The overview, in a figure that nothing has been written of."""
+def panels(result: BestOfResult, name: str = "best_of_n") -> Figure:
+    """A plot of the page, in a figure that nothing has been written of."""
     figure = Figure(layout="constrained")
-    report.overview_plot(result).draw(figure.add_subplot())
+    next(plot for plot in report.best_of_n_document(result).plots if plot.id == name).draw(figure.add_subplot())
     return figure
 
 
@@ -72,50 +69,27 @@ def test_the_page_holds_the_largest_n_next_to_one() -> None:
     n_1, n_8, *_, change = report.best_of_n_tables(TWO)[0].rows[0][1:5]
     assert f"jargon (share): {n_1} at n = 1; at n = 8: {n_8} before," in first and f"; change {change} (p" in first
     assert first.count("Holm") == 2  # of the attributes, not of the quality
-    assert section_ids(page) == ["curves", "slopes", "tilt", "by-n", "by-beta", "scoring", "meaning"]
-    plots = {plot.id: plot for plot in report.best_of_n_document(TWO).plots}  # what is written as files
-    assert list(plots) == ["best_of_n", *figures(page)]
-    assert figures(page) == ["curve-1", "curve-2", "curve-3", "slopes", "tilt-1", "tilt-2", "tilt-3"]
-    assert plots["slopes"].description.startswith(f"jargon: {report.best_of_n_tables(TWO)[1].rows[0][1]} before, ")
+    assert section_ids(page) == ["curves", "tilt", "scoring", "meaning"] and figures(page) == ["best_of_n", "tilt"]
     means = changed(changed(TWO, "attributes", TWO.attributes[1:]), "tilt", Missing(reason="nothing to tilt"))
     text = report.best_of_n_document(means).page()
-    assert figures(checked(text)) == ["curve-1", "curve-2"] and "is not estimated: nothing to tilt." in text
+    assert figures(checked(text)) == ["best_of_n"] and "is not estimated: nothing to tilt." in text
     assert "β" not in report.best_of_n_document(means).text()
 
 
 def test_the_tilted_policy_is_drawn_and_listed_as_far_as_the_samples_support_it() -> None:
     tilt = TWO.tilt
     assert not isinstance(tilt, Missing)
-    strongest, asked = tilt_report.main_tables(tilt, TWO.scorings)
+    *_, strongest, asked = report.best_of_n_tables(TWO)
     assert "at β = 2 SD, the strongest" in strongest.caption and "at β = 3 reward, with" in asked.caption
     assert strongest.header[-4:] == ("change", "p", "p (Holm)", "prompts") and len(strongest.rows) == 3
     assert asked.header[-2:] == ("change", "prompts") and len(asked.rows) == 3
     assert "β = 0.5 reward, which was asked for, is not supported" in report.best_of_n_document(TWO).text()
-    by_beta, jargon, *_ = tilt_report.tilt_tables(tilt, TWO.scorings)
-    # Weak to strong, up to the first β that is not supported; then the one that was asked for.
-    usual = ["4 SD", "2.8 SD", "2 SD"]
-    assert [row[0] for row in by_beta.rows][::2] == [*usual, "1.4 SD", "3 reward", "0.5 reward"]
-    assert [row[0] for row in jargon.rows] == [*usual, "3 reward"]
-    figure = Figure(layout="constrained")
-    (section,) = tilt_report.tilt_sections(TWO)
-    panel = figure.add_subplot()
-    section.plots[0].draw(panel)
+    panel, *_ = panels(TWO, "tilt").axes
     at = tilt.attributes[0].at[: tilt.strongest + 1]
     for label, color in (("before", BEFORE), ("after", AFTER)):
         places = [(step[label].kl_nats, level.scorings[label]) for step, level in zip(tilt.policies, at, strict=False)]
-        assert marks(panel, color) == [[kl.value, level.value] for kl, level in places]  # type: ignore[union-attr]
-
-
-def test_the_numbers_file_has_a_row_for_every_level_and_change() -> None:
-    rows = list(csv.DictReader(io.StringIO(best_of_n_csv(TWO))))
-    best, tilted_rows = ([row for row in rows if row["policy"] == policy] for policy in ("best of n", "tilted"))
-    assert len(best) == 3 * 4 * 2 and len(tilted_rows) == 3 * 11 * 3
-    assert float(best[-1]["value"]) == TWO.curves[2].at[-1].complete["after"].value
-    empty = [row for row in tilted_rows if not row["value"]]
-    assert empty and all(row["note"].startswith("not supported") for row in empty)
-    changes = [row for row in tilted_rows if row["scoring"] == "change"]
-    assert changes[0]["beta_sd"] == "4.0" and not changes[0]["beta"]
-    assert (changes[9]["beta"], changes[9]["beta_sd"]) == ("3.0", "")
+        sampled = [0.0, tilt.attributes[0].sampled.value]
+        assert marks(panel, color) == [sampled, *([kl.value, level.value] for kl, level in places)]  # type: ignore[union-attr]
 
 
 def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers() -> None:
@@ -146,7 +120,8 @@ def test_nothing_from_outside_is_markup_or_obeyed(tmp_path: Path, recwarn: pytes
     assert "<script>alert" not in page + markdown and "[U+202E]" in page
     row = next(line for line in markdown.splitlines() if line.startswith("| 中a"))
     assert row.count(" | ") == 7
-    file = save_plot(report.overview_plot(result), tmp_path, "svg")
+    plot, _ = report.best_of_n_document(result).plots
+    file = save_plot(plot, tmp_path, "svg")
     assert file.name == "best_of_n.svg" and not recwarn.list
     svg = file.read_text(encoding="utf-8")
     for text in (markdown, report.best_of_n_document(result).text(), svg):

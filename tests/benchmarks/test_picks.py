@@ -15,8 +15,7 @@ from cda.benchmarks.best_of_n import best_of_n, kl_at_most, pick_probabilities, 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import Curve, Curves, Measured, NoSpread
-from cda.stats.means import share_over_prompts
-from cda.stats.proportions import wilson
+from cda.results.effects import T_TEST
 
 
 def counted(rewards: Sequence[float], n: int) -> list[float]:
@@ -143,9 +142,9 @@ def test_change_is_paired_by_prompt_and_tested_at_the_largest_n() -> None:
     change = estimate(curve.at[-1].change)
     half = 2.0452 * difference.std(ddof=1) / math.sqrt(30)  # t of 29 degrees of freedom
     assert (change.value, change.low) == pytest.approx((difference.mean(), difference.mean() - half), rel=1e-4)
-    assert (change.n, change.n_prompts, change.method) == (240, 30, "t over prompts 95%")
+    assert (change.n, change.n_prompts) == (240, 30)
     assert curve.p_value == pytest.approx(stats.ttest_rel(after, before).pvalue)
-    assert (curve.p_method, curve.p_holm) == ("paired t over prompts", curve.p_value)
+    assert (curve.p_method, curve.p_holm) == (T_TEST, curve.p_value)
     assert curve.at[0].change is None  # at n = 1 the reward has no say
 
 
@@ -197,7 +196,7 @@ def test_what_is_the_same_in_every_prompt_has_no_interval() -> None:
     assert same.at[1].change == NoSpread(
         value=0.0, reason="the same in each of 6 prompts, so that nothing is known of how far others differ"
     )
-    assert (same.p_value, same.p_method) == (1.0, "no pick changed")
+    assert same.p_value == 1.0
     turned = best_of_n({"before": shown, "after": -shown}, [share(shown)], ids(6, 2)).curves[0]
     assert isinstance(turned.at[1].change, NoSpread) and turned.at[1].change.value == -1
     assert turned.p_value == 2**-5  # six coins on one side, or on the other
@@ -224,17 +223,6 @@ def test_share_intervals_cover_the_policys_own_share() -> None:
         found = [estimate(at.scorings["model"]) for at in picked(*drawn(25)).curves[0].at]
         inside += [level.low <= true <= level.high for level, true in zip(found, truth, strict=True)]
     assert (inside / 400 > 0.92).all() and (inside / 400 < 0.99).all()
-
-
-def test_a_share_over_few_prompts_has_student_s_t_of_them() -> None:
-    """Three prompts: p = ½, variance 0.09/3, so ¼ / 0.03 responses' worth, cut by (1.96 / t of 2 degrees of freedom)²."""
-    found = share_over_prompts(np.array([0.2, 0.5, 0.8]), "share", 30)
-    effective = 0.25 / 0.03 * (1.959964 / 4.302653) ** 2
-    assert (found.low, found.high) == pytest.approx(wilson(effective / 2, effective), abs=1e-6)
-    # Prompts that differ less than independent responses would: worth no more than the responses there are.
-    alike = share_over_prompts(np.array([0.49, 0.5, 0.51]), "share", 30)
-    assert alike.low == pytest.approx(wilson(30 * 0.2075 / 2, 30 * 0.2075)[0], abs=1e-4)
-    assert share_over_prompts(np.zeros(4), "share", 40).high == pytest.approx(wilson(0, 4)[1])
 
 
 def test_two_prompts_at_least_reach_every_n() -> None:

@@ -1,4 +1,4 @@
-"""`cda win-rate`: known shares and tests counted by hand, then the command: what is compared, left out, and written."""
+"""`cda quality --over`: known shares and tests counted by hand, then the command: what is compared, left out, and written."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from replies import Answer, reply
 
-from cda.benchmarks.win_rate import win_rate
-from cda.stats.proportions import wilson
+from cda.benchmarks.quality import win_rate
+from cda.stats.estimators import wilson
 
 
 def _ids(n: int) -> list[str]:
@@ -21,35 +21,22 @@ def _ids(n: int) -> list[str]:
 
 
 def test_shares_of_one_row_a_prompt() -> None:
-    preferences = [1.0, 0.5, np.nan, 0.1, 1.0, 1.0, 1.0, 0.0, 0.0, -1.0, -0.2]
-    found = win_rate(preferences, _ids(11))
+    found = win_rate([1.0, 0.5, 0.1, 1.0, 1.0, 1.0, 0.0, 0.0, -1.0, -0.2], _ids(10))
     assert (found.wins.value, found.ties.value, found.losses.value) == (0.6, 0.2, 0.2)
-    assert found.win_rate.value == pytest.approx(0.7)
-    assert (found.win_rate.low, found.win_rate.high) == pytest.approx(wilson(7.0, 10))
-    assert (found.win_rate.n, found.win_rate.n_prompts, found.n_unread) == (10, 10, 1)
+    assert (found.wins.n, found.wins.n_prompts) == (10, 10)
     # Six wins and two losses by fair coins: 2 · P(at most 2 of 8).
     assert found.test.p_value == pytest.approx(2 * sum(comb(8, lost) for lost in range(3)) / 2**8)
     assert found.test.method == "exact sign test"
 
 
-def test_the_other_set_wins_what_this_one_loses() -> None:
-    preferences = np.array([1.0, 0.3, 0.0, -1.0, 1.0, 0.0, np.nan])
-    one, other = win_rate(preferences, _ids(7)), win_rate(-preferences, _ids(7))
-    assert other.win_rate.value == pytest.approx(1 - one.win_rate.value)
-    assert (other.win_rate.low, other.win_rate.high) == pytest.approx((1 - one.win_rate.high, 1 - one.win_rate.low))
-    assert other.test == one.test
-
-
 def test_rows_of_one_prompt_are_no_further_evidence() -> None:
     once = win_rate([1.0] * 7 + [-1.0], _ids(8))
     repeated = win_rate(np.repeat([1.0] * 7 + [-1.0], 25), list(np.repeat(_ids(8), 25)))
-    assert repeated.win_rate.value == once.win_rate.value == 0.875
-    assert (repeated.win_rate.n, repeated.win_rate.n_prompts) == (200, 8)
+    assert repeated.wins.value == once.wins.value == 0.875 and (repeated.wins.n, repeated.wins.n_prompts) == (200, 8)
     assert repeated.test.p_value == pytest.approx(once.test.p_value) == pytest.approx(2 * 9 / 2**8)
     assert repeated.test.method == "exact sign-flip over prompts"
     low, high = wilson(175.0, 200)
-    assert repeated.win_rate.low < low and repeated.win_rate.high > high
-    assert repeated.win_rate.method == "Wilson 95% on the effective number of rows"
+    assert repeated.wins.low < low and repeated.wins.high > high
 
 
 def test_the_interval_covers_a_known_rate() -> None:
@@ -83,15 +70,22 @@ def done(cda: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[dict[st
     """Runs the command; gives its result and what was printed."""
 
     def run(*words: object, out: str = "out") -> tuple[dict[str, Any], str]:
-        printed = cda("win-rate", *words, "--out", tmp_path / out)
-        return json.loads((tmp_path / out / "win_rate.json").read_text()), printed
+        model, first, second, *more = words
+        printed = cda("quality", model, first, "--over", second, *more, "--out", tmp_path / out)
+        (found,) = json.loads((tmp_path / out / "quality.json").read_text())["sets"]
+        return found, printed
 
     return run
 
 
-def compared(out: Path) -> list[tuple[str, str, float | None]]:
-    rows = [json.loads(line) for line in (out / "preferences.jsonl").read_text().splitlines()]
-    return [(row["first"], row["second"], row["preference_for_first"]) for row in rows]
+def compared(out: Path) -> list[tuple[str, str, bool]]:
+    """Texts of each comparison, and True if it counts."""
+    rows = [json.loads(line) for line in (out / "scores.jsonl").read_text().splitlines()]
+    return [(row["chosen"][0], row["rejected"][0], row["used"]) for row in rows]
+
+
+def rate(found: dict[str, Any]) -> float:
+    return found["overall"]["scores"]["model"]["estimate"]["value"]
 
 
 def judge(verdict: str) -> Answer:
@@ -106,13 +100,14 @@ def test_an_empty_output_moves_no_other_one(
     one = outputs("a", ("q", ""), ("q", "a2"), ("r", None), ("s", "aaa"), (" ", "no prompt"))
     other = outputs("b", ("q", "b1"), ("q", "b 2"), ("r", " "), ("s", "bb"))
     found, printed = done(longer, one, other)
-    assert compared(tmp_path / "out") == [("a2", "b 2", -1.0), ("aaa", "bb", 1.0)]
-    assert found["without_counterpart"] == 0
-    reasons = {"empty response (first)": 1, "empty response (first) and empty response (second)": 1}
-    assert found["excluded"]["pairs"] == {"seen": 4, "reasons": reasons}
-    assert found["excluded"]["rows of the first file"] == {"seen": 5, "reasons": {"empty prompt": 1}}
-    assert "Left out of 4 pairs of outputs: 1 empty response (first), 1 empty response (first) and" in printed
-    assert "Left out of 5 rows of the first file: 1 empty prompt." in printed
+    assert compared(tmp_path / "out") == [("a2", "b 2", True), ("aaa", "bb", True)] and rate(found) == 0.5
+    reasons = {
+        "empty prompt (first file)": 1,
+        "empty response (first)": 1,
+        "empty response (first) and empty response (second)": 1,
+    }
+    assert found["exclusions"] == {"seen": 5, "reasons": reasons}
+    assert "Left out 3 of 5 pairs of outputs: 1 empty prompt (first file); 1 empty response (first);" in printed
 
 
 def test_what_has_no_counterpart_is_told_apart(
@@ -123,17 +118,22 @@ def test_what_has_no_counterpart_is_told_apart(
     first = ("q", ["a1", "a22", "a3"]), ("r", "none"), ("r", ["r1"]), ("s", ["s"])
     second = ("q", ["b1", "b2"]), ("r", ["r1", "r2"]), ("t", ["t"])
     found, printed = done(longer, outputs("a", *first, columns=columns), outputs("b", *second, columns=columns))
-    assert compared(tmp_path / "out") == [("a1", "b1", 0.0), ("a22", "b2", 1.0)]
+    assert [texts[:2] for texts in compared(tmp_path / "out")] == [("a1", "b1"), ("a22", "b2")]
+    assert rate(found) == 0.75  # a tie counts half, and so it says
+    assert "Ties (margin exactly 0) count half: 1 model." in printed
     reasons = {
-        "in a prompt with an unreadable row": 3,
-        "more to their prompt than the other file has": 1,
-        "to a prompt that the other file lacks": 2,
+        "beyond the other file's outputs": 1,
+        "in a prompt with an unreadable row": 2,
+        "to a prompt that one file lacks": 2,
     }
-    assert found["excluded"]["outputs"] == {"seen": 10, "reasons": reasons} and found["without_counterpart"] == 6
-    assert "6 outputs without a counterpart were left out: 3 in a prompt with an unreadable row" in printed
-    alone = outputs("c", ("q", ""), ("r", "x")), outputs("d", ("q", "b"), ("s", "x"))
-    said = cda("win-rate", longer, *alone, "--out", tmp_path / "none", status=2)
+    assert found["exclusions"]["seen"] == 8 and found["exclusions"]["reasons"].items() >= reasons.items()
+    one, other = outputs("c", ("q", ""), ("r", "x")), outputs("d", ("q", "b"), ("s", "x"))
+    said = cda("quality", longer, one, "--over", other, "--out", tmp_path / "none", status=2)
     assert "no outputs can be compared" in said and "1 empty response (first)" in said
+    assert "give one file of outputs, found 2" in cda("quality", longer, one, other, "--over", other, status=2)
+    assert "it is now `cda quality MODEL FIRST --over SECOND`" in cda(
+        "win-rate", longer, one, other, "--seed", 1, status=2
+    )
 
 
 def test_texts_that_are_too_long_are_named_as_such(
@@ -144,25 +144,23 @@ def test_texts_that_are_too_long_are_named_as_such(
     other = outputs("b", ("w1", "bad"), ("w2", "bad"), ("w3", f"{long}w2"))
     settings = ("model.max_length_tokens=64", "model.precision=fp32")
     found, printed = done(llama, one, other, *settings, "score.over_length=drop", out="drop")
-    too_long = {"with a text that is too long for the model": 2}
-    assert found["excluded"]["comparisons"] == {"seen": 3, "reasons": too_long}
-    assert (found["result"]["win_rate"]["n"], found["result"]["n_unread"], found["scorer"]["dropped"]) == (1, 2, 3)
-    assert "Scored in fp32; 0 of 6 texts cut at 64 tokens; 3 too long and left out." in printed
-    assert "verdict" not in printed
-    assert [preference for *_, preference in compared(tmp_path / "drop")][1:] == [None, None]
+    assert found["unread_reasons"] == {"a text is too long for the model": 2} and found["n_items"] == 1
+    assert (
+        "Not compared, 2 of 3 items: 2 a text is too long for the model." in printed
+        and "3 too long and left out" in printed
+    )
+    assert [used for *_, used in compared(tmp_path / "drop")] == [True, False, False]
 
     found, printed = done(llama, one, other, *settings, out="cut")
-    same = {"with texts that are the same to the model once they are cut": 1}
-    assert (
-        found["excluded"]["comparisons"] == {"seen": 3, "reasons": same} and "3 of 6 texts cut at 64 tokens." in printed
-    )
+    assert found["unread_reasons"] == {"both sides read the same after the cut": 1}
+    assert "3 of 6 texts cut at 64 tokens" in printed
     alone = outputs("c", ("w2", long)), outputs("d", ("w2", f"{long}w1"))
-    said = cda("win-rate", llama, *alone, *settings, "--out", tmp_path / "none", status=2)
-    assert "nothing was decided; comparisons: 1 of 1 dropped (1 with texts that are the same" in said
+    said = cda("quality", llama, alone[0], "--over", alone[1], *settings, "--out", tmp_path / "none", status=2)
+    assert "no item could be scored (1 × both sides read the same after the cut)" in said
 
 
 def test_answers_of_a_judge_that_hold_no_verdict(
-    serve: Callable[[Answer], str], four: tuple[Path, Path], done: Callable[..., Any], tmp_path: Path
+    serve: Callable[[Answer], str], four: tuple[Path, Path], done: Callable[..., Any]
 ) -> None:
     def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         shown = body["messages"][-1]["content"]
@@ -173,10 +171,9 @@ def test_answers_of_a_judge_that_hold_no_verdict(
         return judge("1" if first or "q1" not in shown else "none of them")(body)
 
     found, printed = done("judge:local", *four, f"llm.base_url={serve(answer)}")
-    assert found["excluded"]["comparisons"] == {"seen": 4, "reasons": {"without a readable verdict": 1}}
-    assert found["result"]["win_rate"]["n"] == 3 and compared(tmp_path / "out")[1] == ("a1", "b1", 1.0)
-    assert "1 unreadable, 1 readable in one order only" in printed
-    assert "Answers without a verdict: 3 no verdict in the last line." in printed
+    assert found["unread_reasons"] == {"no readable verdict": 1} and found["n_items"] == 3
+    assert "1 without a verdict, 1 with one in one order only" in printed
+    assert "answers that could not be read: 3 × no verdict in the last line" in printed
 
 
 def test_other_columns_and_a_split(
@@ -185,21 +182,36 @@ def test_other_columns_and_a_split(
     from datasets import Dataset, DatasetDict
 
     files = [outputs(name, ("q", f"{name}1"), columns=("question", "answer")) for name in "ab"]
-    said = cda("win-rate", longer, *files, status=2)
+    said = cda("quality", longer, files[0], "--over", files[1], status=2)
     assert "Map it with --column prompt=<your column>" in said and "--column response=<your column>" in said
     found, _ = done(longer, *files, "--column", "prompt=question", "--column", "response=answer")
-    assert found["result"]["win_rate"]["n"] == 1
-    wrong = ("--column", "prompt", "--column", "response=a", "--column", "response=b")
-    said = cda("win-rate", longer, *files, *wrong, status=2)
-    assert "--column prompt: has the form ours=theirs" in said and "--column response: given as 'a' and as 'b'" in said
+    assert found["n_items"] == 1
 
     saved = [tmp_path / f"saved-{name}" for name in "ab"]
     for folder, answer in zip(saved, ("long", "s"), strict=True):
         rows = Dataset.from_list([{"prompt": "q", "response": answer}])
-        DatasetDict({"test": rows}).save_to_disk(str(folder))
-    assert "Found: test. Choose one with --split ..." in cda("win-rate", longer, *saved, status=2)
-    found, _ = done(longer, *saved, "--split", "test", out="split")
-    assert found["result"]["win_rate"]["value"] == 1.0
-    # A recipe's own settings of columns and split are not read here, and say so.
-    said = cda("win-rate", longer, *files, "data.columns.prompt=question", "data.split=test", status=2)
-    assert said.count("has no effect") == 2
+        DatasetDict({"train": rows}).save_to_disk(str(folder))
+    said = cda("quality", longer, saved[0], "--over", saved[1], status=2)
+    assert "Found: train. Choose one with audit.quality_split=..." in said
+    found, _ = done(longer, *saved, "audit.quality_split=train", out="split")
+    assert rate(found) == 1.0
+
+
+def test_before_and_after_are_compared_on_the_same_outputs(
+    longer: str, four: tuple[Path, Path], outputs: Callable[..., Path], cda: Callable[..., str], tmp_path: Path
+) -> None:
+    """A second model on the same outputs gives a second win rate, and their paired change."""
+    long = outputs("c", *((f"q{row}", f"a longer answer {row}") for row in range(4)))
+    (tmp_path / "other.py").write_text(
+        "def reward(prompts, responses):\n    return [-float(len(each)) for each in responses]\n"
+    )
+    other = f"{tmp_path / 'other.py'}:reward"
+    cda("quality", longer, long, "--over", four[1], "--against", other, "--out", tmp_path / "out")
+    result = json.loads((tmp_path / "out" / "quality.json").read_text())
+    assert {label: found["wins"]["value"] for label, found in result["sets"][0]["win_rates"].items()} == {
+        "first": 1,
+        "second": 0,
+    }
+    assert result["sets"][0]["overall"]["shift"]["estimate"]["value"] == -1 and result["n_tests"] == 0
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "c over b" in page and "by second" in page and "fell" not in page

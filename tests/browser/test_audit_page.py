@@ -1,4 +1,4 @@
-"""The audit report as a reader's browser shows it: choices, keys, colours, paper, phones, hostile texts."""
+"""The audit report as a reader's browser shows it: keys, colours, paper, phones, hostile texts."""
 
 from __future__ import annotations
 
@@ -75,53 +75,16 @@ def _shown(page: Page) -> list[str]:
     return page.locator(".example:visible .title").all_inner_texts()
 
 
-def test_filters_by_bias_and_by_people_and_sorts_by_margin(report: str, opened: Open) -> None:
-    page = _at_examples(opened(report))
-    assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
-    unnamed = "[...document.querySelectorAll('select')].filter((one) => one.labels.length === 0).length"
-    assert page.evaluate(unnamed) == 0 and page.get_by_role("combobox").count() == 3
-    assert page.get_by_role("group", name="Which examples, in which order").count() == 1
-    page.get_by_label("Bias", exact=True).select_option("jargon")
-    assert _shown(page) == ["rice", "oats", "corn"]
-    assert page.get_by_role("status").inner_text() == "3 of 5 shown"
-    people = page.get_by_label("People", exact=True)
-    people.select_option(label="model and people disagree after")
-    assert _shown(page) == ["oats"]
-    page.get_by_label("Bias", exact=True).select_option("")
-    assert _shown(page) == ["beans", "oats"]
-    people.select_option(label="model and people disagree before")
-    assert _shown(page) == ["rice", "oats"]
-    people.select_option(label="nobody voted")
-    assert _shown(page) == ["peas"]
-    people.select_option(label="people saw no difference")
-    page.get_by_label("Bias", exact=True).select_option("vagueness")
-    assert _shown(page) == []
-    assert page.get_by_role("status").inner_text() == "None of 5 fits"
-    page.get_by_label("Bias", exact=True).select_option("")
-    people.select_option("")
-    order = page.get_by_label("First", exact=True)
-    order.select_option("before")
-    assert _shown(page) == ["oats", "beans", "rice", "peas", "corn"]
-    order.select_option("after")
-    assert _shown(page) == ["oats", "corn", "beans", "peas", "rice"]
-    order.select_option("fall")
-    assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
-
-
 def test_everything_works_by_keyboard(report: str, opened: Open) -> None:
     page = opened(report)
     page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     assert page.evaluate("document.activeElement.textContent") == "Skip to the result"
     _tab_to(page, "document.activeElement.textContent === 'How to read this'")
     page.keyboard.press("Enter")
     assert page.get_by_text("Holm's correction for all").first.is_visible()
     _tab_to(page, "document.activeElement.textContent === 'Examples' && document.activeElement.tagName === 'A'")
     page.keyboard.press("Enter")
-    _tab_to(page, "document.activeElement.id === 'example-filter'")
-    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    page.keyboard.press("v")  # vagueness
-    assert _shown(page) == ["beans", "peas"]
-    _tab_to(page, "document.activeElement.id === 'example-order'")
     _tab_to(page, "document.activeElement.textContent.includes('peas') && document.activeElement.tagName === 'SUMMARY'")
     assert not page.locator(".example", has_text="peas").evaluate("one => one.open")
     page.keyboard.press("Enter")
@@ -167,18 +130,13 @@ def test_paper_shows_everything_and_folds_are_as_before(report: str, opened: Ope
     opened_before = page.locator(".example[open]").count()
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator(".example[open]").count() == 5
-    assert page.locator(".few").count() > 0 and page.locator(".few[open]").count() == 0, "rows of zeros stay folded"
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator(".example[open]").count() == opened_before
-    page.get_by_role("button", name="Close all").click()
-    page.get_by_label("Bias", exact=True).select_option("vagueness")
     page.emulate_media(media="print")
     assert _shown(page) == ["rice", "beans", "oats", "peas", "corn"]
     texts = page.locator(".example .text:has(ins)")
     assert texts.count() == 5 and all(box.bounding_box()["height"] > 10 for box in texts.all())  # type: ignore[index]
-    page.locator(".example").first.evaluate("one => one.classList.add('screen')")
-    assert _shown(page) == ["beans", "oats", "peas", "corn"]
-    assert not page.locator("#filter-row").is_visible() and not page.locator(".section-nav").is_visible()
+    assert not page.locator(".section-nav").is_visible()
     page.set_viewport_size({"width": 700, "height": 1000})  # a page of A4 between its margins
     assert page.evaluate("document.documentElement.scrollWidth") <= 700
     cells = page.locator("td", has_text="[").all()
@@ -222,8 +180,8 @@ def test_axe_finds_no_violation(report: str, opened: Open, width: int, scheme: A
     page.set_viewport_size({"width": width, "height": 844})
     if width < 400:
         page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    # The figures and the two longest tables are more of the same, and take axe most of its time.
-    page.evaluate("document.querySelectorAll('.plots, #meaning, #drift').forEach((each) => each.remove())")
+    # The figures and the glossary are more of the same, and take axe most of its time.
+    page.evaluate("document.querySelectorAll('.plots, #meaning').forEach((each) => each.remove())")
     found = axe.Axe().run(page)
     assert len(found["passes"]) > 15
     assert [(fault["id"], [node["html"] for node in fault["nodes"]]) for fault in found["violations"]] == []
@@ -236,14 +194,14 @@ def test_the_list_of_sections_stays_at_the_side_and_sections_after_quality_are_f
     ids = "[...document.querySelectorAll('section')].map((each) => [each.querySelector('h2').textContent, Boolean(each.querySelector('.fold'))])"
     folds = dict(page.evaluate(ids))
     names = list(folds)
-    assert [folds[name] for name in names] == [at > names.index("Quality") for at in range(len(names))]
-    assert {"Confounds", "Data correlations", "Examples", "Cost and time"} <= {name for name in names if folds[name]}
+    assert [folds[name] for name in names] == [at >= names.index("Effects and confounds") for at in range(len(names))]
+    assert {"Data correlations", "Examples", "Cost and time"} <= {name for name in names if folds[name]}
     page.evaluate("scrollTo(0, 1500)")
     nav = page.get_by_role("navigation", name="Sections")
     assert nav.bounding_box()["y"] >= 0 and nav.is_visible()  # type: ignore[index]
-    page.get_by_role("link", name="Confounds").click()
-    assert page.get_by_role("heading", name="Confounds").is_visible()
-    assert page.locator("#drift p").first.is_visible()
+    page.get_by_role("link", name="Effects and confounds").click()
+    assert page.get_by_role("heading", name="Effects and confounds").is_visible()
+    assert page.locator("#effects p").first.is_visible()
 
 
 def test_without_scripts_all_examples_show(browser: Any, report: str, tmp_path: Path) -> None:
@@ -254,7 +212,6 @@ def test_without_scripts_all_examples_show(browser: Any, report: str, tmp_path: 
     page.goto(file.as_uri())
     assert page.locator(".glance .chip:visible").count() == 4
     assert _at_examples(page).locator(".example:visible").count() == 5
-    assert not page.locator("#filter-row").is_visible()
     context.close()
 
 
@@ -264,9 +221,7 @@ def test_hostile_texts_are_inert(opened: Open, rendered: Rendered) -> None:
     assert page.locator("img, iframe, object, embed, link, form, base, body i").count() == 0
     names = "[...document.querySelectorAll('*')].flatMap((one) => one.getAttributeNames())"
     assert not [name for name in page.evaluate(names) if name.startswith("on")]
-    page.get_by_label("Bias", exact=True).select_option(index=2)
-    assert page.locator(".example:visible").count() == 2
-    page.get_by_role("button", name="Open all").click()
+    page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert page.get_by_text("<script>alert(1)</script>").first.is_visible()
     links = page.locator("a").evaluate_all("all => all.map((one) => one.getAttribute('href'))")
     assert all(href.startswith("#") for href in links)

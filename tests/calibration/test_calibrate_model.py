@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Callable
@@ -112,11 +113,31 @@ def test_a_reward_is_corrected_out_of_fold_and_by_the_audit_as_by_hand(scorer: s
         expected.append(before[-1] - found.strength * slope.value * longer)
     assert audit.skew["length"].before.value == pytest.approx(np.mean(np.array(expected) > 0))
     assert own.base.skew.value == pytest.approx(np.mean(np.array(before) > 0))
+    assert "hardly follow" not in str(found)
     assert any(f"at strength {found.strength:g}" in note for note in audit.model.notes)
     rows = [row for row in read_jsonl(tmp_path / "audit" / "audit" / "margins.jsonl") if row["kind"] == "contrast"]
     assert [row["perturbed_model"] - row["base_model"] for row in rows] == pytest.approx(expected)
+    kept = list(read_jsonl(tmp_path / "out" / "out_of_fold.jsonl"))
+    assert [row["margin"] for row in kept] == pytest.approx(before)
+    assert np.mean([row["out_of_fold"] > 0 for row in kept]) == pytest.approx(own.calibrated.skew.value, abs=0.1)
+    loaded = cda.load(tmp_path / "out" / "calibration.json")
+    assert (
+        isinstance(loaded, cda.Calibration) and loaded.model_dump() == found.model_dump() and str(loaded) == str(found)
+    )
     again = found(*zip(*((row["prompt"], row["perturbed"], row["base"]) for row in contrasts()), strict=True), before)
     assert again == pytest.approx(expected)
+
+
+def test_a_scorer_that_hardly_follows_people_is_said_to(tmp_path: Path) -> None:
+    def blind(prompts: list[Any], responses: list[str]) -> list[float]:  # noqa: ARG001
+        return [float(hash_of(text)) for text in responses]
+
+    found = calibrated(blind, tmp_path / "out")  # type: ignore[arg-type]
+    assert found.following.low < 0.1 and "hardly follow people's votes" in str(found)
+
+
+def hash_of(text: str) -> int:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:4], 16) % 97
 
 
 def test_quality_takes_the_calibration_and_refuses_a_second_model(scorer: str, tmp_path: Path) -> None:
@@ -228,7 +249,7 @@ def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> 
         raise AssertionError("scored")
 
     few = [row if number < 12 else {**row, "votes": []} for number, row in enumerate(contrasts())]
-    with pytest.raises(DataError, match="prompts with a majority of people: length 12; a bias needs 20"):
+    with pytest.raises(DataError, match="length: people's majorities on 12 prompts, and calibrating needs 20 at least"):
         calibrated(never, tmp_path / "out", contrasts=few)  # type: ignore[arg-type]
     unmeasured = [{**row, "bias": "vagueness-paper"} for row in contrasts()]
     with pytest.raises(DataError, match="vagueness-paper: its file names no measure"):
@@ -241,7 +262,7 @@ def test_a_dry_run_counts_votes_and_does_nothing(scorer: str, tmp_path: Path) ->
              "--quality", write(tmp_path / "q.jsonl", quality()), "--out", "run", "--dry-run"]  # fmt: skip
     found = CliRunner().invoke(app, words)
     assert found.exit_code == 0, found.output
-    assert f"prompts with a majority: length {N}" in found.output and "quality     24 pairs" in found.output
+    assert f"prompts with a majority: length {N}" in found.output and "quality     pairs of 24 prompts" in found.output
     assert "jargon is not corrected: 1 prompts with a majority, 20 needed" in found.output
     assert not (tmp_path / "run").exists()
 

@@ -23,7 +23,6 @@ from cda.calibration.fit import (
     fitted,
     folds_of,
     newton,
-    prompts_of,
 )
 from cda.records import Exclusions
 from cda.results.base import Estimate
@@ -90,7 +89,7 @@ def test_votes_for_one_side_alone_and_terms_of_zeros_leave_finite_corrections() 
 
 def test_a_row_is_never_corrected_by_votes_of_its_own_half() -> None:
     problem = made(1.0)
-    prompts = prompts_of(problem)
+    prompts = problem.prompts
     weights = np.ones((2, len(prompts.strata)))
     first = np.zeros(weights.shape, dtype=bool)
     first[:, ::2] = True
@@ -117,7 +116,7 @@ def test_folds_divide_the_drawn_prompts_of_every_stratum() -> None:
 def test_a_prompt_drawn_twice_counts_as_two_prompts_of_the_same_rows() -> None:
     """But for the sizes of columns, by which the prior is scaled: they are those of all rows, drawn or not."""
     problem = made(1.0, n=80)
-    prompts = prompts_of(problem)
+    prompts = problem.prompts
     weights = np.ones((1, len(prompts.strata)))
     weights[0, prompts.of_contrast[:2]] = 2
     rows = problem.contrasts
@@ -131,7 +130,7 @@ def test_a_prompt_drawn_twice_counts_as_two_prompts_of_the_same_rows() -> None:
         ),
         biases=("length",) * 82,
     )  # fmt: skip
-    own = prompts_of(doubled)
+    own = doubled.prompts
     assert fit_of(problem, prompts, weights).corrections == pytest.approx(
         fit_of(doubled, own, np.ones((1, len(own.strata)))).corrections, rel=0.002
     )
@@ -140,7 +139,7 @@ def test_a_prompt_drawn_twice_counts_as_two_prompts_of_the_same_rows() -> None:
 def test_a_strength_that_loses_accuracy_is_barred() -> None:
     problem = made(1.0)
     hurt = replace(problem, quality=Scored(np.full(M, 0.1), np.ones((M, 2)), problem.quality.prompt_ids))
-    prompts = prompts_of(problem)
+    prompts = problem.prompts
     weights = np.ones((1, len(prompts.strata)))
     folds = folds_of(prompts.strata, weights, np.random.default_rng(0))
     (free,), (barred,) = (chosen_strengths(own, prompts, weights, folds, 0.01) for own in (problem, hurt))

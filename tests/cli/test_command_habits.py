@@ -102,7 +102,7 @@ def test_conditions_in_a_wrong_form_or_on_unknown_names_are_told_before_any_work
         ("data pairs.jsonl --bias length --column prompt=question --column chosen=better --column rejected=worse", 12, "5 of 12"),
         ("quality rm.py:longer pairs.jsonl --column prompt=question --column chosen=better --column rejected=worse", 12, "5, read as"),
         ("best-of rm.py:longer samples.jsonl --bias length", 12, "10 responses to 5 of 12 prompts"),
-        ("win-rate rm.py:longer first.jsonl second.jsonl", 12, "5 comparisons"),
+        ("quality rm.py:longer first.jsonl --over second.jsonl", 12, "5, read as outputs"),
         ("audit rm.py:longer --bias length --pairs contrasts.jsonl --column prompt=question --quality none --triples none", 12, "at most 5"),
     ],
 )  # fmt: skip

@@ -19,10 +19,7 @@ from typer.testing import CliRunner
 from cda.cli import app
 
 RUN = "audit rm.py:longer --bias length --pairs contrasts.jsonl --quality none --triples none --out"
-STUDY = (
-    "writes      NEW: index.html, README.md, assignments.json, key.json, items.csv, label_studio.json, label_studio.xml"
-)
-SCORED = "--before scores.jsonl --after after.jsonl --votes votes.jsonl"
+STUDY = "writes      NEW: README.md, items.csv, key.json"
 
 
 def run(*words: str) -> Result:
@@ -42,10 +39,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "rm.py").write_text(scorer, encoding="utf-8")
     written(folder / "contrasts.jsonl", [{"id": f"c{n}", "bias": "length", "prompt": f"Why {n}?", "base": "So.", "perturbed": f"So, {'so ' * n}."}
                                          for n in range(24)])  # fmt: skip
-    for name in ("scores", "after"):
-        written(folder / f"{name}.jsonl", [{"id": f"c{n}", "gap": n % 5 - 2.0 - (name == "after")} for n in range(30)])
-    written(folder / "votes.jsonl", [{"id": f"c{n}", "vote": "perturbed" if n % 3 else "base"} for n in range(28)])
-    written(folder / "pairs.jsonl", [{"id": f"q{n}", "gap": n % 4 - 1.0} for n in range(40)])
+    written(folder / "scored.jsonl", [{"prompt": "Why?", "response": "So.", "score": 1}])
     assert run(RUN, "a --export rows/").exit_code == 0
     shutil.copytree(folder / "a", folder / "b")
     assert run("study export contrasts.jsonl st").exit_code == 0
@@ -75,14 +69,6 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("report a --out NEW", {"out": "NEW"}, ["report      NEW/report.html"]),
         ("compare a b --out NEW", {"out": "NEW"},
          ["reads       a: rm.py:longer; biases: length", "reads       b: rm.py:longer; biases: length"]),
-        (f"dose {SCORED} --column margin=gap --limit 25 --out NEW.json",
-         {"before": "scores.jsonl", "after": "after.jsonl", "votes": "votes.jsonl", "out": "NEW.json", "limit": 25, "column": ["margin=gap"]},
-         ["reads       scores.jsonl, after.jsonl: 25 rows with scores in both", "votes       votes.jsonl: 25 prompts with a majority of people",
-          "left out    scores.jsonl: 3 voted rows not drawn (--limit)", "chooses     one of 11 doses from 0 to 2.5", "writes      NEW.json"]),
-        ("calibrate --scores scores.jsonl --votes votes.jsonl --quality pairs.jsonl --column margin=gap --limit 24 --out NEW",
-         {"votes": "votes.jsonl", "scores": "scores.jsonl", "quality": "pairs.jsonl", "out": "NEW", "limit": 24, "column": ["margin=gap"]},
-         ["reads       scores.jsonl: 24 rows of scores", "votes       votes.jsonl: 24 rows with a majority of people; corrected: bias",
-          "quality     pairs.jsonl: 24 pairs", "pairs.jsonl: 16 of 40 rows not drawn (--limit)", "report      NEW/report.html"]),
     ],
     ids=lambda value: value.partition(" --")[0] if isinstance(value, str) else "",
 )  # fmt: skip
@@ -111,12 +97,11 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
         ("report a --out rows", "rows: holds something other than results of `cda report`"),
         ("report a --limit 3", "--limit: only with a recipe; a is the folder of a run, whose report is drawn as it is"),
         ("compare a b --seed 3", "seed=3: no effect on finished audits, and no model is audited here"),
-        (f"dose {SCORED} --column margin=gap --limit 19", "--limit 19: people's votes on 20 prompts or more are needed"),
-        (f"dose {SCORED} --column margin=gpa", "scores.jsonl: needs a column id or query or prompt"),
-        (f"dose {SCORED} --column margin=gap --column bias=bais", "--column bias=bais: no score file has a column 'bais'"),
-        (f"dose {SCORED} --column margin=gap --column votes.id=gap", "score files go by one set of names; leave out 'votes.'"),
-        (f"dose {SCORED} --column margin=gap --out rows", "rows: a folder; name a file"),
-        ("calibrate --scores scores.jsonl --column margin=gap", "no votes: choosing a dose needs people's votes"),
+        ("dose scores:rm.py --against scores:after.jsonl", "rm.py: unknown file type; use one of .jsonl"),
+        ("dose scores:scored.jsonl --against scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none",
+         "length: people's majorities on 0 prompts, and choosing a dose needs 20 at least of one bias"),
+        ("calibrate scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none", "length: people's majorities on 0 prompts, and calibrating needs 20 at least"),
+        ("dose scores:scored.jsonl --against scores:scored.jsonl --only", "--only: only with a recipe"),
         ("train jargon --only", "stage 'label' does not fit this recipe (it has not been run). Leave out --only to run it"),
         (f"{RUN} c --export rm.py/", "rm.py/row.json: cannot be written (rm.py: is a file"),
     ],
@@ -137,27 +122,3 @@ def test_a_report_elsewhere_is_that_of_the_run_which_stays_as_it_is(desk: Path) 
     assert {path.name for path in (desk / "copy").iterdir()} == {"report.html", "report.md", "figures"}
     assert run("report a --out copy").exit_code == 0  # an earlier one is replaced
     assert not (desk / "a" / "report" / "figures").exists()
-
-
-def test_a_limit_and_columns_of_score_files_are_those_of_the_result(desk: Path) -> None:
-    """The rows drawn are the same for every seed that is the same, and the others are counted."""
-    words = f"dose {SCORED} --column margin=gap --limit 25 --json --out"
-    first, again, other = (json.loads(run(words, more).stdout) for more in ("d.json", "e.json", "f.json --seed 1"))
-    assert first == again != other
-    assert first["response"][0]["people"]["human_skew"]["n"] == 25
-    assert first["left_out"][-1] == "scores.jsonl: 3 voted rows not drawn (--limit)"
-    assert json.loads((desk / "d.json").read_text(encoding="utf-8")) == first
-
-
-@pytest.mark.parametrize(
-    ("command", "shown", "unused"),
-    [
-        ("label jargon", {"label"}, {"train", "lora", "model", "synthesize", "audit"}),
-        ("synthesize jargon", {"label", "synthesize"}, {"train", "lora", "model", "audit"}),
-        ("train jargon", {"label", "synthesize", "train", "adapter", "audit", "report"}, set()),
-    ],
-)  # fmt: skip
-def test_a_plan_ends_where_the_command_does(command: str, shown: set[str], unused: set[str]) -> None:
-    planned = json.loads(run(command, "--dry-run --json").stdout)
-    assert {line.split()[0] for line in planned["lines"] if not line.startswith(" ")} == shown
-    assert not unused & planned["settings"].keys() and "data" in planned["settings"]

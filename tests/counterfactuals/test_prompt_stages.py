@@ -10,11 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from made_audits import make_audit
 from replies import reply
 from typer.testing import CliRunner
 
 from cda.auditing import audit
-from cda.auditing.report_data import label_tables
+from cda.auditing.report_tables import label_table
 from cda.cli import app
 from cda.counterfactuals import label, synthesize
 from cda.data.load import prompt_of
@@ -22,7 +23,7 @@ from cda.recipe.load import load_model_audit, load_recipe
 from cda.resources.artifacts import stage_counts
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.results.stages import LabelCounts
+from cda.results.stages import LabelCounts, TrainingStages
 from cda.run import RunFolder
 
 LLM = ["llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", "data.pairs=embedded", "data.max_pairs=12"]
@@ -119,8 +120,9 @@ def test_labels_by_a_prompt_of_ones_own_over_http(serve: Serve, tmp_path: Path) 
     assert (asked["query_asked"], asked["query_answered"], asked["query_calls_for_it"]) == (True, 12, technical)
     assert f"neither 12; {technical} of 12 messages call for it (by x)" in printed
     counted = stage_counts(RunFolder(tmp_path / "run"), "label", LabelCounts)
-    (table,) = label_tables(counted)
-    assert table.caption.endswith(f"; {technical} of 12 messages call for it")
+    stages = TrainingStages(label=counted, synthesize=None, train=None)
+    table = label_table(make_audit().model_copy(update={"stages": stages}))
+    assert table is not None and table.rows[0][1].endswith(f"; {technical} of 12 messages call for it")
     assert "reused" in succeeds(*words) and len(systems) == 12
     mine.write_text(OWN_LABEL.replace("Label.", "Label it."), encoding="utf-8")
     succeeds(*words)

@@ -34,11 +34,6 @@ def test_every_layout_gives_the_same_contrast(row: dict[str, Any]) -> None:
     assert only(row) == EXPECTED
 
 
-@pytest.mark.parametrize(("cell", "expected"), [("added", "added"), (" Removed ", "removed"), ("", None), (None, None)])
-def test_the_direction_in_which_a_contrast_was_made(cell: str | None, expected: str | None) -> None:
-    assert only(DIRECT | {"direction": cell}).tags.get("direction") == expected
-
-
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
@@ -162,24 +157,6 @@ def test_ids_of_the_users_own_stay(name: str) -> None:
     assert (found.ids.notice is not None) == (name == "0123456789abcdef")
 
 
-@pytest.mark.parametrize("order", [slice(None), slice(None, None, -1)])
-def test_a_row_an_annotator_is_a_vote_an_annotator(order: slice) -> None:
-    words = ["base", "perturbed", "perturbed"]
-    spelled = zip(words, ("q", "q ", "q\r\n"), strict=True)
-    cleaned = read(*[DIRECT | {"preferred": word, "prompt": text} for word, text in spelled][order])
-    (found,) = cleaned.contrasts
-    assert (sorted(found.votes), found.preferred) == (words, None)
-    assert dict(cleaned.exclusions.reasons) == {"same texts again, counted as votes": 2}
-
-
-def test_stated_preferences_and_votes_on_the_same_texts() -> None:
-    (agreed,) = read(*[DIRECT | {"preferred": "base"}] * 3).contrasts
-    assert (agreed.votes, agreed.preferred) == (("base",) * 3, "base")
-    assert only(DIRECT | {"preferred": "base"}).votes == ()
-    (mixed,) = read(DIRECT | {"votes": ["base"]}, DIRECT | {"votes": ["perturbed"] * 2, "preferred": "tie"}).contrasts
-    assert (mixed.votes, mixed.preferred) == (("base", "perturbed", "perturbed"), "tie")
-
-
 @pytest.mark.parametrize("name", [None, "", "mine"])
 def test_votes_of_a_file_count_once_however_often_the_row_is_given(name: str | None) -> None:
     key = name or EXPECTED.id
@@ -188,21 +165,6 @@ def test_votes_of_a_file_count_once_however_often_the_row_is_given(name: str | N
     (found,) = cleaned.contrasts
     assert (found.votes, found.verdicts) == (("base", "perturbed"), ("base",))
     assert dict(cleaned.exclusions.reasons) == {"duplicate": 2}
-
-
-def test_votes_under_every_id_of_a_duplicate_count() -> None:
-    rows = [DIRECT | {"id": "a"}, DIRECT | {"id": "b", "base": "plain\n"}, DIRECT | {"id": "a"}]
-    (found,) = read(*rows, votes={"a": ["base"], "b": ["perturbed", "tie"]}).contrasts
-    assert found.votes == ("base", "perturbed", "tie")
-    assert {"a", "b"} <= set(found.ids) and found.tags["item"] == "a"
-
-
-def test_votes_that_name_a_response_are_read_by_their_own_row() -> None:
-    rows = [row | {"votes": ["response_1"]} for row in (NAMED, OTHER_ORDER)]
-    assert read(*rows).contrasts[0].votes == ("perturbed", "base")
-    cleaned = read(*rows, votes={EXPECTED.id: ["response_1", "tie"]})
-    assert cleaned.contrasts[0].votes == ("tie",)  # which response it saw is unknown
-    assert dict(cleaned.votes.reasons) == {"unreadable vote 'response_1'": 1}
 
 
 def test_a_second_vote_of_one_annotator_is_refused() -> None:

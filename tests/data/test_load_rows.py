@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-from codecs import BOM_UTF8
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from cda.data.load import check_columns, load_rows, looks_like_path
+from cda.data.load import load_rows, looks_like_path
 from cda.errors import DataError
 
 ROWS: list[dict[str, Any]] = [
@@ -84,25 +82,6 @@ def test_a_folder_of_several_tables_names_them(tmp_path: Path) -> None:
         assert load_rows(f"{folder}/a{ending}") == ROWS
 
 
-def test_a_folder_whose_file_changed_within_its_date_is_read_anew(tmp_path: Path) -> None:
-    """`datasets` keeps what it read before, and would give the rows of before."""
-    file = tmp_path / "rows" / "train.jsonl"
-    file.parent.mkdir()
-    for text in ("first", "other"):
-        file.write_text(json.dumps({"text": text}) + "\n", encoding="utf-8")
-        os.utime(file, (0, 0))
-        assert load_rows(str(file.parent)) == [{"text": text}]
-
-
-def test_folders_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="not a folder that datasets can load"):
-        load_rows(str(tmp_path))
-    for number in range(10):
-        (tmp_path / f"{number}.jsonl").write_text("broken", encoding="utf-8")
-    with pytest.raises(DataError, match=r"7\.jsonl and 2 more; give the one that is meant"):
-        load_rows(str(tmp_path))
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
@@ -128,45 +107,6 @@ def test_hub_ids_are_told_from_paths(path: str) -> None:
     assert looks_like_path(path) and not looks_like_path("owner/name") and not looks_like_path("imdb")
 
 
-def test_all_missing_columns_are_listed_with_a_suggestion() -> None:
-    rows = [{"choosen": "a"}, {"other": "b"}]
-    with pytest.raises(DataError) as caught:
-        check_columns(rows, {"chosen": "chosen", "rejected": "worst"}, "f.csv", "data.columns.")
-    first, second = str(caught.value).splitlines()
-    assert "no column 'chosen'. Did you mean 'choosen'? Found: choosen, other." in first
-    assert second.endswith("no column 'worst'. Found: choosen, other. Map it with data.columns.rejected=<your column>")
-    check_columns(rows, {"chosen": "choosen"}, "f.csv", "data.columns.")
-
-
-@pytest.mark.parametrize("ending", [".csv", ".tsv"])
-@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-@pytest.mark.parametrize("first", ["", "sep={}\n"])
-def test_whatever_stands_between_cells(tmp_path: Path, ending: str, delimiter: str, first: str) -> None:
-    path = tmp_path / f"rows{ending}"
-    cells = ("q, r; s\tt", 'a "quoted" one', "b\nc")
-    table(path, cells, delimiter=delimiter)
-    path.write_bytes(first.format(delimiter).encode() + path.read_bytes().removeprefix(BOM_UTF8))
-    assert load_rows(str(path)) == [dict(zip(COLUMNS, cells, strict=True))]
-
-
-def test_names_with_other_separators_are_not_split(tmp_path: Path) -> None:
-    path = tmp_path / "rows.csv"
-    for name in ('"a;b;c;d"', "a;b;c;d"):
-        path.write_text(f"id,{name}\n1,2\n", encoding="utf-8")
-        assert load_rows(str(path)) == [{"id": "1", "a;b;c;d": "2"}]
-    path.write_text("prompt\nonly; one, column\n", encoding="utf-8")
-    with pytest.raises(DataError, match="not as many fields"):
-        load_rows(str(path))
-
-
-@pytest.mark.parametrize(
-    "written", [STORED, json.dumps(TURNS, indent=2), f"  {TURNS!r}\n", f"\ufeff{STORED}", repr(tuple(TURNS))]
-)
-def test_messages_that_a_table_holds_as_text(tmp_path: Path, written: str) -> None:
-    path = table(tmp_path / "rows.csv", (written, "a", "b"), ("prose", "a", "b"))
-    assert [row["prompt"] for row in load_rows(path)] == [TURNS, "prose"]
-
-
 def test_messages_whose_first_key_is_another_are_read(tmp_path: Path) -> None:
     named = [{"name": None, **turn} for turn in TURNS]
     path = table(tmp_path / "rows.csv", (json.dumps(named), repr(named), "a"))
@@ -181,18 +121,6 @@ def test_messages_whose_first_key_is_another_are_read(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_prose_that_looks_like_messages_stays(tmp_path: Path, prose: str) -> None:
     assert load_rows(table(tmp_path / "rows.csv", ("q", prose, "b")))[0]["chosen"] == prose
-
-
-def test_messages_that_cannot_be_read_are_named(tmp_path: Path) -> None:
-    arrays = "[{'role': 'user', 'content': 'x'}\n {'role': 'assistant', 'content': 'y'}]"  # as numpy prints them
-    rows = (STORED[:-9], "a", "b"), ("q", arrays, f"array({TURNS!r}, dtype=object)")
-    path = table(tmp_path / "rows.csv", *rows)
-    with pytest.raises(DataError) as caught:
-        load_rows(path)
-    places = [line.split(" holds messages as text that cannot be read (")[0] for line in str(caught.value).splitlines()]
-    assert places == [
-        f"{path}:{place}" for place in ("2: column 'prompt'", "3: column 'chosen'", "3: column 'rejected'")
-    ]
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])

@@ -128,43 +128,6 @@ def test_each_row_is_a_vote_on_its_two_responses() -> None:
     assert dict(even.exclusions.reasons) == {"preferred both ways by as many rows": 2}
 
 
-def test_spellings_of_a_prompt_are_one_prompt() -> None:
-    spelled = ["Où ?\nIci", "Où ?\r\nIci ", "Ou\u0300 ?\nIci"]
-    rows = [GOOD | {"prompt": text, "chosen": f"answer {at}"} for at, text in enumerate(spelled)]
-    pairs = clean_pairs([*rows, rows[0] | {"prompt": spelled[2]}]).pairs
-    assert [pair.prompt[0].content for pair in pairs] == spelled  # scored as they are
-    for seed in range(5):
-        assert len(set(split_by_prompt(pairs, 0.5, np.random.default_rng(seed)))) == 1
-    inside = {"prompt": [user("q\r\n")], "chosen": [user("q"), bot("a")], "rejected": [user("q"), bot("b")]}
-    assert clean_pairs([inside]).pairs[0].chosen == "a"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"winner": "chosen"},
-        {"winner": None},
-        {"score_chosen": "3", "score_rejected": 2},
-        {"tie": False},
-        {"tie": "0.0"},
-    ],
-)
-def test_a_row_with_a_winner_is_no_tie(change: dict[str, Any]) -> None:
-    assert len(clean_pairs([GOOD | change]).pairs) == 1
-
-
-def test_columns_are_mapped() -> None:
-    row = {"question": "q", "best": "a", "worst": "b", "prompt": "not this"}
-    cleaned = clean_pairs([row], {"prompt": "question", "chosen": "best", "rejected": "worst"})
-    assert cleaned.pairs == (Pair(user_prompt("q"), "a", "b"),)
-
-
-def test_dialogue_marks_that_differ_before_the_last_turn_are_not_taken_for_a_prompt() -> None:
-    chosen, rejected = (f"\n\nHuman: q1\n\nAssistant: {turn}\n\nHuman: q\n\nAssistant: a{turn}" for turn in "xy")
-    for pair in clean_pairs([{"chosen": chosen, "rejected": rejected}]).pairs:
-        assert all(message.content not in ("q", "x", "y") for message in pair.prompt)
-
-
 _values = st.one_of(
     st.none(), st.text(max_size=4), st.lists(st.fixed_dictionaries({"role": st.sampled_from(["user", "assistant", "x"]), "content": st.text(max_size=3)}), max_size=3)
 )  # fmt: skip
@@ -200,15 +163,6 @@ def test_the_split_does_not_depend_on_the_order_of_the_rows() -> None:
     assert split_by_prompt(pairs[::-1], 0.3, np.random.default_rng(1)) == flags[::-1]
     assert split_by_prompt(pairs, 0.3, np.random.default_rng(2)) != flags
     assert sum(split_by_prompt(pairs, 0.0, np.random.default_rng(1))) == 0
-
-
-def test_words_are_read_through_their_decoration(tmp_path: Path) -> None:
-    words = ["Yes", "**no**", "[yes] because it lists", "1", "maybe", None]
-    rows = [{"chosen_jargon": word, "rejected_jargon": "No"} for word in words]
-    found = load_labels(str(write_rows(tmp_path / "labels.jsonl", rows)), ["jargon", "length"])
-    assert list(found) == ["jargon"]
-    assert found["jargon"].chosen == (True, False, True, True, None, None)
-    assert found["jargon"].rejected == (False,) * 6 and found["jargon"].sides is None
 
 
 def test_what_the_label_stage_writes(tmp_path: Path) -> None:

@@ -70,33 +70,6 @@ def test_rewardbench_2_is_known_by_its_columns_and_pairs_its_ties() -> None:
     assert found.weights == {"Math": 1.0, "Ties": 1.0, "Focus": 1.0}
 
 
-def test_rm_bench_has_three_styles_and_one_safety_domain() -> None:
-    found = quality_set([styled("safety-refuse"), styled("safety-response"), styled("code")], "total_dataset.json")
-    assert found.format == "rm-bench"
-    assert [one.subset for one in found.items] == ["safety", "safety", "code"]
-    assert quality_set([styled(None)], "chat_filtered.json").items[0].subset == "chat"
-
-
-def test_llmbar_turns_the_better_output_to_the_front() -> None:
-    found = quality_set([compared(1), compared(2), compared("2")], "Dataset/Natural/dataset.json")
-    assert (found.format, found.name) == ("llmbar", "Natural")
-    assert [one.chosen[0] for one in found.items] == ["One.", "Two.", "Two."]
-    assert {one.section for one in found.items} == {"Natural"}
-
-
-def test_pairs_take_messages_and_sections_and_each_row_is_a_vote() -> None:
-    sides = {
-        side: [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": side}]
-        for side in ("chosen", "rejected")
-    }
-    even = {"prompt": "q ", "chosen": "b", "rejected": "a"}, {"prompt": "q", "chosen": "a", "rejected": "b"}
-    found = quality_set([sides | {"section": "manners"}, pair(), pair(), *even], "own.jsonl")
-    assert found.format == "pairs" and found.weights is None
-    kept = [(item.row, item.section, item.chosen) for item in found.items]
-    assert kept == [(1, "manners", ("chosen",)), (2, "all pairs", ("Good.",))]
-    assert found.exclusions.reasons == {"duplicate": 1, "preferred both ways by as many rows": 2}
-
-
 def test_mapped_columns_are_pairs() -> None:
     rows = [{"q": "Why?", "a": "So.", "b": "No.", "prompt": "other"}]
     found = quality_set(rows, "own.csv", {"prompt": "q", "chosen": "a", "rejected": "b"})

@@ -53,20 +53,6 @@ def test_every_other_text_has_its_reason(query: str, reason: str) -> None:
     assert (found.queries, dict(found.exclusions.reasons), found.exclusions.seen) == ((GOOD,), {reason: 1}, 2)
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"question": f"  {GOOD}\n"},
-        {"prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": GOOD}]},
-        {"conversations": [{"from": "human", "value": GOOD}, {"from": "gpt", "value": "By example."}]},
-        {"conversation_a": [{"role": "user", "content": GOOD}, {"role": "user", "content": "And then?"}]},
-        {"prompt": GOOD, "language": "English"},
-    ],
-)
-def test_the_first_user_turn_is_taken_from_text_and_from_conversations(row: dict[str, object]) -> None:
-    assert clean_queries([row], "here").queries == (GOOD,)
-
-
 def test_every_dropped_row_is_counted() -> None:
     texts = ["how do vaccines train the immune system?", None, [{"role": "assistant", "content": GOOD}], 7]
     rows = [

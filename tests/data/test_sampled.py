@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cda.data.sampled import Output, load_outputs, load_sampled, placed_outputs
+from cda.data.sampled import load_outputs, load_sampled, placed_outputs
 from cda.errors import DataError
 
 LISTED: dict[str, Any] = {"prompt": "q", "responses": ["a", "b", "a"]}
@@ -103,23 +103,3 @@ def test_from_files(tmp_path: Path) -> None:
     for load in (load_sampled, load_outputs):
         with pytest.raises(DataError, match="Map it with --column prompt=<your column>"):
             load(str(path))
-
-
-def test_every_output_keeps_its_place() -> None:
-    rows = [
-        {"prompt": "q", "response": " "},
-        {"prompt": "r", "response": "x"},
-        {"prompt": "q", "response": "b", "quality": 2},
-        {"prompt": "", "response": "lost"},
-    ]
-    q, r = placed_outputs(rows, {}, "f").by_prompt.values()
-    assert q.outputs == [Output(reason="empty response"), Output("b", quality=2.0)]
-    assert r.outputs == [Output("x")] and q.whole and r.whole
-
-
-def test_a_list_that_cannot_be_read_leaves_places_unknown() -> None:
-    rows = [LISTED, {"prompt": "q", "responses": None}, {"prompt": "r", "responses": ["", "x"]}]
-    outputs = placed_outputs(rows, {}, "f")
-    q, r = outputs.by_prompt.values()
-    assert (q.whole, len(q.outputs), r.whole, [one.text for one in r.outputs]) == (False, 3, True, [None, "x"])
-    assert dict(outputs.rows.reasons) == {"responses is missing": 1}

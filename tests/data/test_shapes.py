@@ -218,14 +218,6 @@ def test_a_verdict_on_the_first_turn_saw_the_first_exchange() -> None:
     ) == {"more than one turn after the shared prompt": 1}
 
 
-def test_the_lower_answer_depends_on_the_prompt_alone() -> None:
-    answers = [{"answer": f"a{rank}", "rank": rank} for rank in range(1, 8)]
-    rows = [{"prompt": f"q{number}", "answers": answers} for number in range(40)]
-    pairs = clean_pairs(rows).pairs
-    assert {pair.chosen for pair in pairs} == {"a1"} and len({pair.rejected for pair in pairs}) == 6
-    assert set(clean_pairs(rows[::-1]).pairs) == set(pairs)
-
-
 SYSTEM, EARLIER = Message("system", "s"), (Message("user", "h"), Message("assistant", "a"))
 ASKED = Message("user", "q")
 
@@ -263,14 +255,6 @@ def test_turns_in_columns_of_their_own_stand_before_the_prompt(
         assert told in cleaned.taken
 
 
-@pytest.mark.parametrize("prompt", ["q", "h"])
-def test_sides_that_hold_more_than_the_prompt_keep_all_of_it(prompt: str) -> None:
-    turns = [{"role": "system", "content": "s"}, user("h"), bot("a"), user("q")][0 if prompt == "q" else 1 :]
-    row = {"prompt": prompt, "chosen": [*turns, bot("good")], "rejected": [*turns, bot("bad")]}
-    (pair,) = clean_pairs([row]).pairs
-    assert pair == Pair((*([SYSTEM] if prompt == "q" else []), *EARLIER, ASKED), "good", "bad")
-
-
 def test_the_input_of_an_instruction_belongs_to_it() -> None:
     row = {"instruction": "q", "input": "text", "output_1": "good", "output_2": "bad", "preference": 1}
     assert clean_pairs([row]).pairs == (Pair(user_prompt("q\ntext"), "good", "bad"),)
@@ -292,20 +276,6 @@ def test_roles_and_parts_are_read() -> None:
         "assistant",
         "tool",
     ]
-
-
-@pytest.mark.parametrize(
-    ("rows", "columns"),
-    [
-        ([ask("q", "good", "bad") | {"winner": "model_a"}, ask("p", "bad", "good") | {"winner": "model_b"}],
-         {"chosen": "conversation_a", "rejected": "conversation_b"}),
-        ([{"q": "q", "one": "good", "two": "bad", "says": "one"}, {"q": "p", "one": "bad", "two": "good", "says": "two"}],
-         {"prompt": "q", "chosen": "one", "rejected": "two", "preference": "says"}),
-    ],
-)  # fmt: skip
-def test_columns_that_are_named_turn_round_as_the_preference_says(rows: Rows, columns: dict[str, str]) -> None:
-    found = clean_pairs(rows, columns).pairs
-    assert [(pair.prompt[0].content, pair.chosen, pair.rejected) for pair in found] == [GOOD, OTHER]
 
 
 def test_a_preference_that_is_not_known_is_refused_with_its_rows_and_the_remedy_works() -> None:
@@ -335,12 +305,3 @@ def test_labels_that_may_be_preferences_are_not_passed_over(cell: object) -> Non
     with pytest.raises(DataError, match="column 'label' states a preference that is not known in 1 of 1 rows"):
         clean_pairs([row])
     assert len(clean_pairs([row], {"preference": "none"}).pairs) == 1
-
-
-def test_rows_of_no_known_shape_are_told_the_shapes() -> None:
-    with pytest.raises(
-        DataError, match=r"f\.csv: no known shape of preferences\. Found: a, text\. Known are .*HelpSteer3.*Nectar"
-    ):
-        clean_pairs([{"text": "x", "a": 1}], {}, "f.csv")
-    with pytest.raises(DataError, match="no known shape"):
-        clean_pairs([{"prompt": "q", "response_a": "x", "response_b": "y"}])  # nothing says which is preferred

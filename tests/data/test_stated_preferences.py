@@ -12,62 +12,53 @@ ONE_TWO = Names.of("output_1", "output_2")
 CHOSEN = Names.of("chosen", "rejected")
 
 
-@pytest.mark.parametrize(
-    "cell", ["a", "A", "model_a", "Model A", "assistant_a", "response_a", "A is better", "left", "First", "GPT-4"]
+KNOWN: dict[tuple[Names, str | None], tuple[object, ...]] = {
+    (AB, "first"): (
+        "a",
+        "A",
+        "model_a",
+        "Model A",
+        "assistant_a",
+        "response_a",
+        "A is better",
+        "left",
+        "First",
+        "GPT-4",
+    ),
+    (AB, "second"): ("b", "model_b", "[[B]]", "right", "second", "claude-2", "B wins", "RESPONSE B"),
+    (ONE_TWO, "first"): (1, 1.0, "1", "1.0", "output_1"),  # numbers name the last part of a column
+    (ONE_TWO, "second"): (2, "2.0", "Output 2"),
+    (AB, "tie"): ("tie", "TIE", "Tie", " ties ", "draw", "equal", "same", "about the same", "both good"),
+    (AB, "both bad"): ("tie (bothbad)", "both_bad", "Both bad", "bothbad", "neither"),
+    (AB, None): (None, "", " ", "NaN", "nan", float("nan"), "null", "N/A"),
+}
+NO_PREFERENCE = (
+    "c",
+    "model_c",
+    "a and b",
+    0,
+    3,
+    True,
+    "True",
+    "better",
+    {"a": 1},
+    "chosen",
+    "-1",
+    "a > b",
+    "=",
+    "None",
+    "not a",
+    "A=B",
 )
-def test_names_of_the_first_answer(cell: str) -> None:
-    assert verdict("winner", cell, AB) == "first"
 
 
-@pytest.mark.parametrize("cell", ["b", "model_b", "[[B]]", "right", "second", "claude-2", "B wins", "RESPONSE B"])
-def test_names_of_the_second_answer(cell: str) -> None:
-    assert verdict("winner", cell, AB) == "second"
+@pytest.mark.parametrize(("names", "expected"), KNOWN)
+def test_what_a_cell_prefers(names: Names, expected: str | None) -> None:
+    cells = KNOWN[names, expected]
+    assert [verdict("winner", cell, names) for cell in cells] == [expected] * len(cells)
 
 
-@pytest.mark.parametrize(("cell", "expected"), [(1, "first"), (1.0, "first"), ("1", "first"), ("1.0", "first"), ("output_1", "first"),
-                                                (2, "second"), ("2.0", "second"), ("Output 2", "second")])  # fmt: skip
-def test_numbers_name_the_last_part_of_a_column(cell: object, expected: str) -> None:
-    assert verdict("label", cell, ONE_TWO) == expected
-
-
-@pytest.mark.parametrize(
-    "cell", ["tie", "TIE", "Tie", " ties ", "draw", "equal", "same", "about the same", "both good"]
-)
-def test_ties(cell: str) -> None:
-    assert verdict("winner", cell, AB) == "tie"
-
-
-@pytest.mark.parametrize("cell", ["tie (bothbad)", "both_bad", "Both bad", "bothbad", "neither"])
-def test_both_bad(cell: str) -> None:
-    assert verdict("winner", cell, AB) == "both bad"
-
-
-@pytest.mark.parametrize("cell", [None, "", " ", "NaN", "nan", float("nan"), "null", "N/A"])
-def test_cells_that_say_nothing(cell: object) -> None:
-    assert verdict("winner", cell, AB) is None
-
-
-@pytest.mark.parametrize(
-    "cell",
-    [
-        "c",
-        "model_c",
-        "a and b",
-        0,
-        3,
-        True,
-        "True",
-        "better",
-        {"a": 1},
-        "chosen",
-        "-1",
-        "a > b",
-        "=",
-        "None",
-        "not a",
-        "A=B",
-    ],
-)
+@pytest.mark.parametrize("cell", NO_PREFERENCE)
 def test_anything_else_is_refused(cell: object) -> None:
     with pytest.raises(UnreadableError) as refused:
         verdict("winner", cell, AB)

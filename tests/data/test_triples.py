@@ -13,24 +13,6 @@ from cda.errors import DataError
 ROW: dict[str, Any] = {"prompt": "q", "original": "a", "rewrite": "b", "rewrite_of_rewrite": "a2", "has_attribute": 1}
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"rewrite": " "}, "a side is missing"),
-        ({"rewrite": 12}, "a side is no text"),
-        ({"rewrite_of_rewrite": None}, "a side is missing"),
-        ({"rewrite": "a\r\n"}, "a rewrite that changed nothing"),
-        ({"has_attribute": "maybe"}, "has_attribute is neither yes nor no"),
-        ({"prompt": ""}, "empty prompt"),
-        ({}, "duplicate"),
-    ],
-)
-def test_what_cannot_be_used_is_counted(change: dict[str, Any], reason: str) -> None:
-    cleaned = clean_triples([ROW, ROW | change], ["jargon"], {}, "f")
-    assert len(cleaned.triples) == 1
-    assert dict(cleaned.exclusions.reasons) == {reason: 1}
-
-
 def test_columns_and_biases() -> None:
     row = {"q": "q", "first": "a", "rewrite": "b", "rewrite_of_rewrite": "c", "w": "yes", "bias": "length"}
     columns = {"prompt": "q", "original": "first", "has_attribute": "w"}
@@ -91,16 +73,6 @@ def test_cells_that_say_neither(rule: AttributeRule, value: Any, reason: str) ->
     with pytest.raises(RowError) as caught:
         rule.read(value)
     assert str(caught.value) == reason
-
-
-def test_triples_by_a_rating() -> None:
-    rows = [ROW | {"original": f"a{stars}", "stars": stars} for stars in (0, 1, 2, 3, 4)]
-    columns = {"has_attribute": "stars"}
-    by_ends = clean_triples(rows, ["jargon"], columns, "f", ENDS)
-    assert [one.has_attribute for one in by_ends.triples] == [False, False, True, True]
-    assert dict(by_ends.exclusions.reasons) == {"has_attribute lies between 1 and 3": 1}
-    above = clean_triples(rows, ["jargon"], columns, "f", ABOVE)
-    assert [one.has_attribute for one in above.triples] == [False, False, False, True, True]
 
 
 def test_a_category_that_no_row_has_is_an_error() -> None:

@@ -44,8 +44,7 @@ def reward(prompts, responses):
 _KINDS = {
     "You collect situations": "scenarios", "You write the messages": "prompts", "You are the assistant": "response",
     "You compare texts. ": "propose", "You sort descriptions": "group", "You edit responses": "rewrite",
-    "You help with a series": "mutate", "You compare two answers": "judge", "You label": "label", "You grade": "grade",
-    "You compare texts for": "guess", "You compare two descriptions": "similarity",
+    "You help with a series": "mutate", "You compare two answers": "judge", "You label": "label",
 }  # fmt: skip
 
 
@@ -146,15 +145,6 @@ class Clerk:
         expression = _expression(re.findall("“(.+?)”", user.split("Questions:")[1])[0])
         has = expression.replace("{}", "").strip() in shown["RESPONSE"]
         return {"reasoning": "It was looked for.", "response": "yes" if has else "no"}
-
-    def _grade(self, *_: Any) -> Any:
-        return {"reasoning": "Fine.", "edit": 9, "fluency": 8}
-
-    def _guess(self, *_: Any) -> Any:
-        return {"reasoning": "All B say so.", "difference": "opens with Certainly"}
-
-    def _similarity(self, shown: Mapping[str, str], *_: Any) -> Any:
-        return {"reasoning": "Near.", "similarity": 5 if shown["DESCRIPTION 1"] == OPENER else 1}
 
 
 def number(*content: object) -> int:

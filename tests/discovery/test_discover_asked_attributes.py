@@ -11,8 +11,8 @@ from rows import rng
 from scripted_llm import ScriptedLLM
 
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.candidates import Parent, PromptSamples, Rated, Tried
 from cda.discovery.proposals import LLMMutator, LLMProposer, excerpts, parse_attributes
+from cda.discovery.search import Parent, PromptSamples, Rated, Tried
 from cda.llm.protocol import Request
 from cda.records import user_prompt
 from cda.results.discover import CandidateRecord, Measured, StandingRecord

@@ -114,12 +114,6 @@ def test_clashing_names_get_suffixes_and_the_first_keeps_its_own() -> None:
     assert distinct_names([attribute_bias("Length")], builtin_names())[0].name.startswith("length-")
 
 
-def test_a_suffixed_name_is_one_that_a_file_may_have(tmp_path: Path) -> None:
-    long = attribute_bias(SPACES, "a" * 64)
-    other = distinct_names([long, long])[1]
-    assert len(other.name) == 64 and read_back(other, tmp_path) == other
-
-
 def read_back(bias: Bias, folder: Path, comment: str = "") -> Bias:
     path = folder / "bias.yaml"
     path.write_text(bias_yaml(bias, comment), encoding="utf-8", newline="")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from pathlib import Path
 
@@ -96,11 +95,11 @@ def test_a_bias_of_opposite_sign_is_found_in_both_topics_and_in_neither_over_all
     assert not row.pooled_confirmed and row.differs.p_holm < 0.001  # type: ignore[union-attr]
     assert row.cells[0].strength.reward.low > 1 and row.cells[1].strength.reward.high < -1  # type: ignore[union-attr]
     for text in (
-        "is rewarded in one topic and punished in another",
+        "rewarded in one topic and punished in another",
         "Not searched: trees",
         "2 prompts that name no topic",
     ):
-        assert text in said or text.replace("is rewarded", "are rewarded") in said
+        assert text in said
     _files_are_there(workplace / "found", result)
     assert "the opposite holds" in discover() and load(TopicsResult, workplace / "found" / "topics.json", "") == result
     assert "Tested before" not in said and not any(search.earlier_tests for search in result.searches)
@@ -112,7 +111,7 @@ def test_a_bias_of_opposite_sign_is_found_in_both_topics_and_in_neither_over_all
 
 
 def _files_are_there(folder: Path, result: TopicsResult) -> None:
-    """A bias file in each topic, which trains on the topic; a report in each; the table as CSV."""
+    """A bias file in each topic, which trains on the topic; a report in each."""
     by_topic = {cell.topic: cell.file for row in result.by_attribute for cell in row.cells if cell.file}
     assert set(by_topic) == {"baking", "travel"}
     for topic, file in by_topic.items():
@@ -132,10 +131,6 @@ def _files_are_there(folder: Path, result: TopicsResult) -> None:
     assert (
         isinstance(found, cda.Discovery) and found.topics == result and folder / str(by_topic["travel"]) in found.biases
     )
-    with (folder / "topics.csv").open(encoding="utf-8", newline="") as file:
-        table = list(csv.DictReader(file))
-    assert {row["topic"] for row in table} == {"baking", "travel", "all topics together"}
-    assert all(float(row["reward_low"]) <= float(row["reward"]) <= float(row["reward_high"]) for row in table)
     page, report = (
         (folder / "report.html").read_text(encoding="utf-8"),
         (folder / "topics.md").read_text(encoding="utf-8"),

@@ -13,18 +13,18 @@ from changed import changed
 
 from cda.biases import load_bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.discovery_result import Finished, _tested, earlier_tests, finished_stages
-from cda.discovery.evidence import confirm, validate
+from cda.discovery.discovery_result import Finished, _tested, earlier_tests
 from cda.discovery.held_out import (
     HeldOutRewrites,
+    confirm,
     read_pairs,
     read_result,
     reviewed,
     save_pairs,
     save_tested,
+    validate,
     write_review,
 )
-from cda.discovery.material import Material
 from cda.discovery.setup import Asked, Discovery, setup_of
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_jsonl, write_jsonl
@@ -38,7 +38,6 @@ from cda.results.evidence import (
     ConfirmationResult,
     ConfirmSettings,
     HeldOutResult,
-    Strength,
     Validation,
     Verdicts,
 )
@@ -61,43 +60,25 @@ def rows(rewriter: str, margins: Sequence[float], rewrite: str = "after") -> lis
 ROWS = [*rows("good", MARGINS), *rows("fine", (*MARGINS[:-1], -90.0)), *rows("bad", (500.0,) * 8, "other")]
 
 
-def result_of(trim: bool = False) -> ConfirmationResult:
-    found = confirm({CANDIDATE.id: ROWS}, ConfirmSettings(trim=trim), FAILED)
+def result_of() -> ConfirmationResult:
+    found = confirm({CANDIDATE.id: ROWS}, ConfirmSettings(), FAILED)
     return ConfirmationResult(results=tuple(found), failed={}, already={}, n_prompts=8, verdicts=None, cut_for_judge=0)
 
 
-def shown(trim: bool, folder: Path) -> TestedAttribute:
-    loaded = load_model_audit(
-        "embedded", {"run": {"folder": str(folder / "run")}}, [f"discover.trim={str(trim).lower()}"]
-    )
+def shown(folder: Path) -> TestedAttribute:
+    loaded = load_model_audit("embedded", {"run": {"folder": str(folder / "run")}}, [])
     run, nobody = RunFolder(folder / "run"), cast(Asked, None)
     run.stage("confirm").mkdir(parents=True, exist_ok=True)
     write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(asdict, ROWS))
-    material = Material({}, {row.prompt_id: f"topic {at // 4}" for at, row in enumerate(ROWS[:8])})
-    done = Finished(Discovery(loaded, nobody, nobody), material, (), (), (CANDIDATE,))
-    (one,) = _tested(done, result_of(trim))
+    done = Finished(Discovery(loaded, nobody, nobody), (), (), (CANDIDATE,))
+    (one,) = _tested(done, result_of())
     return one
 
 
-def topic(one: TestedAttribute, name: str) -> Strength:
-    found = one.topics[name]
-    assert isinstance(found, Strength)
-    return found
-
-
 def test_a_rewriter_that_is_excluded_is_shown_nowhere(tmp_path: Path) -> None:
-    one = shown(False, tmp_path)
+    one = shown(tmp_path)
     assert [each.rewriter for each in one.rewriters if each.excluded] == ["bad"]
-    assert one.same_by_all == 1.0  # `bad` wrote something else
     assert {row.rewriter for row in one.examples} <= {"good", "fine"} and one.examples
-    assert [topic(one, name).reward.n for name in one.topics] == [8, 8]
-    assert topic(one, "topic 0").reward.value == pytest.approx(1.025)
-
-
-def test_topics_are_trimmed_like_the_test(tmp_path: Path) -> None:
-    assert topic(shown(False, tmp_path), "topic 1").reward.value < -10
-    trimmed = topic(shown(True, tmp_path), "topic 1")
-    assert trimmed.reward.value == pytest.approx(6.8 / 7) and trimmed.n_left_out == 1
 
 
 def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) -> None:
@@ -175,16 +156,6 @@ def test_other_tests_on_the_same_prompts_are_counted(tmp_path: Path) -> None:
     folder.begin(Stage("confirm", {"seed": 3}, {}))
     finished(folder, "confirm", {"seed": 4}, ["a"])
     assert earlier_tests(folder) == 2  # an unfinished one has tested nothing
-
-
-def test_only_stages_that_took_part_are_told(tmp_path: Path) -> None:
-    folder = RunFolder(tmp_path)
-    for name in ("material", "search", "confirm"):
-        finished(folder, name, {})
-    found = finished_stages(folder, (True, True, False, True, True))
-    assert list(found) == ["material", "search", "confirm"]
-    assert found["search"].llm == {"lead": USE}
-    assert list(finished_stages(folder, (True, False, False, False, False))) == ["material"]
 
 
 WORDS = (

@@ -125,7 +125,7 @@ def everybody_took_part(at: Desk) -> None:
     assert at.clerk.models["response"] == {"gale", "hope"}
     assert at.clerk.models["rewrite"] == {"ada", "bob", "cyd"}
     others = {kind: models for kind, models in at.clerk.models.items() if kind not in ("response", "rewrite")}
-    assert len(others) == 10 and all(models == {"lead"} for models in others.values())
+    assert len(others) == 7 and all(models == {"lead"} for models in others.values())
     searched = [row for index in (0, 1) for row in read_jsonl(at.run / "search" / f"generation-{index}.jsonl")]
     assert {row["rewriter"] for row in searched} == {"ada"} and at.clerk.kinds["mutate"] == 4
     # Refused in so many words, and by the server's own mark for a refusal.
@@ -139,7 +139,7 @@ def its_pairs_were_looked_at(at: Desk) -> None:
     assert all(row["rewrite"].startswith("Certainly!") > row["original"].startswith("Certainly!") for row in pairs)
     (looked,) = at.result()["pairs"].values()
     assert looked["fidelity"]["present"]["value"] == looked["fidelity"]["absent"]["value"] == 1
-    assert looked["grades"]["score"]["value"] == 8 and looked["guesses"]["similarity"]["value"] == 5
+    assert looked["labelled_by"] == "llm"
 
 
 def the_file_is_taken_by_a_training(at: Desk, result: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any
 
-import numpy as np
 import pytest
 from changed import changed
 from made_discover import discovered
@@ -16,16 +15,8 @@ from page_checks import checked, figures, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.discovery_page import discover_document, family_plot, front_of
-from cda.discovery.discovery_result import strength_curve
-from cda.discovery.discovery_tables import (
-    discovery_sentences,
-    excluded_table,
-    lineage_tables,
-    topic_tables,
-)
-from cda.discovery.evidence import confirm, validate
-from cda.discovery.pair_quality import pair_quality
+from cda.discovery.discovery_page import discovery_document, excluded_table
+from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
@@ -35,9 +26,7 @@ from cda.results.discover import (
     GenerationRecord,
     Made,
     Measured,
-    Repeated,
     StandingRecord,
-    StrengthCurve,
     TestedAttribute,
     WritingCounts,
 )
@@ -89,7 +78,7 @@ def make() -> MakeResult:
         already = {SPACES.id: {"gpt-x": 0, "gpt-y": 0}, QUESTION.id: {"gpt-x": 5, "gpt-y": 5}}
         tested = tuple(
             TestedAttribute(
-                **dict(found), attribute=one.attribute, name=one.bias.name, topics={}, same_by_all=None,
+                **dict(found), attribute=one.attribute, name=one.bias.name,
                 examples=tuple(own[one.id][:2]), file=f"biases/{one.bias.name}.yaml" if found.confirmed else None,
             )
             for one, found in zip((SPACES, QUESTION), confirm(own, strict, failures), strict=True)
@@ -100,13 +89,12 @@ def make() -> MakeResult:
             index=0, n_prompts=16, n_merged=3, proposed=Exclusions(9, {"no attribute": 2}),
             standings=(standing(SPACES, 1.0, "kept"), standing(QUESTION, -0.1, "reward")),
         )  # fmt: skip
-        quality = pair_quality(own[SPACES.id], SPACES.bias, np.random.default_rng(0), label=label)
+        quality = pair_quality(own[SPACES.id], SPACES.bias, label=label)
         seconds = {"material": 12.0, "search": 100.0, "confirm": 6000.0}
-        strengths = strength_curve([0.5, 0.5], [0.0, 0.4], np.eye(2), [0.25, 0.5], 1.0)
         result = discovered(
             generations=(first,), candidates={one.id: one for one in (SPACES, QUESTION)},
             validation=validation, tested=tested, already=already, pairs={SPACES.id: quality},
-            strength=StrengthCurve(penalty=1.0, n=2, curve=tuple(strengths)), lineage={QUESTION.id: (SPACES.id,), SPACES.id: ()},
+            strength={"0.25": 0.5, "0.5": 1.0}, lineage={QUESTION.id: (SPACES.id,), SPACES.id: ()},
             stages={name: StageRun(seconds=n, finished="now") for name, n in seconds.items()},
         )  # fmt: skip
         return cut_back(result, until)
@@ -135,42 +123,59 @@ def never_rewritten(result: DiscoverResult) -> DiscoverResult:
     return changed(result, "generations.0.standings", gone)  # type: ignore[no-any-return]
 
 
+def text_of(result: DiscoverResult) -> str:
+    return discovery_document(result).text()
+
+
 @pytest.mark.parametrize(("until", "weak", "first", "shown", "sections"), [
     ("proposals", False, "Nothing to measure: no attribute was proposed. Answers without one: 2 no attribute.",
-     "0 candidates in 1 generations", ["search"]),
+     "0 candidates in 1 generations", []),
     ("search", False, "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: "
-     "16 refused, 1 unchanged.", "2 too few rewrites", ["search"]),
+     "16 refused, 1 unchanged.", "let go: too few rewrites | 2", []),
     ("validation", True, "None of 2 candidates held on the validation prompts: no bias of embedded against judge:gpt-x is shown.",
-     "Validation, corrected", ["search", "validation", "strength"]),
+     "Validation, corrected", ["validation"]),
     ("validation", False, "Nothing was tested: the review dropped all 1 candidates that held on the validation prompts.", "",
-     ["search", "validation", "strength"]),
-    ("test", True, "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown.", "| no |",
-     None),
+     ["validation"]),
+    ("test", True, "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown.",
+     "| not shown |", ["tested", "rewriters", "validation"]),
 ])  # fmt: skip
 def test_every_way_to_find_nothing_says_so(
-    make: MakeResult, until: str, weak: bool, first: str, shown: str, sections: list[str] | None
+    make: MakeResult, until: str, weak: bool, first: str, shown: str, sections: list[str]
 ) -> None:
     result = make(until, weak=weak)
-    result = never_rewritten(result) if until == "search" else result
-    text, document, page = (
-        discover_document(result).text(),
-        discover_document(result).markdown(),
-        discover_document(result).page(),
-    )
-    assert discovery_sentences(result)[0] == first and shown in document
-    assert "confirmed:" not in text and "yes" not in text and "## " not in document  # no examples of what is not shown
-    assert 'class="bad"' not in page.split("<nav")[0]
+    document = discovery_document(never_rewritten(result) if until == "search" else result)
+    text, markdown, page = document.text(), document.markdown(), document.page()
+    assert first in text and shown in markdown
+    assert "## " not in markdown and 'class="bad"' not in page.split("<nav")[0]  # no examples of what is not shown
     found = [one for one in section_ids(checked(page)) if one != "limits"]
-    assert sections is None or found == [*sections, "excluded", "effort", "scoring", "meaning"]
-    assert ("generation-1" in figures(checked(page))) is (until not in ("proposals", "search"))
+    assert found == [*sections, "excluded", "effort", "scoring", "meaning"]
+    assert ("tested" in figures(checked(page))) is (until == "test")
+
+
+def test_the_first_screen_tells_what_is_confirmed_and_what_is_only_rewarded(make: MakeResult) -> None:
+    result = make()
+    page = discovery_document(result).page()
+    first = words(page.split("<nav")[0])
+    assert "1 of 2 tested candidates confirmed" in first and "1. Triple spaces between words: reward +1.20 [" in first
+    assert "2. Ends with a question: not shown: reward −0.05 [" in first and "Bias file: biases/triple-spaces" in first
+    assert (
+        page.count('<details class="example"') == 1 and "said 0 <mark>after</mark>" in page
+    )  # the strongest pair of each
+    # The judge took the confirmation away, not the reward.
+    unobjectionable = changed(changed(result, "tested.0.confirmed", False), "tested.0.file", None)
+    assert "1. Triple spaces between words: rewarded, objection of the judge not shown: reward" in words(
+        discovery_document(unobjectionable).page()
+    )
+    four = tuple(changed(result.tested[1], "attribute", f"attribute {at}") for at in range(4))
+    first = words(discovery_document(changed(make(weak=True), "tested", four)).page().split("<nav")[0])
+    assert "Not confirmed: 4 more" in first and "attribute 0" not in first
 
 
 def test_what_could_not_be_tested_says_why_and_has_no_p(make: MakeResult) -> None:
-    result = make(failed={"gpt-y": {"refused": 90}})
-    document = discover_document(result).markdown()
+    document = discovery_document(make(failed={"gpt-y": {"refused": 90}})).markdown()
     assert "not tested, because 1 of 2 rewriters can be used, 2 are needed" in document
-    assert "90 of 100 rewrites failed" in document and "| not tested | no |" in document
-    assert "gpt-x 4 of 24; gpt-y 180 of 200" in document
+    assert "90 of 100 rewrites failed" in document and "| not tested |" in document
+    assert "| test: rewrites by gpt-y | refused | 180 | 200 |" in document
 
 
 @pytest.fixture
@@ -185,7 +190,6 @@ def hostile(make: MakeResult) -> DiscoverResult:
             "attribute": f"- {HOSTILE}",
             "warnings": (HOSTILE,),
             "untested": HOSTILE,
-            "topics": {HOSTILE: one.pooled},
         }
         rewriters = (first.model_copy(update={"excluded": HOSTILE}), *others)
         return one.model_copy(update={**own, "rewriters": rewriters, "examples": examples})
@@ -203,11 +207,8 @@ def hostile(make: MakeResult) -> DiscoverResult:
 @pytest.mark.parametrize("until", ["test", "validation", "search", "proposals"])
 def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
     result = cut_back(hostile, until)
-    text, document, page = (
-        discover_document(result).text(),
-        discover_document(result).markdown(),
-        discover_document(result).page(),
-    )
+    made = discovery_document(result)
+    text, document, page = made.text(), made.markdown(), made.page()
     assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b\ud800"]
     assert "second *line*" in text and "\nsecond" not in text and "evil" not in text
     assert ("````text" in document) is (until == "test")  # the fence is longer than the run inside
@@ -224,44 +225,35 @@ def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
     assert "<script>alert" not in page and "&lt;script&gt;alert(1)&lt;/script&gt;" in page and "[U+202E]" in page
 
 
-def test_the_power_is_told_only_where_the_reward_failed_and_with_what_it_supposes(make: MakeResult) -> None:
+def test_the_power_is_told_only_where_the_reward_failed(make: MakeResult) -> None:
     result = make()
-    said = next(one for one in discovery_sentences(result) if "80% power" in one)
-    assert "if only the reward were in question and not the judge, and rewriters are taken as independent" in said
+    assert "80% power, if only the reward were in question" in text_of(result)
+    assert "80% power" in text_of(make("validation", weak=True))
     (spaces, _) = result.tested
     assert spaces.smallest_detectable is not None
     # Liked by the model; it was the judge that decided.
     result = changed(result, "tested", (changed(spaces, "confirmed", False),))
-    assert "80% power" not in " ".join(discovery_sentences(result))
-    (validated,) = [one for one in discovery_sentences(make("validation", weak=True)) if "80% power" in one]
-    assert validated.endswith("if only the reward were in question and not the judge.")
+    assert "80% power" not in text_of(result)
 
 
 def test_a_reward_that_only_the_correction_took_away_counts_as_not_shown(make: MakeResult) -> None:
     result = make()
     for at, _ in enumerate(result.tested[0].rewriters):
         result = changed(result, f"tested.0.rewriters.{at}.strength.p_reward", 0.006)
-    result = changed(result, "tested.0.p_value", 0.006)
+    result = changed(changed(result, "tested.0.p_value", 0.006), "tested.0.confirmed", False)
     result = changed(changed(result, "tested.1.p_value", None), "tested.1.untested", "so")
-    assert "would have been found with 80% power" in " ".join(discovery_sentences(result))  # 2 × 0.006 is above 0.01
-    result = changed(result, "strictness.correct", "holm")
-    assert "at the first and strictest step of Holm's method" in " ".join(discovery_sentences(result))
-    result = changed(result, "strictness.correct", "none")
-    assert "80% power" not in " ".join(discovery_sentences(result))
+    assert "would have been found with 80% power" in text_of(result)  # 2 × 0.006 is above 0.01
+    assert "80% power" not in text_of(changed(result, "strictness.correct", "none"))
 
 
-def test_earlier_tests_mended_groups_and_verdicts_are_said(make: MakeResult) -> None:
+def test_limits_are_said_where_there_are_some(make: MakeResult) -> None:
     result = make()
-    assert not [one for one in discovery_sentences(result) if "before on these prompts" in one or "mended" in one]
-    mended = {"questions left to the fallback: no answer": 1}
-    for path, value in (("earlier_tests", 2), ("grouping", mended), ("verdicts", VERDICTS)):
-        result = changed(result, path, value)
-    said = " ".join(discovery_sentences(result))
-    assert "Tested 2 times before on these prompts" in said and "not those of one test" in said
-    assert "had to be mended: 1 questions left to the fallback: no answer." in said
-    assert "40 comparisons of the test, in both orders: 1 unreadable, 3 readable in one order alone, 4 that" in said
-    assert "shown first −0.12 (" in said
-    assert "Verdicts of the judge" not in " ".join(discovery_sentences(changed(result, "verdicts", None)))
+    usual = text_of(result)
+    for path, value, said in (
+        ("earlier_tests", 2, "Tested 2 times before on these prompts"),
+        ("tested", result.tested[1:], "1 candidates that held on the validation prompts were dropped in the review"),
+    ):
+        assert said in text_of(changed(result, path, value)) and said not in usual
 
 
 def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeResult) -> None:
@@ -276,62 +268,16 @@ def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeRe
         lists.model_copy(update={"feature": "alike", "beyond": changed(estimate, "value", 0.0)}),
         lists.model_copy(update={"feature": "unlimited", "beyond": None}),
     )
-    document = discover_document(changed(make(), ("pairs", SPACES.id, "drift"), drift)).markdown().replace("\\", "")
+    document = discovery_document(changed(make(), ("pairs", SPACES.id, "drift"), drift)).markdown().replace("\\", "")
     assert (
-        "| Triple spaces between words | list lines | 1.00 | 1.25 | +0.25 [+0.10, +0.40] |  | 25% [10, 40] |"
+        "| 1. Triple spaces between words | list lines | 1.00 | 1.25 | +0.25 [+0.10, +0.40] |  | 25% [10, 40] |"
         in document
     )
     assert not re.search(r"\| (own|alike|unlimited)", document)
-    unknown = discover_document(changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt"))).markdown()
-    assert "| Triple spaces between words | drift | one prompt |" in unknown
-
-
-def test_what_is_said_depends_on_how_many_and_how_much(make: MakeResult) -> None:
-    result = make()
-    _, question = result.tested
-    usual = discover_document(result).text()
-    assert "dropped in the review" not in usual and "wrote the same text" not in usual
-    dropped = discover_document(changed(result, "tested", (question,))).text()
-    assert "1 candidates that held on the validation prompts were dropped in the review" in dropped
-    assert (
-        "wrote the same text for 90% of the responses"
-        in discover_document(changed(result, "tested.0.same_by_all", 0.9)).text()
-    )
-    assert "wrote the same text" not in discover_document(changed(result, "tested.0.same_by_all", 0.2)).text()
-    four = tuple(changed(question, "attribute", f"attribute {at}") for at in range(4))
-    first = words(discover_document(changed(make(weak=True), "tested", four)).page().split("<nav")[0])
-    assert "Not confirmed: 4 more" in first and "attribute 0" not in first
-
-
-def test_descent_ends_with_numbers_that_nothing_was_selected_on(make: MakeResult) -> None:
-    result = make()
-    (first,) = result.generations
-    later = (changed(first.standings[1], "reward", 0.4), changed(first.standings[0], "reward", 0.9))
-    second = first.model_copy(update={"index": 1, "standings": later})
-    result = changed(result, "generations", (first, second))
-    spaces, question = lineage_tables(result)
-    # The ancestor until it had the descendant, then the descendant, then what was held out.
-    assert [row[:4] for row in question.rows[:3]] == [
-        ("generation 1", "Triple spaces between words", "+1.00", "20%"),
-        ("generation 1", "Ends with a question", "−0.10", "20%"),
-        ("generation 2", "Ends with a question", "+0.40", "20%"),
-    ]
-    assert [row[0] for row in question.rows[3:]] == ["validation", "test"]
-    assert question.rows[4][2].startswith("−0.05 [") and question.rows[4][4] == "20 (10 prompts)"
-    assert [row[2] for row in spaces.rows[:2]] == ["+1.00", "+0.90"]
-    assert (
-        plot := family_plot(result)
-    ) and "2: generation 1 −0.10, generation 2 +0.40, validation −0.05 [" in plot.description
-
-
-def test_a_proposal_stands_in_the_line_of_what_it_was_varied_into_in_the_first_generation(make: MakeResult) -> None:
-    result = make()
-    result = changed(result, ("candidates", result.tested[1].candidate, "generation"), 0)
-    _, question = lineage_tables(result)
-    assert [row[:2] for row in question.rows[:2]] == [
-        ("generation 1", "Triple spaces between words"), ("generation 1", "Ends with a question"),
-    ]  # fmt: skip
-    assert (plot := family_plot(result)) and "2: generation 1 −0.10, validation" in plot.description
+    unknown = discovery_document(
+        changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt"))
+    ).markdown()
+    assert "| not known: one prompt |" in unknown
 
 
 def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
@@ -345,13 +291,14 @@ def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
     quiet = VERDICTS.model_copy(update={"unread": 0, "half_read": 0, "reasons": {}})
     for path, value in {
         "material.made": made, "material.unanswered": 3, "material.unrated": 4,
-        "material.repeated": Repeated(prompts=5, responses=6),
-        "grouping": {"questions left to the fallback: no answer": 1}, "generations.0.standings.0.failed": {"unchanged": 4},
+        "material.repeated": {"prompts": 5, "responses": 6},
+        "grouping": {"questions without a readable answer: no answer": 1}, "generations.0.standings.0.failed": {"unchanged": 4},
         "verdicts": VERDICTS, "cut_for_judge": 2, "validation.verdicts": quiet,
         "validation.results.0.pooled.n_unjudged": 2, f"pairs.{SPACES.id}.fidelity.n_unparsed_with": 7,
     }.items():  # fmt: skip
         result = changed(result, path, value)
-    assert set(excluded_table(result).rows) == {
+    table = excluded_table(result)
+    assert table is not None and set(table.rows) == {
         ("prompts: rows", "duplicate", "2", "70"),
         ("writing scenarios: answers", "no answer", "1", "4"),
         ("writing scenarios", "asked for and not written in the end", "1", "12"),
@@ -362,37 +309,21 @@ def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
         ("responses", "to a prompt that says the same as another", "6", ""),
         ("responses of gpt-x", "cut off", "3", "260"),
         ("rewards", "no reward", "1", "257"),
-        ("search: groups by meaning", "questions left to the fallback: no answer", "1", ""),
+        ("search: groups by meaning", "questions without a readable answer: no answer", "1", ""),
         ("generation 1: proposals", "no attribute", "2", "9"),
         ("generation 1: candidates", "means the same as another", "3", ""),
+        ("generation 1: candidates", "let go: reward", "1", ""),
         ("generation 1: rewrites", "unchanged", "4", "22"),
         ("validation: rewrites by gpt-x", "refused", "4", "24"),
         ("validation: rewrites by gpt-y", "refused", "6", "26"),
-        ("validation: Triple spaces between words", "no verdict of the judge; counts for the reward", "2", "20"),
+        ("validation: rewrites", "no verdict of the judge; counts for the reward", "2", "40"),
         ("test: rewrites by gpt-x", "refused", "4", "24"),
         ("test: rewrites by gpt-y", "refused", "6", "26"),
-        ("test: 2. Ends with a question", "is so already (gpt-x); not rewritten", "5", ""),
-        ("test: 2. Ends with a question", "is so already (gpt-y); not rewritten", "5", ""),
+        ("test: responses for gpt-x", "is so already; not rewritten", "5", ""),
+        ("test: responses for gpt-y", "is so already; not rewritten", "5", ""),
         ("test: comparisons by the judge", "readable in neither order", "1", "40"),
         ("test: comparisons by the judge", "readable in one order alone", "3", "40"),
         ("test: answers of the judge", "no answer", "2", "80"),
         ("test: comparisons by the judge", "a side was cut for the judge", "2", ""),
-        ("pairs: 1. Triple spaces between words", "label of the side with it not read", "7", "20"),
+        ("pairs: 1. Triple spaces between words", "label of a side not read", "7", "40"),
     }
-
-
-def test_topics_with_too_little_stand_in_one_row(make: MakeResult) -> None:
-    result = make()
-    few = Missing(reason="1 rewrites of 1 prompts: two prompts are needed")
-    topics = {"art": few, "cooking": result.tested[0].pooled, "law": few}
-    (table,) = topic_tables(changed(result, "tested.0.topics", topics))
-    assert [row[0] for row in table.rows] == ["cooking", "2 more"] and table.rows[1][1].endswith(": art, law")
-
-
-def test_the_front_holds_what_no_other_beats() -> None:
-    def seen(judge: float | None, gain: float, fate: Fate = "kept") -> tuple[StandingRecord, float]:
-        return changed(standing(SPACES, gain, fate), "judge", judge), gain
-
-    rows = [seen(0.2, 1.0), seen(0.1, 0.5), seen(0.3, 0.9, "front"), seen(0.4, 2.0), seen(None, 9.0, "reward"), seen(0.1, 0.2),
-            seen(0.9, 5.0, "judge")]  # fmt: skip
-    assert front_of(rows) == [(0.1, 0.5), (0.2, 1.0), (0.4, 2.0)]

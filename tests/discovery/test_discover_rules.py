@@ -11,9 +11,7 @@ from rows import rng
 
 from cda.biases import Bias, load_bias
 from cda.discovery.attribute import catalogue, shipped
-from cda.discovery.candidates import Parent, PromptSamples, Rated, standing
-from cda.discovery.grouping import PresenceGrouper
-from cda.discovery.mined import MinedProposer, Ratings, mine
+from cda.discovery.mined import MinedProposer, PresenceGrouper, Ratings, mine
 from cda.discovery.rules import (
     Phrasing,
     Position,
@@ -29,6 +27,7 @@ from cda.discovery.rules import (
     stronger,
     symbol_bias,
 )
+from cda.discovery.search import Parent, PromptSamples, Rated, standing
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_contrasts, authored_pairs
 from cda.errors import DataError
@@ -305,11 +304,6 @@ def test_phrasings_both_ways(position: Position, wordings: tuple[str, ...], text
     assert phrasing_of(bias) == phrasing
     assert rewritten(bias, text) == added and rewritten(bias, added, "remove") == text
     assert bias.shows(added) and not bias.shows(text)
-
-
-def test_wordings_of_two_makes_are_not_put_at_once() -> None:
-    mixed = phrase_bias(Phrasing("opening", ("Sure!", "Certainly,")))
-    assert rewritten(mixed, "Water boils.") == "Sure! Water boils." and mixed.shows("Certainly, water boils.")
 
 
 def test_presence_is_found_in_other_spellings_but_not_elsewhere() -> None:

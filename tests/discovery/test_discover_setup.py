@@ -141,7 +141,7 @@ def test_every_call_is_counted_and_nothing_that_is_only_likely_is_left_out(tmp_p
         "rewriting by bob": validated + tested,
         "rewriting by cyd": validated + tested,
         "judging in both orders": 2 * (searched + 3 * (validated + tested)),
-        "looking at the rewrites": 3 * 3 * tested + 2 * 5 * 3,
+        "looking at the rewrites": 2 * 3 * tested,
     }
 
 
@@ -162,22 +162,6 @@ def test_many_attributes_are_grouped_in_rounds(tmp_path: Path, rows: Path) -> No
     words = (f"discover.responses={rows}", "discover.populations=[64,16,10]", "discover.batches=[8,8]")
     # 130 attributes are two chunks in at most four rounds; 48 are one question.
     assert calls(tmp_path, *words)["proposing, mutating, grouping"] == 26 + 16 + 2 * 4 + 1
-
-
-def test_variations_of_proposals_are_asked_for_grouped_rewritten_and_judged(tmp_path: Path, rows: Path) -> None:
-    words = (
-        f"discover.responses={rows}",
-        "discover.populations=[5,3]",
-        "discover.batches=[8]",
-        "discover.variations=3",
-    )
-    found = calls(tmp_path, *words)
-    searched = 5 * (1 + 3) * 6 * 2
-    held_out = 2 * 3 * 7 * 2 * 2
-    assert found["rewriting by ada"] == searched + held_out
-    assert found["judging in both orders"] == 2 * (searched + 3 * held_out)
-    # Two questions for ten attributes, one for the variations of each of the five; their groups, and those of all twenty.
-    assert found["proposing, mutating, grouping"] == 2 + 5 + 1 + 1
 
 
 def test_a_size_brings_its_own_variations_unless_they_are_set(tmp_path: Path, rows: Path) -> None:

@@ -12,8 +12,8 @@ import pytest
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias, shipped
-from cda.discovery.candidates import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates, standing
 from cda.discovery.held_out import failed_or_already, rewrite_all
+from cda.discovery.search import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates, standing
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.results.discover import CandidateRecord, Measured
 from cda.rewriting.rewriter import Mixed, Rewriter
@@ -148,13 +148,6 @@ def test_texts_without_a_reward_give_no_row_on_either_side() -> None:
     assert found[SPACES.id].failed == {"no reward": 3}
     both = SpacesAndCapitals(infinite_for=("answer number 3", "answer   number   3"))
     assert measure_candidates([SPACES], ORIGINALS, ByHand(), both)[SPACES.id].failed == {"no reward": 1}
-
-
-def test_nothing_is_scored_where_nothing_is_compared() -> None:
-    silent = SpacesAndCapitals()
-    nothing = measure_candidates([SPACES], ORIGINALS, ByHand(lambda *_: Rewrite(None, "refused")), silent)
-    assert nothing[SPACES.id].rows == [] and nothing[SPACES.id].failed == {"refused": 4} and silent.calls == []
-    assert measure_candidates([], ORIGINALS, ByHand(), silent) == {} and silent.calls == []
 
 
 def test_the_judge_compares_with_to_without_in_both_directions() -> None:

@@ -16,13 +16,17 @@ from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery import search as search_module
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.candidates import Parent, PromptSamples, Proposals, Rated, Text, Tried
 from cda.discovery.search import (
     Generation,
+    Parent,
     Parts,
+    PromptSamples,
+    Proposals,
+    Rated,
+    Text,
+    Tried,
     candidates_by_id,
     draw_originals,
-    grouped,
     lineage,
     save_generation,
     saved_generations,
@@ -202,18 +206,6 @@ def test_what_the_model_likes_and_the_judge_does_not_is_found(whole: list[Genera
     assert all(word_of(best.bias).startswith(word) for word in words(chain))
 
 
-def test_removing_finds_the_same() -> None:
-    both = search(SAMPLES, parts(), with_settings(directions=("add", "remove")))
-    # No response ends with the word, so that there is nothing to remove: counted, and no margins of 0.
-    assert all(row.n == 4 and row.failed == {"unchanged": 4} for row in both[0].record.standings)
-    planting = [tuple(replace(own, text=f"{own.text} planted") for own in each.responses) for each in SAMPLES]
-    having = [replace(each, responses=own) for each, own in zip(SAMPLES, planting, strict=True)]
-    removed = search(having, parts(), with_settings(directions=("remove",)))
-    ((planted, standing),) = removed[0].survivors
-    assert word_of(planted.bias) == "planted" and standing.reward == pytest.approx(1.0) and standing.judge == 0.0
-    assert all(row.direction == "remove" and row.with_attribute.endswith("planted") for row in removed[0].rows)
-
-
 def test_sizes_are_those_of_the_settings() -> None:
     roots = [f"{name}-{number}" for name in REWARDS for number in range(4)]
     told: list[Generation] = []
@@ -255,17 +247,6 @@ def test_nothing_proposed_is_a_result_and_nobody_is_asked_for_variations() -> No
     assert (only.tried, only.rows, only.survivors, mutator.seen) == ([], (), [], [])
     assert only.record.proposed == Exclusions(9, {"no attribute in the answer": 9})
     assert search(SAMPLES, nothing, SMALL, found) == found
-
-
-def test_variations_that_mean_the_same_are_merged_and_counted() -> None:
-    class Shouting(Mutator):
-        def mutate(self, parents: Sequence[Parent], n_each: int, rng: np.random.Generator) -> Proposals:  # noqa: ARG002
-            biases = [attribute_bias(each.candidate.attribute.upper()) for each in parents]
-            return proposed(biases, range(len(parents)))
-
-    (first,) = search(SAMPLES, parts(mutator=Shouting()), with_settings(ONCE, variations=1))
-    assert len(first.tried) == 6 and first.record.n_merged == 6
-    assert all(candidate.origin == "proposed" for candidate in first.candidates)
 
 
 def test_only_a_generation_of_survivors_and_their_mutations_follows() -> None:
@@ -324,12 +305,6 @@ def test_a_killed_search_ends_as_if_it_had_never_been(n_calls: int, whole: list[
     assert search(SAMPLES, parts(), SMALL, whole) == whole
 
 
-def test_another_seed_is_another_search(whole: list[Generation]) -> None:
-    other = search(SAMPLES, parts(), with_settings(seed=8))
-    assert {row.prompt_id for row in whole[0].rows} != {row.prompt_id for row in other[0].rows}
-    assert words(whole[1].tried) != words(other[1].tried)
-
-
 def test_nobody_survives_where_nothing_can_be_rewritten() -> None:
     refusing = parts(rewriter=Rewriter(lambda _: True))
     (only,) = found = search(SAMPLES, refusing, SMALL)
@@ -384,14 +359,6 @@ def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs() -> None
     assert all(len(set(own.values())) == len(own) and "jargon" not in own.values() for own in names)
     for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
         assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
-
-
-def test_the_first_of_a_group_stands_for_it() -> None:
-    texts = ("survivor", "Survivor", "mutation", "other", "OTHER", "Other")
-    ordered = [CandidateRecord.of(attribute(word)) for word in texts]
-    for n, kept in ((None, ["survivor", "mutation", "other"]), (2, ["survivor", "other"])):
-        found, n_merged = grouped(ordered, Grouper(), n)
-        assert [word_of(each.bias) for each in found] == kept and n_merged == 3
 
 
 def tried(name: str, generation: int, parents: Sequence[Tried] = (), reward: float = 1.0) -> Tried:

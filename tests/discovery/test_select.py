@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -93,34 +92,6 @@ def test_the_judges_cut_leaves_alone_who_is_gone_already() -> None:
     assert cut_by_judge(before[1:3], 0.5, 1) == before[1:3] and cut_by_judge([], 0.5, 1) == []
 
 
-@given(st.lists(st.none() | rewards, max_size=14), st.sampled_from([0.0, 0.1, 0.4, 0.75, 1.0]), st.integers(0, 16))
-def test_the_reward_cut_keeps_its_promises(given_rewards: list[float | None], share: float, target: int) -> None:
-    found = cut_by_reward(standings(given_rewards), share, target)
-    measured = [row.reward for row in found if row.reward is not None]
-    left = [row.reward for row in found if row.fate == "kept" and row.reward is not None]
-    cut = [row.reward for row in found if row.fate == "reward" and row.reward is not None]
-    assert len(left) + len(cut) == len(measured) and len(left) >= min(target, len(measured))
-    assert all(reward < 0 for reward in cut) and (not cut or not left or max(cut) < min(left))
-    # Below the paper's threshold nobody stays but those who are needed to reach the target.
-    if measured:
-        threshold = min(0.0, float(np.quantile(measured, share)))
-        assert all(sum(other > reward for other in measured) < target for reward in left if reward < threshold)
-        assert all(reward < threshold for reward in cut)
-
-
-@given(points, st.sampled_from([0.0, 0.3, 0.5, 1.0]), st.integers(0, 14))
-def test_the_judges_cut_keeps_its_promises(given_points: list[tuple[float, float]], share: float, target: int) -> None:
-    found = cut_by_judge(standings(*_columns(given_points)), share, target)
-    left = [row.judge for row in found if row.fate == "kept" and row.judge is not None]
-    cut = [row.judge for row in found if row.fate == "judge" and row.judge is not None]
-    assert len(left) + len(cut) == len(given_points) and len(left) >= min(target, len(given_points))
-    assert all(judge > 0.5 for judge in cut) and (not cut or not left or min(cut) > max(left))
-    if given_points:
-        threshold = max(0.5, float(np.quantile([judge for _, judge in given_points], 1 - share)))
-        assert all(sum(other < judge for _, other in given_points) < target for judge in left if judge > threshold)
-        assert all(judge > threshold for judge in cut)
-
-
 @given(points)
 def test_fronts_are_what_nothing_left_dominates(given_points: list[tuple[float, float]]) -> None:
     def dominated(at: int, among: list[int]) -> bool:
@@ -147,16 +118,6 @@ def test_of_the_front_that_does_not_fit_the_most_rewarded_stay() -> None:
     before = standings([9.0, 1.0, 1.0, 2.0], [0.0, 0.5, None, 1.0])
     before[0] = gone(before[0], "judge")
     assert fates(select(before, 2)) == ["judge", "kept", "front", "kept"]
-
-
-@given(points, st.integers(0, 14))
-def test_nobody_that_goes_dominates_somebody_that_stays(given_points: list[tuple[float, float]], n: int) -> None:
-    found = select(standings(*_columns(given_points)), n)
-    left, cut = kept(found), [at for at, row in enumerate(found) if row.fate == "front"]
-    assert len(left) == min(n, len(given_points)) and len(left) + len(cut) == len(given_points)
-    for stays, goes in itertools.product(left, cut):
-        (reward, judge), (other_reward, other_judge) = given_points[stays], given_points[goes]
-        assert not (other_reward >= reward and other_judge <= judge and (other_reward, other_judge) != (reward, judge))
 
 
 def in_families(found: Sequence[StandingRecord], letters: str) -> dict[str, str]:

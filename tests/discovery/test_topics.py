@@ -11,8 +11,9 @@ from cda.biases import load_bias
 from cda.data.load import prompt_of
 from cda.discovery.attribute import attribute_bias, bias_yaml, opposite_bias, shipped
 from cda.discovery.by_topic import HeldOutTests, TopicTests, by_attribute, turned_around
-from cda.discovery.evidence import confirm
-from cda.discovery.setup import choose_topics, named_topics, split_by_topic, topic_folder, topic_material
+from cda.discovery.held_out import confirm
+from cda.discovery.material import choose_topics, named_topics, split_by_topic, topic_material
+from cda.discovery.setup import topic_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import authored_pairs, authored_responses
 from cda.embedded.topics import BROAD, broad_topic

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,8 +22,6 @@ from cda.dosing.choice import (
     out_of_fold,
 )
 from cda.dosing.held_out import (
-    HeldOutDose,
-    cross_validated_dose,
     cross_validated_doses,
     draw_prompts,
     halves,
@@ -30,7 +30,7 @@ from cda.dosing.held_out import (
 from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.base import Estimate
-from cda.stats.draws import bootstrap_mean
+from cda.stats.estimators import mean_of
 from cda.stats.people import against_people
 from cda.stats.votes import Majority
 
@@ -72,6 +72,14 @@ def drawn_curve(seed: int, n: int, share: float, before: float, after: float, pa
     return mixed(generator.normal(before, 1, n), generator.normal(after, 1, n), target, quality, ids(pairs))
 
 
+def cross_validated_dose(curve: DoseCurve, *given: Any, **options: Any) -> SimpleNamespace:
+    """The choice of a curve of one bias, and what it measures of it."""
+    found = cross_validated_doses(curve, *given, **options)
+    chosen = {float(dose): share for dose, share in found.shares.items()}
+    own = dict(found.held_out[""])
+    return SimpleNamespace(dose=found.chosen, chosen=chosen, barred=found.barred, quality=found.quality, **own)
+
+
 def test_margins_are_mixed_linearly() -> None:
     margins, quality = np.array([[1.0, -2], [3, 2]]), np.array([[1.0], [0]])
     curve = DoseCurve((0.0, 1.0), margins, people([1, 0]), ["a", "b"], quality, ["q"]).mixed((0, 0.5, 1, 2))
@@ -92,7 +100,7 @@ def test_the_planted_best_dose_is_chosen_and_holds_on_the_other_half() -> None:
     assert held.against_base.miscalibration.value == held.against_plain.miscalibration.value == -0.5
     assert held.against_base.gap.value == held.against_base.skew.value == -0.5
     assert held.quality is None and held.against_base.quality is None
-    assert (held.people.skew.n, held.people.skew.n_prompts, held.repeats) == (80, 80, 50)
+    assert (held.people.skew.n, held.people.skew.n_prompts) == (80, 80)
 
 
 def test_a_bias_that_people_share_is_left_alone() -> None:
@@ -217,7 +225,7 @@ def test_order_of_rows_changes_nothing() -> None:
     target, used = generator.random(70) < 0.4, generator.random(70) < 0.9
     scores, good = generator.normal([[0.5], [-0.5]], 1, (2, 70)), generator.normal(1, 1, (2, 40))
 
-    def held(order: np.ndarray, pairs: np.ndarray) -> HeldOutDose:
+    def held(order: np.ndarray, pairs: np.ndarray) -> SimpleNamespace:
         prompts, names = [f"p{row % 50}" for row in order], [f"p{row + 30}" for row in pairs]
         voted = people(target[order], used[order])
         curve = DoseCurve((0.0, 1.0), scores[:, order], voted, prompts, good[:, pairs], names).mixed(DOSES)
@@ -230,9 +238,9 @@ def test_order_of_rows_changes_nothing() -> None:
         assert (second.value, second.low, second.high) == pytest.approx((first.value, first.low, first.high))
 
 
-def estimates(held: HeldOutDose) -> list[Estimate]:
+def estimates(held: SimpleNamespace) -> list[Estimate]:
     parts = (held.people, held.base, held.plain, held.against_base, held.against_plain)
-    return [value for part in (held, *parts) for _, value in part if isinstance(value, Estimate)]
+    return [held.quality, *(value for part in parts for _, value in part if isinstance(value, Estimate))]
 
 
 def test_rows_without_a_majority_have_no_say_and_are_not_counted() -> None:
@@ -284,7 +292,7 @@ def test_intervals_of_a_change_cover_the_choice_too() -> None:
     curve = mixed(before, before - 1.1 + 0.7 * generator.normal(size=90), target)
     found = cross_validated_dose(curve, rng()).against_plain.skew
     moved = (out_of_fold(curve, rng()).margins > 0).mean(axis=0) - (curve.margins_at(1) > 0)
-    kept = bootstrap_mean(moved, ids(90), rng())
+    kept = mean_of(moved, ids(90)).estimate
     assert kept.value == pytest.approx(found.value) and found.low <= found.value <= found.high
     assert found.high - found.low > 1.5 * (kept.high - kept.low)
 
@@ -386,10 +394,11 @@ def test_gaps_of_opposite_sign_do_not_cancel() -> None:
 
 def test_each_bias_is_measured_alone_at_doses_that_both_choose() -> None:
     curve = two_biases()
-    found = dict(zip(("shared", "strong"), cross_validated_doses(curve, rng(), repeats=5), strict=True))
-    assert found["strong"].chosen == found["shared"].chosen
+    method = cross_validated_doses(curve, rng(), repeats=5)
+    found = method.held_out
+    assert list(found) == ["shared", "strong"]
     assert {name: one.people.skew.n for name, one in found.items()} == {"strong": 60, "shared": 60}
-    at = sum(dose * share for dose, share in found["strong"].chosen.items())
+    at = sum(float(dose) * share for dose, share in method.shares.items())
     assert 0 < at < 1.5
     assert found["strong"].people.skew.value == pytest.approx(1 - at / 2, abs=0.05)
     assert found["shared"].people.skew.value == pytest.approx(1 - at / 4, abs=0.05)

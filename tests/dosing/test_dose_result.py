@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from changed import changed
 from made_audits import make_audit
-from planted_dose import ALWAYS, AS_PEOPLE, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, planted_groups, rewards
+from planted_dose import ALWAYS, AS_PEOPLE, CONTRASTS, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, rewards
 
 from cda.auditing.report_trainings import dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
-from cda.dosing.stage import aimed, best, dose_result
+from cda.dosing.stage import aimed, dose_document, dose_result, losses_of
 from cda.errors import DataError
 from cda.recipe.sections import DoseSection
 from cda.records import Contrast, user_prompt
@@ -26,8 +26,8 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
     assert found.chosen == 0.5
     held = found.methods["dose"].held_out["jargon"].people
     assert (held.miscalibration.value, held.gap.value) == (0, 0)
-    assert found.best.name == "dose"
-    assert found.best.losses == pytest.approx({"dose": 0, "mixing": 0.5, "no training": 1.5, "plain CDA": 0.5})
+    assert found.best == "dose"
+    assert found.losses == pytest.approx({"dose": 0, "mixing": 0.5, "no training": 1.5, "plain CDA": 0.5})
     sentences = " ".join(dose_sentences(found))
     assert "Dose 0.5 is the one of least miscalibration + gap" in sentences
     assert "No other way tried leaves less" in sentences
@@ -41,15 +41,13 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
 
 def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     half = rewards(lambda row: row % 2 == 0, lambda row: row % 5)
-    by_dose = dict(zip(DOSES, (ALWAYS, half, AS_PEOPLE), strict=True))
-    settings = DoseSection(doses=list(DOSES), repeats=4)
-    found = dose_result({"dose": by_dose}, {"dose": planted_groups(by_dose)}, PAIRS, "drop", settings, 0, "tie", **REST)
+    found = planted_dose(aim="tie", dose=(ALWAYS, half, AS_PEOPLE))
     assert found.chosen == 0.5 and found.aim == "tie"
     point = {one.dose: one.people for one in found.methods["dose"].response["jargon"]}
     assert [point[dose].gap.value for dose in DOSES] == pytest.approx([0.5, 0, 0.25])
     # Miscalibration would be a half at every dose: the gap alone decides which way is best.
-    assert found.best.losses["no training"] == pytest.approx(0.5)
-    assert found.best.losses["dose"] < found.best.losses["plain CDA"] < 0.4
+    assert found.losses["no training"] == pytest.approx(0.5)
+    assert found.losses["dose"] < found.losses["plain CDA"] < 0.4
     sentences = " ".join(dose_sentences(found))
     assert sentences.startswith("No votes chose this dose.") and "no one's opinion" in sentences
     assert "Dose 0.5 is the one of least gap among" in sentences and "miscalibration" not in sentences
@@ -60,7 +58,7 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
 
 def test_a_removal_without_training_that_does_better_is_named() -> None:
     found = planted_dose(dose=(ALWAYS, ALWAYS, NEVER), features=(ALWAYS, AS_PEOPLE, AS_PEOPLE))
-    assert found.best.name == "features"
+    assert found.best == "features"
     said = next(line for line in dose_sentences(found) if "another way" in line)
     assert "measured features taken off, strength chosen leaves 0.0 points" in said
     assert "against 50.0 of the chosen dose" in said
@@ -69,7 +67,7 @@ def test_a_removal_without_training_that_does_better_is_named() -> None:
 def test_a_way_that_loses_quality_held_out_is_not_the_best() -> None:
     methods = planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)).methods
     lost = methods["dose"].model_copy(update={"quality_kept": False, "plain_keeps_quality": False})
-    assert set(best(methods | {"dose": lost}).losses) == {"mixing", "no training"}
+    assert set(losses_of(methods | {"dose": lost})) == {"mixing", "no training"}
 
 
 def test_a_dose_that_loses_quality_is_barred_although_it_agrees_with_people() -> None:
@@ -77,12 +75,6 @@ def test_a_dose_that_loses_quality_is_barred_although_it_agrees_with_people() ->
     assert found.chosen == 1.0
     assert found.methods["dose"].barred == (0.5,)
     assert "Doses that lose too much quality: 0.5." in dose_sentences(found)
-
-
-def test_mixing_scores_is_compared_with_the_adapter_s_own_curve() -> None:
-    differs = planted_dose(dose=(ALWAYS, AS_PEOPLE, NEVER)).mixing_differs
-    assert differs["0"].preferences == differs["1"].preferences == 0
-    assert differs["0.5"].preferences == pytest.approx(0.25)  # (1 + 0)/2 − 0.5 = 0: no preference
 
 
 def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> None:
@@ -93,8 +85,8 @@ def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> No
     held = found.methods["dose"].held_out["jargon"]
     assert held.plain.mean_signed_gap.value == 0 and held.plain.gap.value > 0.02
     plain = held.plain.miscalibration.value + held.plain.gap.value
-    assert found.best.losses["plain CDA"] == pytest.approx(plain)
-    assert found.chosen == 1 and found.best.losses["dose"] == pytest.approx(plain)
+    assert found.losses["plain CDA"] == pytest.approx(plain)
+    assert found.chosen == 1 and found.losses["dose"] == pytest.approx(plain)
     assert held.against_plain.gap.value == 0
     rows = {row[0]: row for row in dose_tables(found)[0].rows}
     moved = held.plain.miscalibration.value - held.base.miscalibration.value
@@ -103,6 +95,28 @@ def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> No
     assert rows["plain CDA (dose 1)"][4].startswith(f"{100 * held.plain.gap.value:.0f} [")
     sentences = " ".join(dose_sentences(found))
     assert "on the same halves" in sentences and "measured on all" not in sentences
+
+
+def test_of_two_scorings_the_mixture_is_chosen_and_compared_with_its_ends() -> None:
+    """Margins fall from 4 or 2.2 by 2: people's votes tell them apart from dose 1.25 on."""
+    by_text = {}
+    for row, one in enumerate(CONTRASTS):
+        by_text |= {
+            text_id(one.prompt, one.perturbed): 4.0 if row % 4 == 0 else 2.2,
+            text_id(one.prompt, one.base): 0.0,
+        }
+    before = Rewards(by_text)
+    after = Rewards({name: value - 2 * (value > 0) for name, value in by_text.items()})
+    mixed = dose_result(
+        {"mixing": {0.0: before, 1.0: after}}, CONTRASTS, [load_bias("jargon")], [], "drop", DoseSection(repeats=4), 0, **REST,
+        mixed=("before", "after"),
+    )  # fmt: skip
+    assert (mixed.chosen, mixed.own.shares["1.25"], mixed.best) == (1.25, 1, "mixing")
+    assert mixed.doses[-1] == 2.5 and list(mixed.methods) == ["mixing"]
+    assert mixed.own.held_out["jargon"].against_base.miscalibration.value == -0.75
+    text = dose_document(mixed).text()
+    assert text.startswith("Dose 1.25 of after was chosen; 0 is before.") and "Scaling an adapter's weights" in text
+    assert "No other way tried leaves less" in text
 
 
 def unread(first: int, curve: tuple[Rewards, ...]) -> tuple[Rewards, ...]:

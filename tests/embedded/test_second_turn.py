@@ -33,9 +33,9 @@ from cda.recipe.load import LoadedRecipe, load_model_audit, load_recipe
 from cda.records import Contrast, prompt_id
 from cda.resources.sources import audit_inputs
 from cda.scorers.compared import Rewards, text_id
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.judge import _filled
 from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_of
 
 CONTRASTS = authored_contrasts("second_turn", [*SECOND_TURNS.values()])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import shutil
@@ -18,7 +17,7 @@ from cases import CASES, Case
 from inputs import SCORERS, number, write_inputs
 from recorded import Scrubber, kept_file, printed
 from replies import reply
-from simulated import planted, result_of
+from simulated import filled, planted, write_table
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -57,9 +56,9 @@ class Bench:
 
     def _run(self, case: Case) -> dict[str, Any]:
         if case.name == "study-import":
-            for code in PARTICIPANTS[:3]:
-                content = result_of(self.folder / "study-export" / "run", code, planted)
-                (self.folder / f"{code}.json").write_text(json.dumps(content), encoding="utf-8")
+            write_table(
+                self.folder / "filled.csv", filled(self.folder / "study-export" / "run", PARTICIPANTS[:3], planted)
+            )
         address = self._address
         # A folder of its own for each run: scores and answers lie beside a run for all of its neighbours.
         (self.folder / case.name).mkdir()

@@ -69,7 +69,6 @@ CASES = (
     ), kept=("run/rows/*.json", "run/rows/more/*")),
     Case("merge", ("merge train/run --out {out} --adapter-only",), ("train",)),
     Case("inspect-run", ("inspect train/run --n 2 --model none --html {out}.html",), ("train",)),
-    Case("inspect-file", ("inspect triples.jsonl --n 3 --model scorers.py:reward --html {out}.html",)),
     Case("inspect-fresh", ("inspect length --n 2 --model none",)),
     Case("inspect-prompts", ("inspect jargon --prompts", "inspect judge:judge --prompts")),
     Case("label", ("label jargon data.max_pairs=40 run.folder={out}",)),
@@ -98,21 +97,11 @@ CASES = (
     Case("compare-trainings", ("compare train/run train-seeds/run audit-votes/run --out {out}",), ("train", "train-seeds", "audit-votes"),
          kept=("run/comparison/*.md",)),
     Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
-    Case("quality-adapter", ("quality embedded quality.jsonl --adapter train/run model.precision=fp32 "
-                             "model.max_length_tokens=48 --out {out}",), ("train",)),
-    Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --out {out}",)),
-    Case("best-of-tilt", ("best-of scorers.py:reward samples.jsonl --bias jargon --beta 3 --beta 0.2 --out {out}",)),
-    Case("win-rate", ("win-rate scorers.py:reward first.jsonl second.jsonl --out {out}",)),
-    Case("win-rate-judge", (f"win-rate judge:judge first.jsonl second.jsonl {_JUDGE} --out {{out}}",)),
-    Case("dose-files", ("dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --out {out}.json",)),
-    Case("dose-files-quality", (
-        "dose --before before.jsonl --after after.jsonl --votes dose_votes.jsonl --quality-before quality_before.jsonl "
-        "--quality-after quality_after.jsonl --ties half --out {out}.json",
-    )),
+    Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --beta 3 --beta 0.2 --out {out}",)),
+    Case("win-rate-judge", (f"quality judge:judge first.jsonl --over second.jsonl {_JUDGE} --out {{out}}",)),
+    Case("dose-scores", ("dose scores:before.jsonl --against scores:after.jsonl --bias jargon --pairs voted.jsonl --votes dose_votes.jsonl "
+                         "--quality scored_pairs.jsonl audit.ties=half --out {out}",)),
     Case("calibrate", ("calibrate scorers.py:reward --bias jargon dose.repeats=3 --pairs calibrated.jsonl --quality none --out {out}",)),
-    Case("calibrate-scores", (
-        "calibrate --scores before.jsonl --votes dose_votes.jsonl --quality quality_before.jsonl --out {out}",
-    )),
     Case("data", (
         "data preferences.jsonl --bias jargon --bias length --bias vagueness --by source --out {out}",
         "data labelled.jsonl --labels labelled.jsonl --column chosen_structure=chosen_list "
@@ -120,10 +109,10 @@ CASES = (
     )),
     Case("pairs", ("pairs {out}.jsonl --bias jargon --responses first.jsonl",)),
     Case("study-export", ("study export contrasts.jsonl {out} --participants crowd --people 4 --attention 2",)),
-    Case("study-import", ("study import study-export/run p01.json p02.json p03.json --out {out}.jsonl",), ("study-export",)),
+    Case("study-import", ("study import study-export/run filled.csv --out {out}.jsonl",), ("study-export",)),
     Case("discover-offline", ("discover scorers.py:likes_openers --judge scorers.py:dislikes_openers "
                               "'discover.populations=[16,5,3]' 'discover.batches=[10,12]' discover.responses_each=1 --out {out}",),
-         kept=(*_FOUND, "run/search/*", "run/lineage.jsonl")),
+         kept=(*_FOUND, "run/search/*")),
     Case("discover-attribute", ("discover scorers.py:reward --judge scorers.py:debiased --attribute jargon "
                                 "discover.max_test=16 discover.responses_each=1 --out {out}",), kept=_FOUND),
     Case("discover-by-topic", ("discover scorers.py:turning --judge scorers.py:turning_judge --responses by_topic.jsonl --by-topic "

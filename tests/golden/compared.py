@@ -59,7 +59,7 @@ _LIKENESS = Tolerance(
 # first that fits counts.
 TOLERANCES: tuple[tuple[str, str, Tolerance], ...] = (
     ("train|train-seeds|audit-model", r"(.*\.)?counts\b.*", _HISTOGRAM),
-    ("train|train-reused|train-seeds|report|report-compare|quality-adapter|merge|inspect-run", ".*", _TRAINED),
+    ("train|train-reused|train-seeds|report|report-compare|merge|inspect-run", ".*", _TRAINED),
     ("audit-model", ".*", _SCORED),
     ("discover-.*", r"(.*\.)?strength\..*", _LIKENESS),
 )

@@ -155,14 +155,20 @@ def write_inputs(folder: Path) -> None:
             {"prompt": prompt(row), "response": answer(row + shift, number(name, row) % 3 == 0, 2 + number(row) % 2)}
             for row in range(N_PROMPTS)
         ])  # fmt: skip
+    voted = [
+        {"id": f"c{row}", "prompt": prompt(row), "perturbed": answer(row, True), "base": answer(row, False)}
+        for row in range(60)
+    ]
+    pairs = [
+        {"prompt": prompt(row), "chosen": answer(row, False, 1), "rejected": answer(row, False, 2)} for row in range(60)
+    ]
+    _rows(folder / "voted.jsonl", voted)
+    _rows(folder / "scored_pairs.jsonl", pairs)
     for after in (False, True):
-        name = "after" if after else "before"
-        _rows(folder / f"{name}.jsonl", [
-            {"id": f"c{row}", "perturbed_score": 1 + margin(row, after), "base_score": 1.0} for row in range(60)
-        ])  # fmt: skip
-        _rows(folder / f"quality_{name}.jsonl", [
-            {"id": f"q{row}", "chosen_score": 1.0 - 2 * (after and row < 3), "rejected_score": number("q", row) % 40 / 30}
-            for row in range(60)
+        _rows(folder / f"{'after' if after else 'before'}.jsonl", [
+            *(own | {"perturbed_score": 1 + margin(row, after), "base_score": 1.0} for row, own in enumerate(voted)),
+            *(own | {"chosen_score": 1.0 - 2 * (after and row < 3), "rejected_score": number("q", row) % 40 / 30}
+              for row, own in enumerate(pairs)),
         ])  # fmt: skip
     _rows(folder / "dose_votes.jsonl", [
         {"id": f"c{row}", "votes": ["perturbed", "perturbed", "tie"] if number("people", row) % 100 < 40 else ["base"]}

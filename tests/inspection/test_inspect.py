@@ -16,12 +16,14 @@ from made_audits import make_audit
 from replies import reply
 from typer.testing import CliRunner
 
+from cda.auditing.report import audit_document
 from cda.biases import load_bias
 from cda.cli import app
 from cda.counterfactuals import label, synthesize
 from cda.data.load import load_rows
 from cda.embedded.rules import RuleRewriter
 from cda.files.jsonl import write_json, write_jsonl
+from cda.inspection.inspect import with_rewrites
 from cda.inspection.sources import rewrites_of_file, rewrites_of_run
 from cda.pipeline.stages import run_stage
 from cda.recipe.load import load_recipe
@@ -88,6 +90,18 @@ def test_training_pairs_stand_beside_what_they_were_made_from(run: Path) -> None
     assert (bias, lost.tried, lost.reasons) == ("jargon", 13, {"too few places to change": 1})
 
 
+def test_the_report_of_a_run_holds_its_rewrites_after_the_examples(run: Path, tmp_path: Path) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
+    plain = audit_document(audit)
+    document = with_rewrites(plain, RunFolder(run))
+    titles = [section.title for section in document.sections]
+    (section,) = [section for section in document.sections if section.id == "rewrites"]
+    assert len(section.texts) == 2 and section.folded and section.tables[0].rows[0][:2] == ("jargon, added", "12")
+    assert titles.index("Rewrites") == [part.id for part in document.sections].index("examples") + 1
+    assert "### jargon, added, training pairs" in document.markdown() and "<ins>" in document.page()
+    assert with_rewrites(plain, RunFolder(tmp_path)) is plain
+
+
 def test_objectives_that_share_a_rewrite_show_it_once(run: Path, tmp_path: Path) -> None:
     rows = load_rows(str(run / "synthesize" / "train.jsonl"))
     copy = tmp_path / "run"
@@ -118,7 +132,7 @@ def test_triples_have_two_rewrites_each_and_the_rewards_that_were_kept(triples: 
     assert (back.direction, back.original, back.rewards) == ("remove", first.rewrite, (2.0, -1.0))
     # Half of the first rewrites and half of the second ones add: +2 and −3 in turn.
     text = told(triples)
-    assert text.count("reward −0.50 [") == 2 and "by the audited model" in text
+    assert text.count(" −0.50 [") == 2 and "Rewards by the audited model" in text
     write_jsonl(triples, [{**row, "rewards_model": ["a", None, {}]} for row in TRIPLES])
     assert "audited model" not in told(triples, "--n", 1)
 
@@ -138,8 +152,8 @@ def test_a_bias_of_ones_own_goes_both_ways(tmp_path: Path) -> None:
     file, page = tmp_path / "office.yaml", tmp_path / "page.html"
     file.write_text(text.replace("name: jargon", "name: office", 1), encoding="utf-8")
     text = told(file, "--n", 3, "--html", page)
-    assert "office, added: 3 rewrites, made now" in text and f"Page: {page}" in text
-    assert "office, removed: 3 rewrites, made now, rewritten back" in text
+    assert text.count("── office, added, made now") == 3 and f"Page: {page}" in text
+    assert text.count("── office, removed, made now, rewritten back") == 3
     assert "Rewrites: office" in page.read_text(encoding="utf-8")
 
 
@@ -147,7 +161,7 @@ def test_own_responses_are_rewritten_away_from_what_they_are(tmp_path: Path, rec
     rows = [{"prompt": "Why?", "response": text, "has_attribute": "yes"} for text in (TRIPLES[0]["rewrite"], " ")]
     write_jsonl(tmp_path / "mine.jsonl", rows)
     text = told(recipe, "--model", "none", "--responses", tmp_path / "mine.jsonl", f"run.folder={tmp_path}/x")
-    assert "jargon, removed: 1 rewrites, made now" in text and "1 of 2 dropped (1 no response)" in text
+    assert "── jargon, removed, made now" in text and "1 of 2 dropped (1 no response)" in text
 
 
 class Writer:
@@ -184,13 +198,13 @@ def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
     words = [recipe, "--fresh", "--model", "none", *server, f"run.folder={tmp_path}/run"]
     text = told(*words, "--n", 4)
     assert "rewriting and labelling for jargon: about 24 calls of w" in text
-    assert "failed 100% [51, 100], n = 4: 4 refusal" in text
+    assert "100% [51, 100], n = 4" in text and "refusal 4 failed" in text
     assert "can't help" in text  # what the gate rejected
-    assert re.search(r"“methodologically speaking[^”]*” 100% \[", text)  # all of them open with it
+    assert re.search(r"methodologically speaking.* jargon, added 100% \[", text)  # all of them open with it
     asked_before = writer.n_rewrites
     worst = told(*words, "--n", 4, "--worst", "failed")
     assert writer.n_rewrites == asked_before  # all of it came out of the cache
-    assert worst.count("gate failed: refusal") == 4
+    assert worst.count(" failed: refusal;") == 4
 
 
 @pytest.mark.parametrize(
@@ -238,7 +252,7 @@ def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) ->
     whole = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True)
     save(changed(whole, "excluded", {"triples of jargon": lost}), audit / "audit.json")
     text = told(tmp_path / "run", "--n", 1)
-    assert "failed 3 of 9 tried (audit triples, both directions): 3 rewrite: unchanged" in text
+    assert "3 of 9 tried (audit triples, both directions)" in text and "rewrite: unchanged 3 failed" in text
 
 
 def test_a_recipe_whose_model_cannot_be_had_says_how_to_do_without(run: Path, recipe: Path, tmp_path: Path) -> None:

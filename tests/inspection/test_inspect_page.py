@@ -8,10 +8,7 @@ from typing import Any
 import pytest
 from changed import changed
 
-from cda.inspection.inspect import inspect_document
-from cda.inspection.tables import flipped_share_cell, gate_sentence, inspection_text, rewrites_table
-from cda.report.numbers import width
-from cda.report.page import word_differences
+from cda.inspection.tables import drift_table, flipped_share_cell, gate_sentence, inspect_document, rewrites_table
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectedBias, InspectResult, LostRewrites, PhraseAdded, RewriteShown, RewriteSummary
@@ -94,24 +91,25 @@ def test_what_the_gate_says(inspection: InspectResult) -> None:
     assert accepted == "accepted, but the gate would reject it: list lines changed; counted only: drift in words"
 
 
-def test_the_terminal_gets_lines_that_fit_and_nothing_it_obeys(hostile: InspectResult) -> None:
-    text = inspection_text(hostile)
-    assert max(map(width, text.splitlines())) <= 100
+def test_the_terminal_gets_each_rewrite_marked_and_nothing_it_obeys(hostile: InspectResult) -> None:
+    text = inspect_document(hostile).text()
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\ud800-\udfff]", text)
-    assert "more lines (--html shows all)" in text
+    first = text[text.index("── jargon, added, made now") :].split("──")[1].splitlines()
+    assert first[1:3] == ["prompt: How?", "text: [-Use-]{+Utilize+} a pan."]
+    assert (
+        first[3] == "label: no → yes, flipped (measured long_word_share)"
+        and first[4] == "reward: +1.00 → +2.50 (+1.50)"
+    )
+    assert "before: Use a pan.\nfailed: too few places to change; no text" in text
 
 
-def test_text_in_columns_is_complete_and_marked() -> None:
-    original, rewrite = "One two.\n\n- three\n- four", "One too.\n\n- three\n- five five"
-    first, _ = word_differences(original, rewrite)
-    assert "".join(piece.text for piece in first) == original
-    inspection = InspectResult(
-        target="x", where="x", by="", scored_by=None, unit="reward", notes=(), worst=None, seed=1, biases=(), summaries=(),
-        examples=(_example(original=original, rewrite=rewrite),),
-    )  # fmt: skip
-    sides = [line.partition("│") for line in inspection_text(inspection).splitlines() if "│" in line]
-    assert [left.strip() for left, *_ in sides] == ["original", "One [-two-].", "", "- three", "- [-four-]"]
-    assert [right.strip() for *_, right in sides] == ["rewrite", "One {+too+}.", "", "- three", "- {+five five+}"]
+def test_what_else_changes_is_one_table(inspection: InspectResult) -> None:
+    table = drift_table(inspection)
+    assert table is not None and table.header == ("feature", "jargon, added")
+    assert table.rows == (
+        ("words", "+0.50 [+0.40, +0.60], 30% beyond"),
+        ("long word share", "+0.50 [+0.40, +0.60] (the bias itself)"),
+    )
 
 
 def test_the_page_holds_everything_and_runs_nothing(hostile: InspectResult) -> None:
@@ -121,14 +119,3 @@ def test_the_page_holds_everything_and_runs_nothing(hostile: InspectResult) -> N
     tags = re.findall(r"<[a-z][^>]*>", re.sub(r"<(script|style)>.*?</\1>", "", page, flags=re.S))
     assert tags and not [tag for tag in tags if re.search(r"\s(style|on\w+|src)=", tag)]
     page.encode("utf-8")
-
-
-def test_the_page_has_a_figure_and_the_choices_that_its_script_expects(inspection: InspectResult) -> None:
-    page = inspect_document(inspection).page()
-    assert "bias added: words +0.50" in page
-    names = "filter-row example-filter example-people example-order examples-list examples-shown open-all close-all"
-    for name in names.split():
-        assert f'id="{name}"' in page
-    assert page.count('data-people="flipped failed"') == 1
-    assert '<option value="failed">failed</option>' in page
-    assert '<option value="unflipped">' not in page

@@ -25,8 +25,8 @@ FUNCTIONS: dict[Callable[..., object], tuple[type, str]] = {
     cda.audit_data: (options.DataArguments, "data"),
     cda.quality: (options.QualityArguments, "quality"),
     cda.best_of: (options.BestOfArguments, "best-of"),
-    cda.win_rate: (options.WinRateArguments, "win-rate"),
     cda.calibrate: (options.CalibrateArguments, "calibrate"),
+    cda.dose: (options.DoseArguments, "dose"),
     cda.discover: (options.DiscoverArguments, "discover"),
 }
 

@@ -77,12 +77,6 @@ def test_errors_of_any_form_give_the_reason(errors: object, why: str, full: bool
     assert (batch(errors=errors).why_unanswered, batch(errors=errors).is_queue_full) == (why, full)
 
 
-def test_fields_that_can_be_done_without_count_as_absent_if_they_are_odd() -> None:
-    odd = batch(output_file_id=5, error_file_id="", request_counts={"completed": -1}, metadata="x")
-    assert (odd.output_file_id, odd.error_file_id, odd.n_completed) == (None, None, 0)
-    assert batch(request_counts={"completed": 7}).n_completed == 7 and batch(request_counts=3).n_completed == 0
-
-
 def test_a_list_tells_whose_a_batch_is() -> None:
     rows = [
         {"id": "a", "input_file_id": "f"},
@@ -94,44 +88,6 @@ def test_a_list_tells_whose_a_batch_is() -> None:
     page = read(Page, json.dumps({"data": rows}).encode(), SERVER)
     assert [one.is_of("p", "f") for one in page.data] == [True, True, False, False, False]
     assert [one.is_nameless for one in page.data] == [False, False, False, True, False]
-
-
-@pytest.mark.parametrize(
-    ("fields", "is_answer"),
-    [
-        ({"response": {"status_code": 200, "body": {"choices": [{}]}}}, True),
-        ({"response": {"status_code": "200", "body": {"choices": [{}]}}}, True),
-        ({"response": {"status_code": 200, "body": {"error": "x"}}}, True),
-        ({"response": {"status_code": 500, "body": None}}, True),
-        ({"response": {"status_code": 200, "body": {}}}, False),
-        ({"response": {"status_code": True, "body": "x"}}, False),
-        ({"response": "x"}, False),
-        ({"error": {"code": "batch_expired"}}, True),
-        ({"error": {}, "response": None}, False),
-    ],
-)
-def test_a_line_with_nothing_but_a_name_is_no_answer(fields: dict[str, Any], is_answer: bool) -> None:
-    assert line(**fields).is_answer is is_answer
-
-
-@pytest.mark.parametrize(
-    ("end", "doubt"),
-    [
-        (End("completed", "r", n_completed=9, n_lines=9), None),
-        (End("completed", "r", n_completed=9, n_lines=8, n_unreadable=1), None),
-        (End("completed", "r", n_completed=9, n_lines=8), "8 of 9 answers came"),
-        (End("expired", "batch expired", n_lines=1), None),
-        (End("expired", "batch expired"), "batch expired"),
-        (End("cancelled", "batch cancelled", n_lines=5), "batch cancelled"),
-        (End("completed", "the output file of the batch is gone"), "the output file of the batch is gone"),
-        (
-            End("completed", "left out of the batch's results", n_unreadable=3),
-            "its results hold no answer, but 3 lines that cannot be read",
-        ),
-    ],
-)
-def test_the_user_is_asked_where_answers_may_be_paid_for_or_unwanted(end: End, doubt: str | None) -> None:
-    assert end.doubt == doubt
 
 
 def test_results_are_counted_by_the_requests_that_they_answer(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Throttled, of_content
 from cda.llm.protocol import Completion, Request, complete
 from cda.llm.purse import Purse
 
@@ -121,14 +120,3 @@ def test_agreement_to_a_second_batch_counts_both(tmp_path: Path) -> None:
         assert len(server.batches) == 1
         complete(batches(server, cache, purse, 6.0, resubmit=True), asked(*range(6)), "asking")
         assert len(server.batches) == 2 and purse.spent > purse.uncounted > 1.2
-
-
-@pytest.mark.parametrize("status", [429, 400])
-def test_an_error_inside_an_answer_with_usage_was_paid_for(status: int) -> None:
-    from cda.llm.outcome import tokens_used
-
-    content = (
-        f'{{"error": {{"code": {status}, "message": "no"}}, "usage": {{"prompt_tokens": 7, "completion_tokens": 3}}}}'
-    )
-    outcome = of_content(content, client("http://x/v1").endpoint)
-    assert isinstance(outcome, Throttled) is (status == 429) and tokens_used(outcome) == (7, 3)

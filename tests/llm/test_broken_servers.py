@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,12 @@ from stub_client import QUESTION, answers, asked, budgeted, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
-from cda.llm.batch_server import AwayError, BatchServer
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import Price
-from cda.llm.outcome import answer_in, tokens_counted
+from cda.llm.outcome import answer_in
 from cda.llm.protocol import CUT_OFF, FILTERED, Completion, Request, complete
 from cda.records import user_prompt
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
+from cda.scorers.served_client import ServedClient, ServedScorer
 
 ROOT = Path(__file__).parent.parent.parent
 NESTED = b"[" * 100_000 + b"]" * 100_000
@@ -73,18 +71,6 @@ def test_an_answer_that_broke_off_is_not_kept_and_a_repaired_server_is_asked(
         assert len(cache) == 0
         repaired = True
         assert ask(url, cache)[0].text == "The whole."
-
-
-def test_an_answer_that_broke_off_is_asked_for_again_and_every_try_is_paid(
-    speak: Callable[[Answer], str], tmp_path: Path
-) -> None:
-    replies = iter([changed(choice={"finish_reason": "error"}), changed(choices=[]), said("The whole.")])
-    url = speak(lambda _: next(replies))
-    with Cache(tmp_path / "cache.sqlite") as cache:
-        llm = budgeted(client(url), Price(input=1.0, output=1.0), 1.0)
-        (found,) = complete(CachedLLM(llm, cache, pauses_s=(0.0, 0.0)), [QUESTION], "asking")
-    assert found == Completion("The whole.", None, 21, 9)
-    assert llm.account.purse.n_calls == 3 and llm.spent_usd == pytest.approx(30e-6)
 
 
 @pytest.mark.parametrize(
@@ -154,17 +140,6 @@ def test_packed_answers_are_read_and_what_is_packed_otherwise_is_not(speak: Call
         assert found.text is None and "no answer after 1 try" in (found.reason or "")
 
 
-@pytest.mark.parametrize("count", [10**30, -1, True, "7", 1e300, None], ids=str)
-def test_impossible_counts_are_no_counts_and_the_answer_is_kept(
-    speak: Callable[[Answer], str], tmp_path: Path, count: object
-) -> None:
-    url = speak(lambda _: changed(usage={"prompt_tokens": count, "completion_tokens": count}))
-    with Cache(tmp_path / "cache.sqlite") as cache:
-        assert ask(url, cache) == [Completion(HALF, None, 0, 0)]
-        assert len(cache) == 1
-    assert tokens_counted(10**9) == 10**9
-
-
 @pytest.mark.parametrize("code", [302, 308])
 def test_a_redirect_to_another_host_is_refused_and_nothing_goes_there(
     speak: Callable[[Answer], str], code: int
@@ -210,15 +185,6 @@ def test_reward_servers_are_bounded_too(speak: Callable[[Answer], str]) -> None:
     assert listing((200, NESTED)) == ""
     usage = {"usage": {"prompt_tokens": 10**30}}
     assert score(status(200, {"data": [{"probs": [3.5]}], "model": "rm", **usage})).n_truncated == 0
-
-
-@pytest.mark.parametrize("body", [NESTED, b"{}", b'{"id": 5}'], ids=["nested without end", "no id", "a number as id"])
-def test_a_batch_server_that_names_nothing_is_given_up(speak: Callable[[Answer], str], body: bytes) -> None:
-    pauses: list[float] = []
-    server = BatchServer(client(speak(lambda _: (200, body))), pauses.append, attempts=3, max_bytes=100)
-    with closing(server), pytest.raises(AwayError, match="failed 3 times"):
-        server.listed("part", "file")
-    assert pauses == [1.0, 2.0]
 
 
 def test_a_wait_without_end_is_said_in_few_words(speak: Callable[[Answer], str]) -> None:
@@ -288,28 +254,3 @@ def test_a_download_of_a_batch_is_bounded(tmp_path: Path) -> None:
         with pytest.raises(LLMError, match="output file of batch_0: the answer is larger than"):
             complete(llm, [QUESTION], "asking")
     assert not list(tmp_path.rglob("*.output"))
-
-
-def test_tokens_of_batch_answers_that_were_no_use_are_paid_and_counted(tmp_path: Path) -> None:
-    """First half an answer and one without its schema, then the whole: all of it is in the bill, here and in the answers."""
-
-    class Lapsing(FaultServer):
-        def completion(self, body: dict[str, Any], fault: str | None) -> tuple[int, dict[str, Any]]:
-            status_, found = super().completion(body, fault)
-            first = self.seen.batched.total() <= 2
-            found["usage"] = {"prompt_tokens": 100, "completion_tokens": 10}
-            if first and "response_format" in body:
-                found["choices"][0]["message"]["content"] = "no JSON"
-            elif first:
-                found["choices"][0]["finish_reason"] = "error"
-            return status_, found
-
-    both = [QUESTION, Request("s", "v", {"type": "object", "properties": {}}, "plain")]
-    with Lapsing() as server, Cache(tmp_path / "cache.sqlite") as cache:
-        price = Price(input=1e6, output=1e6)
-        llm = BatchLLM(client(server.url), cache, sleep=lambda _: None, first_pause_s=0.0, price=price)
-        found = complete(llm, both, "asking")
-        assert server.seen.batched.total() == 4
-    assert all(one.text for one in found)
-    assert [(one.input_tokens, one.output_tokens) for one in found] == [(200, 20), (200, 20)]
-    assert llm.spent_usd == pytest.approx(440.0)

@@ -247,12 +247,6 @@ def test_the_same_is_read_where_the_status_is_the_errors_own(speak: Callable[[An
             complete(client(url), [QUESTION], "x")
 
 
-def test_an_answer_that_holds_the_word_error_is_an_answer(speak: Callable[[Answer], str]) -> None:
-    data = said('{"error": {"code": 402}}')[1] | {"error": None, "code": 402, "message": "ok"}
-    data["choices"][0]["content_filter_results"] = {"error": {"code": "content_filter_error"}}
-    assert complete(client(speak(lambda _: status(200, data))), [QUESTION], "x")[0].text == '{"error": {"code": 402}}'
-
-
 @pytest.mark.parametrize(
     ("row", "reason", "n_batches"),
     [

@@ -94,43 +94,6 @@ def test_requests_are_split_by_number_and_by_bytes(start: Starter, tmp_path: Pat
         complete(batch_llm(server, tmp_path, max_bytes=12_000), [Request("s", "word " * 4000)], "asking")
 
 
-def test_pauses_grow_while_a_batch_runs(start: Starter, tmp_path: Path) -> None:
-    pauses: list[float] = []
-    server = start(plans=[BatchPlan(validating_polls=4, running_polls=5)])
-    llm = batch_llm(server, tmp_path, pauses, first_pause_s=2.0, longest_pause_s=10.0)
-    assert all(one.text for one in complete(llm, questions(3), "asking"))
-    assert pauses[:5] == [2.0, 3.0, 4.5, 6.75, 10.0] and max(pauses) == 10.0 and len(pauses) == 9
-
-
-def test_lines_out_of_order_twice_unknown_and_broken(start: Starter, tmp_path: Path) -> None:
-    server = start(plans=[BatchPlan(shuffled=True, duplicates=5, unknown=3, garbage=2)])
-    llm = batch_llm(server, tmp_path)
-    asked = questions(40)
-    found = complete(llm, asked, "asking")
-    assert texts(found) == [said(one) for one in asked]
-    assert llm.ignored == {"duplicate": 5, "unknown": 3, "unreadable": 2}
-    assert n(server, "create") == 1
-
-
-@pytest.mark.parametrize(
-    ("plan", "submitted"),
-    [
-        (BatchPlan(end="expired", answered=7), 13),
-        (BatchPlan(end="expired", answered=7, quiet=True), 13),
-        (BatchPlan(end="expired", answered=0), 20),
-        (BatchPlan(end="completed", answered=15), 5),
-    ],
-)
-def test_what_is_missing_is_submitted_once_more(
-    start: Starter, tmp_path: Path, plan: BatchPlan, submitted: int
-) -> None:
-    server = start(plans=[plan])
-    llm = batch_llm(server, tmp_path)
-    asked = questions(20)
-    assert texts(complete(llm, asked, "asking")) == [said(one) for one in asked]
-    assert sizes(server) == [20, submitted]
-
-
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
@@ -182,41 +145,6 @@ def test_results_that_are_fewer_than_the_server_says_are_not_paid_for_again(star
     found = complete(batch_llm(server, tmp_path, price=Price(input=1.0, output=1.0)), questions(20), "asking")
     assert texts(found) == [said(one) for one in questions(20)] and sizes(server) == [20]
     assert [one.cached for one in found].count(True) == 3
-
-
-def test_what_a_batch_left_out_is_counted_and_said(start: Starter, tmp_path: Path) -> None:
-    lines: list[str] = []
-    server = start(plans=[BatchPlan(end="expired", answered=7, duplicates=2, unknown=1, garbage=1)])
-    client = OpenAIClient("local", base_url=server.url, say=lines.append)
-    llm = BatchLLM(client, Cache(tmp_path / "llm.sqlite"), sleep=lambda _: None)
-    complete(llm, [*questions(19), Request("s", "[[500]] question")], "asking")
-    assert [line for line in lines if "works on" not in line] == [
-        "batch_0: no answer yet to 13 of 20: batch expired; 2 result lines ignored: duplicate; "
-        "1 result line ignored: unknown; 1 result line ignored: unreadable",
-        "batch_1: no answer yet to 1 of 13: status 500",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("plan", "reason"),
-    [
-        (BatchPlan(end="failed"), "batch failed: line 1 cannot be read"),
-        (BatchPlan(end="expired", answered=0), "batch expired"),
-        (BatchPlan(end="expired", answered=0, quiet=True), "batch expired"),
-        (BatchPlan(end="cancelled", answered=0), "batch cancelled"),
-        (BatchPlan(end="completed", answered=0), "left out of the batch's results"),
-    ],
-)
-def test_what_is_missing_twice_is_counted_with_the_reason(
-    start: Starter, tmp_path: Path, plan: BatchPlan, reason: str
-) -> None:
-    again = BatchPlan(plan.end, plan.answered, quiet=plan.quiet)
-    server = start(plans=[plan, again])
-    asked = questions(5)
-    found = complete(batch_llm(server, tmp_path, resubmit=lambda _: True), asked, "asking")
-    assert [(one.text, one.reason) for one in found] == [(None, reason)] * 5 and n(server, "create") == 2
-    # The next call starts anew.
-    assert texts(complete(batch_llm(server, tmp_path), asked, "asking")) == [said(one) for one in asked]
 
 
 def test_each_request_fails_in_its_own_way(start: Starter, tmp_path: Path) -> None:
@@ -279,12 +207,6 @@ def test_what_is_asked_again_may_fill_more_than_one_file(
     assert n(server, "create") == 1 + 4 and max(map(len, server.files.values())) <= 4_500
 
 
-def test_a_parameter_that_the_model_does_not_take_is_left_out(start: Starter, tmp_path: Path) -> None:
-    server = start(rejects=["temperature"])
-    found = complete(batch_llm(server, tmp_path), questions(8), "asking")
-    assert texts(found) == [said(one) for one in questions(8)] and n(server, "create") == 2
-
-
 def test_samples_keep_their_seeds_when_they_are_asked_again(start: Starter, tmp_path: Path) -> None:
     seeds: list[list[int]] = []
     server = start(plans=[BatchPlan(end="expired", answered=0)])
@@ -321,26 +243,6 @@ def test_a_full_queue_waits_for_its_turn(start: Starter, tmp_path: Path) -> None
         complete(llm, questions(1, "another"), "asking")
     (found,) = complete(replace(llm, resubmit=lambda _: True), questions(1, "another"), "asking")
     assert found.text is not None and sizes(server)[3:] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    "script",
-    [
-        {"upload": ["500", "429", "drop", "reset", "json"]},
-        {"create": ["500", "429", "drop"]},
-        {"create": ["reset"]},
-        {"create": ["json"]},
-        {"poll": ["500", "429", "drop", "reset", "json"]},
-        {"poll": [*["500"] * 15, "ok", *["500"] * 15]},
-        {"content": ["500", "429", "drop", "reset"]},
-        {"list": ["500"], "create": ["reset"]},
-    ],
-)
-def test_a_shaky_server_gets_each_batch_once(start: Starter, tmp_path: Path, script: dict[str, list[str]]) -> None:
-    server = start(script=script)
-    asked = questions(12)
-    assert texts(complete(batch_llm(server, tmp_path), asked, "asking")) == [said(one) for one in asked]
-    assert len(server.batches) == 1 and max(server.seen.batched.values()) == 1
 
 
 def test_a_list_that_lags_behind_is_asked_again(start: Starter, tmp_path: Path) -> None:
@@ -392,17 +294,6 @@ def test_errors_say_what_to_do_and_never_the_key(
     if "max_upload_bytes" not in options:  # what was wrong is over: the work goes on where it stopped
         assert texts(complete(llm(), questions(4), "asking")) == [said(one) for one in questions(4)]
         assert len(server.batches) == 1
-
-
-def test_no_server_is_said_and_a_hanging_look_times_out(start: Starter, tmp_path: Path) -> None:
-    def llm(url: str) -> BatchLLM:
-        client = OpenAIClient("local", base_url=url, timeout_s=0.3)
-        return BatchLLM(client, Cache(tmp_path / "llm.sqlite"), sleep=lambda _: None)
-
-    with pytest.raises(LLMError, match=r"127\.0\.0\.1:9"):
-        complete(llm("http://127.0.0.1:9/v1"), questions(1), "asking")
-    asked = questions(3, "another")
-    assert texts(complete(llm(start(script={"poll": ["hang"]}).url), asked, "asking")) == [said(one) for one in asked]
 
 
 def test_one_process_at_a_time(start: Starter, tmp_path: Path) -> None:
@@ -556,14 +447,3 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert answered == count
     assert peak < 0.15 * count * size
-
-
-def test_a_key_that_the_server_repeats_is_not_kept(
-    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    key = "sk-canary-5f1d0c9e8b7a"
-    monkeypatch.setenv("OPENAI_API_KEY", key)
-    server = start(answer=lambda _: f"It is {key}.")
-    assert texts(complete(batch_llm(server, tmp_path), questions(2), "asking")) == ["It is ***."] * 2
-    for file in tmp_path.rglob("*"):
-        assert not file.is_file() or key.encode() not in file.read_bytes(), file

@@ -19,7 +19,6 @@ import pytest
 from fault_server import FaultServer
 from stub_client import SETTINGS, Stub, asked, budgeted, client
 
-from cda.errors import LLMError
 from cda.llm.cache import Cache, CachedLLM, key_of
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
@@ -111,18 +110,6 @@ def test_identical_requests_of_one_run_are_asked_once(path: Path) -> None:
     assert {count for user, count in stub.calls.items() if user != "3"} == {1}
 
 
-def test_reasons_that_would_be_the_same_tomorrow_are_kept_and_others_are_asked_again(path: Path) -> None:
-    lasting = ["refused", "content filter", "cut off at llm.max_tokens"]
-    passing = ["no answer after 3 tries (last: status 503)", "status 422: odd", "empty answer", "context too long"]
-    stub = Stub(reasons={reason: reason for reason in lasting + passing})
-    for _ in range(2):
-        with Cache(path) as cache:
-            found = complete(CachedLLM(stub, cache), asked(*lasting, *passing), "asking")
-        assert [one.reason for one in found] == lasting + passing
-    assert [stub.calls[reason] for reason in lasting] == [1] * 3
-    assert [stub.calls[reason] for reason in passing] == [2] * 4
-
-
 def test_little_is_taken_ahead_of_a_slow_consumer(path: Path) -> None:
     handed = taken = most_ahead = 0
 
@@ -142,20 +129,6 @@ def test_little_is_taken_ahead_of_a_slow_consumer(path: Path) -> None:
                 handed += 1
     assert handed == 8_000
     assert most_ahead <= 64 + 2 * 4
-
-
-def test_a_budget_stops_calls_and_not_the_cache(path: Path) -> None:
-    stub, price, users = Stub(), Price(input=1.0, output=10.0), list(range(100))
-    with Cache(path) as cache, pytest.raises(LLMError, match="budget"):
-        complete(CachedLLM(budgeted(stub, price, 0.002), cache), asked(*users), "asking")
-    n_first = stub.calls.total()
-    with Cache(path) as cache:
-        assert 0 < len(cache) == n_first < 100
-        richer = budgeted(stub, price, 1.0)
-        found = complete(CachedLLM(richer, cache), asked(*users), "asking")
-    assert [one.text for one in found] == [str(user) for user in users]
-    assert set(stub.calls.values()) == {1}
-    assert richer.spent_usd == pytest.approx((100 - n_first) * price.of(10, 2))
 
 
 def test_the_bar_shows_hits_and_dollars_once(

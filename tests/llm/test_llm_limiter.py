@@ -119,19 +119,6 @@ def test_a_429_pauses_everybody_halves_once_for_calls_under_way_and_successes_br
     assert limit.allowed == 16 and limit.in_flight == 0
 
 
-def test_pauses_grow_where_the_server_does_not_say_how_long() -> None:
-    clock, pauses = Clock(), []
-    limit = limiter(clock, 4)
-
-    async def job() -> None:
-        for _ in range(9):
-            async with limit.turn(1) as turn:
-                pauses.append(limit.throttled(turn, None))
-
-    clock.run(job())
-    assert pauses[:3] == [0.5, 1.0, 2.0] and pauses[-1] == 60.0
-
-
 def test_a_cancelled_turn_gives_its_place_back() -> None:
     async def job() -> None:
         limit = Limiter(1, requests_per_minute=1)

@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -151,20 +151,6 @@ def test_a_server_that_is_gone_fails_some_requests_and_then_the_run() -> None:
     assert len(found) < 50
 
 
-def test_answers_that_came_in_before_a_fatal_error_are_handed_out(speak: Callable[[Answer], str]) -> None:
-    def answer(body: dict[str, Any]) -> Reply:
-        if user_text(body) == "3":
-            return status(401)
-        time.sleep(0.2)
-        return said("fine")
-
-    found = []
-    with pytest.raises(LLMError):
-        for position, _ in client(speak(answer), concurrency=4).answers([Request("s", str(n)) for n in range(9)], "x"):
-            found.append(position)
-    assert sorted(found) == [0, 1, 2]
-
-
 def test_a_key_is_never_said_even_where_the_server_repeats_it(
     speak: Callable[[Answer], str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -271,15 +257,6 @@ def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[
         complete(client(url, concurrency=4), [Request("s", "x")] * 10, "asking")
     signal.signal(signal.SIGINT, before)
     assert alive() == [] and time.monotonic() - started < 5
-
-
-def test_an_error_in_making_the_requests_is_raised_as_it_is(speak: Callable[[Answer], str]) -> None:
-    def broken() -> Iterator[Request]:
-        yield Request("s", "u")
-        raise KeyError("row 2")
-
-    with pytest.raises(KeyError, match="row 2"):
-        list(client(speak(lambda _: said("fine"))).answers(broken(), "asking"))
 
 
 SERVER = Endpoint("http://x", "m", "NO_SUCH_KEY")

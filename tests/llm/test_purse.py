@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 from replies import reply
-from stub_client import QUESTION, Stub, answers, asked, budgeted, client
+from stub_client import Stub, asked, client
 
 from cda.counterfactuals import label
 from cda.errors import LLMError
@@ -112,22 +112,6 @@ def test_a_batch_that_could_exceed_the_budget_is_not_made(tmp_path: Path) -> Non
         assert 0 < (llm.spent_usd or 0) == pytest.approx(spent) and llm.purse.set_aside == 0
 
 
-def test_answers_of_a_batch_without_a_count_are_at_their_share_of_the_most(tmp_path: Path) -> None:
-    class Silent(FaultServer):
-        def completion(self, body: dict[str, Any], fault: str | None) -> tuple[int, dict[str, Any]]:
-            status, found = super().completion(body, fault)
-            found.pop("usage", None)
-            return status, found
-
-    with Silent() as server, Cache(tmp_path / "cache.sqlite") as cache:
-        client = OpenAIClient("local", base_url=server.url, max_tokens=100)
-        llm = BatchLLM(
-            client, cache, sleep=lambda _: None, first_pause_s=0.0, price=Price(input=0, output=1e3), budget_usd=1.0
-        )
-        complete(llm, asked(*range(10)), "asking")
-    assert llm.purse.spent == llm.purse.uncounted == pytest.approx(1.0)
-
-
 def test_calls_beyond_a_plan_ask_and_those_from_the_cache_do_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,12 +160,6 @@ def test_calls_that_are_made_again_count_against_the_plan(
             complete(llm, asked(*range(200)), "asking")
     # 110 calls made again, each after one that broke, while first calls are admitted ahead of their answers.
     assert 220 <= len(calls) < 390
-
-
-def test_a_purse_in_memory_is_nobody_elses() -> None:
-    one, two = Purse(), Purse()
-    answers(budgeted(Stub(), PRICE, 1.0, one), [QUESTION])
-    assert one.spent > 0 == two.spent
 
 
 def test_a_purse_that_is_done_with_leaves_no_file_open(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ from cda.models.load import RewardModel, load_reward_model, load_template
 from cda.models.template import Template
 from cda.models.weights import head_names
 from cda.records import Message, Prompt, user_prompt
-from cda.scorers.classifier import ClassifierScorer, self_check
-from cda.scorers.pairs import in_order, preferred
+from cda.scorers.classifier import ClassifierScorer, in_order, preferred, self_check
 from evals.reliability.reward_models import COMPARISONS
 from evals.reliability.reward_models_families import TEXTS
 from evals.reliability.reward_models_tokenizers import PAIR_CONTEXT

@@ -22,11 +22,10 @@ from cda.models.load import load_reward_model, load_template
 from cda.pipeline.merge import merge_adapter
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer, self_check
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.scorers.rendering import Rendering
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
+from cda.scorers.served_client import ServedClient, ServedScorer
 from cda.training.arguments import Lora
 from cda.training.lora import train_adapter
 from evals.reliability.reward_models_families import TEXTS

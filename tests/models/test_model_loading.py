@@ -62,7 +62,7 @@ def test_names_that_are_no_model_folder(tmp_path: Path) -> None:
     file.touch()
     (tmp_path / "empty").mkdir()
     assert refusal(tmp_path / "nowhere") == f"{tmp_path}/nowhere: no such folder"
-    assert refusal(file) == f"{file}: a model is a folder, not a file"
+    assert refusal(file) == f"{file}: a model is a folder, not a file; a file of scores is named scores:{file}"
     assert refusal(tmp_path / "empty").splitlines() == [
         f"{tmp_path}/empty: no config.json; not a model folder",
         f"{tmp_path}/empty: no weights (*.safetensors); was the download or save interrupted?",
@@ -77,15 +77,8 @@ def test_names_that_are_no_model_folder(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "change", "expected"),
     [
-        (
-            "two-labels",
-            {"config": {"num_labels": 2}},
-            None,
-            ": has 2 labels (LlamaForSequenceClassification; 0: LABEL_0, 1: LABEL_1); a reward model gives one number.",
-        ),
         ("no-weights", {}, lambda folder: (folder / "model.safetensors").unlink(), ": no weights (*.safetensors); was"),
         ("pickle-only", {}, only_pickle, ": only pickle weights (pytorch_model.bin), which can run code when read."),
-        ("half", {}, lambda folder: halve(folder / "model.safetensors"), "/model.safetensors: cannot be read ("),
         (
             "chat",
             {"architecture": "LlamaForCausalLM"},

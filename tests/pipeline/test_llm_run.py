@@ -107,7 +107,7 @@ def test_the_whole_job(
     assert sum(one["input_tokens"] for one in tallies) == 100 * asked
     report = (tmp_path / "first" / "report" / "report.md").read_text(encoding="utf-8")
     assert "- labelling prompt: ours\n" in report and "- rewriting prompt: ours\n" in report
-    assert f"jargon: labels of 16 pairs, by clerk; 0 unparsed; 0 of {counts['n']} messages call for it" in report
+    assert f"| jargon | clerk; 0 of {counts['n']} messages call for it | 16 |" in report
     assert f"| label, clerk | {tallies[0]['asked']} |" in report
     # Another run folder beside the first: the same cache.
     words = ["jargon", *SMALL, "llm.model=clerk", f"run.folder={tmp_path / 'second'}", *server]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Callable
@@ -88,17 +87,11 @@ def test_planted_choices_come_back_in_every_file() -> None:
     (by,) = found.by
     shares = {group.value: contingency(group.biases["structure"]).selection_rate.value for group in by.groups}
     assert shares == {"web": 24 / 30, "forum": 15 / 30}
-    with Path("found/data.csv").open(newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert [(line["group"], line["bias"]) for line in lines[:4]] == [
-        ("", "structure"), ("", "length"), (by.groups[0].value, "structure"), (by.groups[0].value, "length"),
-    ]  # fmt: skip
-    assert float(lines[0]["log_odds_value"]) == pytest.approx(log(39 / 21)) and lines[0]["only_rejected"] == "21"
     page = Path("found/report.html").read_text()
     assert "65% [52, 76] of the 60 pairs" in page and "65% \\[52, 76\\]" in Path("found/data.md").read_text()
     assert "Written: found/report.html" in result.output
     names = {path.name for path in Path("found/figures").iterdir()}
-    assert {"choices.svg", "odds.svg", "by-source-structure.svg"} <= names
+    assert names == {"captions.md", "choices.svg"}
 
 
 def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
@@ -236,9 +229,3 @@ def test_a_bias_that_no_pair_has_is_named_and_the_others_are_measured() -> None:
     few = cda.audit_data(rows(6), biases="structure", progress=False).bias("structure")
     assert not isinstance(few.odds, cda.Missing) and isinstance(few.odds.crude, cda.Missing)
     assert few.odds.crude.reason == "pairs of 6 prompts differ in it; 10 are needed"
-
-
-def test_a_cell_of_the_table_runs_no_formula() -> None:
-    risky = [row | {"source": "=cmd()" if row["source"] == "web" else "forum"} for row in rows()]
-    assert run(written(risky), "--bias", "structure", "--by", "source", "--out", "risky").exit_code == 0
-    assert "'=cmd()" in Path("risky/data.csv").read_text() and ",=cmd()" not in Path("risky/data.csv").read_text()

@@ -10,7 +10,7 @@ import pytest
 from cda.errors import RecipeError
 from cda.prompts import GradePrompt, JudgePrompt, load_prompt, shipped_prompts
 from cda.recipe.load import load_model_audit
-from cda.scorers.stated import UnreadError, stated
+from cda.scorers.judge import UnreadError, stated
 
 JUDGE = "system: Judge.\nuser: '{user_message} {answer_1} {answer_2}'\n"
 GRADE = "system: Grade.\nuser: '{user_message} {answer}'\n"

@@ -15,10 +15,8 @@ from made_audits import make_audit
 from mutations import CONTROLS, MARKUP, as_json, broken, mutated
 from test_fuzz_data_files import ours_or_nothing
 
-from cda.discovery.grouping import mended, parse_groups
-from cda.discovery.pair_quality import parse_difference, parse_grades
-from cda.discovery.prompts import parse_items, why_unusable
-from cda.discovery.proposals import parse_attributes, usable
+from cda.discovery.material import parse_items, why_unusable
+from cda.discovery.proposals import mended, parse_attributes, parse_groups, usable
 from cda.errors import ModelError
 from cda.llm.limiter import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
@@ -31,9 +29,9 @@ from cda.results.base import load
 from cda.rewriting.labels import parse_answers
 from cda.rewriting.triples import parse_questions
 from cda.run import RunFolder, Stage
+from cda.scorers.dialects import endpoint_of
 from cda.scorers.judge import parse_verdict, verdict_code
 from cda.scorers.served_client import reward_in, undone
-from cda.scorers.served_options import endpoint_of
 from cda.training.dose import adapter_config
 
 WHOLE = make_audit().model_dump()
@@ -52,7 +50,7 @@ WAITS = (
 )
 ANSWERS: tuple[Any, ...] = (
     {"response_1": "yes", "response_2": "no"}, {"label": "yes"}, {"attributes": ["Uses lists"]}, {"groups": [[1, 3], [2]]},
-    {"edit": 8, "fluency": 9}, {"difference": "x"}, {"prompts": ["Why?"]}, {"questions": ["Why?"]},
+     {"prompts": ["Why?"]}, {"questions": ["Why?"]},
     {"choices": [{"message": {"content": "x", "refusal": None}, "finish_reason": "stop", "logprobs": {"content": [
         {"top_logprobs": [{"token": "1", "logprob": -1.0}]}]}}], "usage": {"prompt_tokens": 1, "completion_tokens": 2}},
     {"error": {"message": "m", "code": "c", "type": "t", "param": "p"}}, {"detail": [{"loc": ["a"], "msg": "m"}]},
@@ -65,8 +63,6 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "schema": lambda text: json_of(text, SCHEMA),
     "attributes": lambda text: usable(parse_attributes(text) or [], 5),
     "groups": lambda text: mended(parse_groups(text) or [], 5),
-    "grades": lambda text: parse_grades(text, ["edit", "fluency"], (1, 10)),
-    "difference": parse_difference,
     "prompts": lambda text: [why_unusable(one) for one in (parse_items(text, "prompts") or ([], []))[0]],
     "questions": parse_questions,
     "verdict": parse_verdict,

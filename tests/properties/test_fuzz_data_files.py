@@ -19,8 +19,9 @@ from cda.data.pairs import clean_pairs
 from cda.data.quality_sets import load_quality_set
 from cda.data.queries import clean_queries, why_not
 from cda.data.sampled import load_outputs, load_sampled
+from cda.data.scores import load_scores
 from cda.data.triples import clean_triples
-from cda.data.votes import load_votes, other_texts, own_opinions, read_opinions, read_scores
+from cda.data.votes import load_votes
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import MAX_DEPTH, parse_json, read_json
 from cda.records import count_reasons
@@ -28,7 +29,6 @@ from cda.records import count_reasons
 FUZZ = settings(deadline=None, derandomize=True, max_examples=25)
 UNPRINTABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 BIASES = ["jargon", "length"]
-SIDES = ("perturbed", "base")
 ASKED = [{"role": "user", "content": "Why is it so?"}]
 
 
@@ -36,16 +36,6 @@ def _pairs(path: str) -> object:
     rows = load_rows(path)
     check_columns(rows, {"prompt": "prompt"}, path, "data.columns.")
     return clean_pairs(rows)
-
-
-def _own(path: str) -> object:
-    scores = read_scores(Path(path), SIDES)[0]
-    return own_opinions(scores, scores)
-
-
-def _opinions(path: str) -> object:
-    row = {"perturbed_response": "a", "base_response": "b"}
-    return [other_texts(one, row) for one in read_opinions(Path(path))[0].values()]
 
 
 FILES: Mapping[str, tuple[Any, Callable[[str], object]]] = {
@@ -78,14 +68,11 @@ FILES: Mapping[str, tuple[Any, Callable[[str], object]]] = {
     ),
     "outputs": ([{"prompt": "q", "response": "a", "quality": 1}, {"prompt": "q", "response": "b", "quality": "2"}], load_outputs),
     "scores": (
-        [{"id": "1", "perturbed": 1.0, "base": 2, "votes": ["base"], "prompt": "q"}, {"id": "2", "perturbed": "1", "base": "2"}],
-        _own,
+        [{"query": "q", "perturbed": "a", "base": "b", "perturbed_score": 1.0, "base_score": "2"},
+         {"query": ASKED, "perturbed": "c", "base": "d", "perturbed_score": 1, "base_score": 0}],
+        load_scores,
     ),
-    "margins": ([{"query": "1", "margin": 1.0}, {"query": "2", "margin": 0}], lambda path: read_scores(Path(path), SIDES)),
-    "opinions": (
-        [{"query": "1", "entries": [{"overall_preference": "response_1"}], "biased_response": "response_1", "response_1": "a"}],
-        _opinions,
-    ),
+    "preferences": ([{"prompt": "q", "response_a": "a", "response_b": "b", "preference": -0.5}], load_scores),
     "queries": (
         [{"prompt": "Why is the sky blue in the morning?", "language": "en"}, {"conversation": ASKED}],
         lambda path: clean_queries(load_rows(path), path),
@@ -186,10 +173,7 @@ def test_hostile_parquet_is_read_or_refused(tmp_path_factory: pytest.TempPathFac
         ("sampled", '[{"prompt": "q", "responses": ["a", "b"], "quality": [1, 1e5, 2]}, {"prompt": "q", "responses": "%s"}]' % ("[" * 3000),
          None),
         ("outputs", '[{"prompt": "q", "response": "a", "quality": 1%s}]' % ("0" * 400), None),
-        ("margins", '[{"id": "1", "margin": 1%s}]' % ("0" * 400), "1 without a score"),
-        ("scores", '[{"id": "1", "perturbed": 1%s, "base": 0}]' % ("0" * 400), "1 without a score"),
-        ("opinions", '[{"query": "1", "entries": true, "biased_response": "response_1"}]', "row 1: entries is not a list"),
-        ("opinions", '[{"query": "1", "entries": ["x"], "biased_response": "response_1"}]', "row 1: entries is not a list"),
+        ("scores", '[{"prompt": "q", "response": "a", "score": 1%s}]' % ("0" * 400), "give a number from"),
         ("RewardBench", '[{"prompt": "q", "chosen": "a", "rejected": "b", "subset": {"a": 1}}]', None),
         ("RewardBench 2", '[{"prompt": "q", "chosen": ["a"], "rejected": ["b"], "subset": ["Ties"], "num_correct": 1}]', None),
         ("RewardBench 2", '[{"prompt": "q", "chosen": ["a"], "rejected": ["b"], "subset": "Ties", "id": "ref:%s"}]' % ("9" * 5000),

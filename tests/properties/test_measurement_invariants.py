@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Result
 from cda.results.effects import Effect, Form, Limit
-from cda.stats.clustered import Resampling, direct_contrast
-from cda.stats.draws import bootstrap_mean
 from cda.stats.drift import (
     adjusted_effect,
     embedding_similarity,
@@ -31,24 +29,23 @@ from cda.stats.drift import (
     overlap_of,
     pairs_effect,
 )
-from cda.stats.means import clustered_t_test, common_edges, distribution, inside_fences, over_seeds, smallest_detectable
+from cda.stats.estimators import mean_of, paired_change, resampled, share_of, wilson
+from cda.stats.means import common_edges, distribution, inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import benjamini_hochberg, holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
 from cda.stats.proportions import (
     chosen_correlation,
     contingency,
     exact_change_test,
-    paired_change,
     positive_share,
     positive_share_change,
     preference_table,
     unpaired_change,
-    wilson,
-    wilson_share,
 )
 from cda.stats.rate import (
     Contrasts,
     conditional_effects,
+    direct_contrast,
     effect_slope,
     from_preferences,
     from_rewards,
@@ -143,10 +140,6 @@ def judged(rows: Rows) -> Contrasts:
     return from_preferences(*views, has, ids, naive, pairs)
 
 
-def resampling() -> Resampling:
-    return Resampling(rng(), 100)
-
-
 def features(rows: Rows) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return {"words": numbers(rows, "words")}, {"words": numbers(rows, "base_words")}
 
@@ -166,12 +159,12 @@ def against(ties: Literal["no-hit", "half", "drop"]) -> Callable[[Rows], Any]:
 
 # Each takes rows and gives a result or raises; under each name whatever numbers it holds.
 MEASURES: dict[str, Callable[[Rows], Any]] = {
-    "rate": lambda r: rate_effects(triples(r), resampling()),
-    "rate by a judge": lambda r: rate_effects(judged(r), resampling()),
-    "direct contrast": lambda r: direct_contrast(margins(r), prompts(r), resampling()),
-    "groups": lambda r: conditional_effects(triples(r), groups(r), "double", resampling()),
-    "groups, naive": lambda r: conditional_effects(triples(r), groups(r), "naive", resampling()),
-    "slope": lambda r: effect_slope(triples(r), both_words(r), "double", resampling()),
+    "rate": lambda r: rate_effects(triples(r)),
+    "rate by a judge": lambda r: rate_effects(judged(r)),
+    "direct contrast": lambda r: direct_contrast(margins(r), prompts(r)),
+    "groups": lambda r: conditional_effects(triples(r), groups(r), "double"),
+    "groups, naive": lambda r: conditional_effects(triples(r), groups(r), "naive"),
+    "slope": lambda r: effect_slope(triples(r), both_words(r), "double"),
     "slope, naive": lambda r: effect_slope(triples(r), both_words(r), "naive"),
     "skew": lambda r: {"skew": positive_share(margins(r), prompts(r))},
     "change of skew": lambda r: {
@@ -187,15 +180,15 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "auc": lambda r: {"auc": auc(margins(r), people(r).target, prompts(r))},
     "contingency": lambda r: contingency(column(r, "label"), column(r, "base_label"), prompts(r)),
     "correlation with chosen": lambda r: {
-        "r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r), rng())
+        "r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r))
     },
-    "drift": lambda r: {one.feature: one for one in feature_drift(*features(r), prompts(r), rng(), limits=LIMITS)},
+    "drift": lambda r: {one.feature: one for one in feature_drift(*features(r), prompts(r), limits=LIMITS)},
     "drift of labels": lambda r: {"difference": label_drift(column(r, "label"), column(r, "base_label"), prompts(r))},
     "overlap": lambda r: overlap_of(*features(r), prompts(r), limits=LIMITS)[0],
     "effect among overlapping": lambda r: overlap_effect(
-        margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r), rng()
+        margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r)
     ),
-    "identification": lambda r: identify(margins(r), *features(r), prompts(r), rng(), limits=LIMITS, forms=SCALE_FREE),
+    "identification": lambda r: identify(margins(r), *features(r), prompts(r), limits=LIMITS, forms=SCALE_FREE),
 }
 each_measure = pytest.mark.parametrize("name", MEASURES)
 
@@ -246,7 +239,7 @@ def _leaves(value: Any, place: str) -> Iterator[tuple[str, Number]]:
     if isinstance(value, (Estimate, float)):
         yield place, value
     elif isinstance(value, Effect):
-        for part in ("estimate", "bca", "standard_error", "p_value", "standardised"):
+        for part in ("estimate", "standard_error", "p_value", "standardised"):
             yield from _leaves(getattr(value, part), f"{place}/{value.estimand}/{value.estimator}/{part}")
     elif isinstance(value, Missing):
         assert value.reason
@@ -325,7 +318,6 @@ def test_calling_the_other_side_perturbed_mirrors_every_measure(rows: Rows) -> N
         other = "/".join(RENAMED.get(word, word) for word in place.split("/"))
         # What exchanges places does not exchange its interval's draws: those come one after the other.
         drawn_in_turn = last(place) in ("chosen_rate", "rejected_rate")
-        drawn_in_turn |= place.startswith("rate") and last(place) == "bca"
         only = 1 if drawn_in_turn else None
         assert parts(back[other])[:only] == pytest.approx(mirrored(place, value)[:only], abs=1e-9), place
 
@@ -339,7 +331,7 @@ def test_people_agree_as_much_whichever_side_is_called_perturbed(votes: list[lis
 
 def _agreement(votes: list[list[str]]) -> Found:
     try:
-        return dict(_leaves(agreement(count_votes(votes), [f"p{item}" for item in range(len(votes))], rng()), "votes"))
+        return dict(_leaves(agreement(count_votes(votes), [f"p{item}" for item in range(len(votes))]), "votes"))
     except DataError:
         return {}
 
@@ -348,7 +340,7 @@ def _agreement(votes: list[list[str]]) -> Found:
 def small_samples() -> Iterator[None]:
     """The laws hold for any number of draws, and of pairs that overlap."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cda.stats.votes._ALPHA_DRAWS", 100)
+        patch.setattr("cda.stats.estimators.N_DRAWS", 500)
         patch.setattr("cda.stats.drift.MIN_PROMPTS", 2)
         patch.setattr("cda.stats.drift.MIN_SHARE", 0.1)
         yield
@@ -469,7 +461,7 @@ def test_adjusting_makes_no_p_value_smaller_however_small_it_is(p_values: list[f
 @given(samples)
 def test_the_same_question_asked_twice_has_one_answer(rows: Rows) -> None:
     ids, hits, after = prompts(rows), margins(rows) > 0, margins(rows, "_after") > 0
-    before, later = (wilson_share(one, ids).value for one in (hits, after))
+    before, later = (share_of(one, ids).value for one in (hits, after))
     for change in (paired_change(hits, after, ids), unpaired_change(hits, after)):
         assert change.value == pytest.approx(later - before)
     here = found(rows, ["contingency", "drift of labels"])
@@ -566,9 +558,9 @@ def test_one_vote_has_no_agreement_no_ceiling_and_nothing_to_rank() -> None:
     rows = [one._replace(vote="base" if number == 0 else "none") for number, one in enumerate(SAMPLE)]
     counts = count_votes([[] if one.vote == "none" else [one.vote] for one in rows])
     with pytest.raises(DataError, match="agreement between people cannot be estimated"):
-        agreement(counts, prompts(rows), rng())
+        agreement(counts, prompts(rows))
     with pytest.raises(DataError, match="there is no noise ceiling"):
-        noise_ceiling(counts, people(rows), prompts(rows), rng())
+        noise_ceiling(counts, people(rows), prompts(rows))
     with pytest.raises(DataError, match="0 majorities for the perturbed side and 1 for the base"):
         MEASURES["auc"](rows)
     one = against_people(margins(rows), people(rows), prompts(rows))
@@ -630,7 +622,7 @@ def test_margins_that_are_all_the_same_have_no_error_to_go_with_a_mean(level: fl
         adjusted = adjusted_effect(margins(rows), *features(rows), prompts(rows), form)
         assert isinstance(adjusted, Missing) and "error is unknown" in adjusted.reason
     with pytest.raises(DataError, match="does not vary between its 12 prompts"):
-        pairs_effect(margins(rows), prompts(rows), rng())
+        pairs_effect(margins(rows), prompts(rows))
     skew = positive_share(margins(rows), prompts(rows))
     assert skew.low < skew.high  # a share keeps its width
 
@@ -643,15 +635,15 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "labels of one side": (lambda: label_drift([True], [None], ["a"]), "none of 1 pairs"),
     "choices without labels": (lambda: contingency([None], [True], ["a"]), "rates cannot be estimated"),
     "texts without a vector": (
-        lambda: embedding_similarity(["a"], ["b"], lambda _: np.zeros((2, 3)), ["p"], rng()),
+        lambda: embedding_similarity(["a"], ["b"], lambda _: np.zeros((2, 3)), ["p"]),
         "no cosine exists",
     ),
     "panel without a verdict": (lambda: panel_margins([[NAN, NAN]]), "no verdicts"),
     "votes without items": (lambda: count_votes([]), "nothing about people can be estimated"),
     # Lengths and shapes that differ.
-    "rows without a cluster": (lambda: bootstrap_mean([1, 2], ["p"], rng()), "one cluster for each row"),
-    "hits without a prompt": (lambda: wilson_share([1, 0], ["p"]), "one each is needed"),
-    "means without a prompt": (lambda: clustered_t_test([1.0], ["a", "b"]), "one each"),
+    "rows without a cluster": (lambda: resampled([[1], [2]], ["p"], np.ravel, "reward"), "one cluster for each row"),
+    "hits without a prompt": (lambda: share_of([1, 0], ["p"]), "one each is needed"),
+    "means without a prompt": (lambda: mean_of([1.0], ["a", "b"]), "one each"),
     "seeds in one row": (lambda: over_seeds([1.0, 0.0], ["a", "b"]), "a row for each seed"),
     "labels of released votes": (
         lambda: majority(count_votes([["base"], []]), "as-released"),
@@ -659,20 +651,20 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     # Too little.
     "one training": (lambda: over_seeds([[1.0, 0.0]], ["a", "b"]), "1 seeds and 2 prompts"),
-    "test of one prompt": (lambda: clustered_t_test([1.0, 2.0], ["a", "a"]), "1 prompt"),
+    "test of one prompt": (lambda: mean_of([1.0, 2.0], ["a", "a"]), "one prompt"),
     "fences around nothing": (lambda: inside_fences([]), "finite"),
     "bins of nothing": (lambda: common_edges([[], []]), "no values"),
     "values outside the bins": (
-        lambda: distribution([1.0, 2.0], ["a", "b"], (0.0, 1.5), rng()),
+        lambda: distribution([1.0, 2.0], ["a", "b"], (0.0, 1.5)),
         "1 of 2 values lie outside",
     ),
     "preferences by nobody": (lambda: preference_table([1.0], [None], ["a"]), "no contrast has votes"),
     "ceiling of one prompt": (
-        lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3, rng()),
-        "one prompt",
+        lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3),
+        "1 prompts are too few",
     ),
     "one form": (
-        lambda: identify([1.0], {"words": [1]}, {"words": [1]}, ["a"], rng(), forms=["linear", "linear"]),
+        lambda: identify([1.0], {"words": [1]}, {"words": [1]}, ["a"], forms=["linear", "linear"]),
         "at least two",
     ),
     "limit on nothing measured": (
@@ -682,13 +674,13 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "more effects than tests": (lambda: partial_conjunction([0.1, 0.2], 3), "between 1 and their number"),
     # Nothing differs.
     "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
-    "feature that never differs": (lambda: chosen_correlation([0, 0], ["a", "b"], rng()), "a correlation is undefined"),
+    "feature that never differs": (lambda: chosen_correlation([0, 0], ["a", "b"]), "a correlation is undefined"),
     # Nothing is left.
-    "share of nothing": (lambda: wilson_share([], []), "no rows"),
+    "share of nothing": (lambda: share_of([], []), "no rows"),
     "interval of nothing": (lambda: wilson(0, 0), "0 hits of 0"),
     "more hits than rows": (lambda: wilson(4, 3), "4 hits of 3"),
     "change of nothing": (lambda: paired_change([], [], []), "no rows"),
-    "mean of nothing": (lambda: bootstrap_mean([], [], rng()), "no rows"),
+    "mean of nothing": (lambda: mean_of([], []), "no rows"),
     "ranges of nothing": (lambda: quantile_groups([], 3), "do not split"),
     # Not a number, or another one.
     "vote for a third side": (lambda: count_votes([["base"], ["left"]]), "item 1: vote 'left' is none of"),

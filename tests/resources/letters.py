@@ -45,8 +45,8 @@ class Letters(NamedScorer):
         return [] if len(letter) == 1 else [f"{self.name}: {letter} is more than a letter; name one"]
 
     def rewards(self, texts: Sequence[Text]) -> Rewarded:
-        rewards = score_texts(self._text_scorer(), texts)
+        rewards = score_texts(self.text_scorer(), texts)
         return rewards, reward_facts(self.name, rewards, how=f"Counted as {self.name}")
 
-    def _text_scorer(self) -> Counted:
+    def text_scorer(self) -> Counted:
         return Counted(LETTERS.bare(self.name))

@@ -98,8 +98,8 @@ def test_quality_and_win_rates_need_no_rewards(folders: dict[str, Path], tmp_pat
     found = cda.quality(folders["PairRM"], pairs, model=FP32, out=tmp_path / "q", progress=False)
     assert found.sets[0].overall.scores["model"].estimate.value == pytest.approx(np.mean(right))
     sides = [[{"prompt": row["prompt"], "response": row[side]} for row in pairs] for side in ("chosen", "rejected")]
-    rate = cda.win_rate(folders["PairRM"], *sides, model=FP32, out=tmp_path / "w.json", progress=False)
-    assert rate.result.win_rate.value == pytest.approx(np.mean(right))
+    rate = cda.quality(folders["PairRM"], sides[0], over=sides[1], model=FP32, out=tmp_path / "w", progress=False)
+    assert rate.sets[0].win_rates["model"].wins.value == pytest.approx(np.mean(right))
 
 
 def test_a_discovery_is_held_against_its_preferences(folders: dict[str, Path], tmp_path: Path) -> None:

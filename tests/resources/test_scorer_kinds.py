@@ -72,8 +72,8 @@ def test_its_own_problems_and_what_it_cannot_do_are_said(contrasts: Path, tmp_pa
 
 
 NAMES = {
-    "judge": "judge:a,b", "grade": "grade:a", "log-ratio": "dpo:org/a,org/b", "steered": "steered:org/a",
-    "served": "served:http://h/classify", "function": "mine.py:score", "classifier": "org/model",
+    "judge": "judge:a,b", "grade": "grade:a", "log-ratio": "dpo:org/a,org/b",
+    "served": "served:http://h/classify", "function": "mine.py:score", "scores": "scores:mine.jsonl", "classifier": "org/model",
 }  # fmt: skip
 
 
@@ -85,13 +85,13 @@ def test_every_entry_opens_a_scorer_that_says_of_itself_what_the_entry_does(kind
     scorer = open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded))
     assert f"{type(scorer).__module__}:{type(scorer).__qualname__}" == kind.opened_by
     assert bool(loaded.recipe.model.llms) == kind.asks_llm == ("llm" in scorer.identity())
-    assert (scorer.calls(10) is None) == (kind.name in ("log-ratio", "steered", "classifier"))
+    assert (scorer.calls(10) is None) == (kind.name in ("log-ratio", "classifier"))
 
 
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("/m/a", "a"), ("dpo:/m/a,/m/b", "dpo:a,b"), ("dpo:org/a,/m/b", "dpo:org/a,b"), ("steered:/m/a", "steered:a"),
+        ("/m/a", "a"), ("dpo:/m/a,/m/b", "dpo:a,b"), ("dpo:org/a,/m/b", "dpo:org/a,b"),
         ("/m/mine.py:f", "mine.py:f"), ("judge:/m/a,b", "judge:/m/a,b"), ("http://h/m/a", "http://h/m/a"),
         ("served:http://h/m/a", "served:http://h/m/a"), ("org/a", "org/a"), ("grade:a/b", "grade:a/b"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,7 +71,6 @@ def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any
         ("org/model", "classifier", "org/model"),
         ("judge:llama3:8b", "judge", "llama3:8b"),
         ("dpo:org/policy,org/reference", "log-ratio", "org/policy,org/reference"),
-        ("steered:org/model", "steered", "org/model"),
         ("served:http://host:8000/pooling", "served", "http://host:8000/pooling"),
         ("package.module:function", "function", "package.module:function"),
         ("mine/score.py:reward", "function", "mine/score.py:reward"),
@@ -116,14 +116,23 @@ def test_another_beta_needs_no_model_again(causal: tuple[Path, Path], pairs: Pat
     assert other["model"]["cached"] == 0
 
 
-def test_a_steered_model(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
+def test_the_documented_steered_model(
+    causal: tuple[Path, Path], pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file of the document, as a scorer of one's own: at strength 0 nothing moves, and a new strength is measured anew."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "audit.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"^```python\n(\"\"\"A language model with a vector.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "steered.py").write_text(code, encoding="utf-8")
     hidden = json.loads((causal[0] / "config.json").read_text())["hidden_size"]
     np.save(tmp_path / "vector.npy", np.linspace(-1, 1, hidden))
-    words = (f"score.log_ratio.vector={tmp_path / 'vector.npy'}", "score.log_ratio.layer=0", "model.precision=fp32")
-    moved = audited(f"steered:{causal[0]}", pairs, tmp_path / "moved", *words, "score.log_ratio.strength=2")
-    still = audited(f"steered:{causal[0]}", pairs, tmp_path / "still", *words, "score.log_ratio.strength=0")
-    assert all(row["perturbed_model"] == 0 for row in still["margins"])
-    assert any(row["perturbed_model"] != 0 for row in moved["margins"])
+    given = {"MODEL": causal[0], "VECTOR": tmp_path / "vector.npy", "LAYER": 0}
+    margins = {}
+    for strength in (0, 2):
+        for name, value in {**given, "STRENGTH": strength}.items():
+            monkeypatch.setenv(f"STEERED_{name}", str(value))
+        margins[strength] = audited(f"{tmp_path / 'steered.py'}:score", pairs, tmp_path / "out")["margins"]
+    assert all(row["perturbed_model"] == 0 for row in margins[0])
+    assert any(abs(row["perturbed_model"]) > 0.01 for row in margins[2])
 
 
 def test_preferences_for_the_first_place_are_no_skew_and_no_quality(pairs: Path, tmp_path: Path) -> None:
@@ -206,9 +215,8 @@ def test_texts_that_are_too_long_are_left_out_and_counted(llama: Path, pairs: Pa
     ("target", "said"),
     [
         ("dpo:{0}", "against what?"),
-        ("steered:{0}", "score.log_ratio.vector"),
+        ("steered:{0}", "a steered model is a scorer of your own; docs/how-to/audit.md"),
         ("http://127.0.0.1:9", "127.0.0.1:9"),
-        ("steered:{0},{1}", "takes one model"),
     ],
 )
 def test_what_is_missing_is_said_before_anything_is_scored(
@@ -235,7 +243,7 @@ def test_settings_that_contradict_each_other(causal: tuple[Path, Path], pairs: P
         ("score.workers=4", "of sequence classifiers alone"),
         ("score.log_ratio.no_reference=true", "wants none"),
         (f"score.log_ratio.adapter={tmp_path}", "no adapter here"),
-        ("score.log_ratio.vector=no.npy", "no such file"),
+        ("score.log_ratio.vector=no.npy", "score.log_ratio.vector: a steered model is a scorer of your own"),
     ):
         done = audit(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "o", setting)
         assert done.exit_code != 0 and said in done.output, done.output
@@ -324,17 +332,13 @@ def test_a_judge_whose_server_changes_the_model_is_told_of(
     rows = [*ROWS, {"prompt": "w9 w9", "perturbed": "w8 good", "base": "w3 bad"}]
     more.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     second = audited("judge:local", more, tmp_path / "second", url)
-    assert second["model"]["answered_by"] == {"local-2024-05-13": 2 * N, "local-2024-08-06": 2}
-    said = f"The server has changed the model behind local since some were kept: {2 * N} by local-2024-05-13, 2 by local-2024"
-    assert said in second["printed"] and said in second["model"]["notes"][0]
-    page = (tmp_path / "second" / "report" / "report.html").read_text(encoding="utf-8")
-    assert said in page
+    assert second["model"]["answered_by"] == {"local-2024-08-06": 2 * N + 2} and second["model"]["notes"] == []
+    assert "local was answered by local-2024-05-13 until now, and is by local-2024-08-06" in second["printed"]
+    assert "audit is made anew" in second["printed"]
     manifest = json.loads((tmp_path / "second" / "manifest.json").read_text(encoding="utf-8"))
-    assert manifest["stages"]["audit"]["counts"]["llm"]["local"]["models"]["local-2024-08-06"] == 2
+    assert manifest["stages"]["audit"]["reads"] == {"the model that answers for local (local-2024-08-06)": "answers"}
 
-    more.write_text(json.dumps(rows[-1] | {"base": "w5 bad"}), encoding="utf-8")
-    model["name"] = "other"
-    third = audited("judge:local", more, tmp_path / "third", url)
-    asked, before = third["model"]["notes"]
-    assert asked == "local was asked for, but the server says that other answered."
-    assert "answered earlier runs by local-2024-05-13, local-2024-08-06 and this one by other" in before
+    again = audited("judge:local", pairs, tmp_path / "first", url)
+    why = "audit: made again, because the model that answers for local (local-2024-05-13) has changed"
+    assert why in again["printed"] and again["model"]["answered_by"] == {"local-2024-08-06": 2 * N}
+    assert "audit: done before, reused" in audited("judge:local", pairs, tmp_path / "first", url)["printed"]

@@ -15,11 +15,9 @@ from cda.rewriting.fidelity import (
     answers_instead,
     content_overlap,
     is_refusal,
-    not_flipped,
     same_text,
     violations,
 )
-from cda.stats.drift import DEFAULT_LIMITS
 
 load_bias = cache(load)
 PROMPT = user_prompt("Which knots hold best on wet rope?")
@@ -183,33 +181,6 @@ def test_a_relative_measure_is_held_against_the_original_and_the_chosen_side() -
     assert "flipped" not in checks("length", PLAIN, shorter, "remove")
     assert checks("length", shorter, PLAIN, "remove")["flipped"] == "attribute not flipped"
     assert checks("length", shorter, PLAIN, reference=VAGUE)["flipped"] == "shorter than 1.5 times the chosen side"
-
-
-def test_an_original_that_measures_as_it_should_become_is_not_flipped() -> None:
-    """Words of nine letters or more stand for jargon, and a technical subject has them from the start."""
-    bias = changed("jargon", measure={"feature": "long_word_share", "present_above": 0.15})
-    technical = "Mitochondria synthesize energy for cells in most organisms, as we know from many experiments by now."
-    assert bias.shows(technical)
-    more = "Mitochondria synthesize energetic substrates in heterogeneous organisms, as innumerable experiments demonstrate by now."
-    less = "Mitochondria synthesize power for cells in most living things, as we know from many experiments by now."
-    assert bias.shows(less)
-    already = "the measure finds the original as it should become"
-    assert checks(bias, technical, more)["flipped"] == already
-    assert "flipped" not in checks(bias, technical, more, relabelled=True)
-    request = RewriteRequest(PROMPT, technical, "add", flips=False)
-    assert not_flipped(request, more, bias) is None
-
-
-def test_drift_is_reported_and_does_not_reject() -> None:
-    text = FLATTERY + PLAIN + " Bravo!! **Well done!**"
-    found = checks("sycophancy", PLAIN, text)
-    assert enforced(found) == {}
-    request = RewriteRequest(PROMPT, PLAIN, "add")
-    reasons = {one.reason for one in violations(request, text, load_bias("sycophancy")) if one.check == "drift"}
-    assert {"drift in bold", "drift in exclamations"} <= reasons
-    assert reasons <= {f"drift in {name}" for name in DEFAULT_LIMITS}
-    lifted = changed("sycophancy", limits={"words": None, "bold": {"difference": 1}, "exclamations": None})
-    assert not {one.reason for one in violations(request, text, lifted)} & {"drift in bold", "drift in exclamations"}
 
 
 def test_other_biases_that_came_along_are_reported() -> None:

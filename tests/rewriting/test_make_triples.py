@@ -162,18 +162,6 @@ def test_what_readers_said_goes_before_the_measure_and_nothing_is_asked_without_
     assert checked_triples([untold], unmeasured) == ([untold], [])
 
 
-def test_a_gate_that_checks_flips_says_so_in_the_triple() -> None:
-    unmeasured = BIAS.model_copy(update={"measure": None})
-    originals = [Original(user_prompt("a"), "We use it.", False)]
-    cases = (
-        (BIAS, ScriptedRewriter(words), None),
-        (BIAS, Gated(ScriptedRewriter(words), label), True),
-        (unmeasured, Gated(ScriptedRewriter(words)), None),
-    )
-    for bias, rewriter, flipped in cases:
-        assert [triple.flipped for triple in make_triples(originals, bias, rewriter)[0]] == [flipped]
-
-
 def test_flips_are_counted_by_the_original_and_without_triples_that_are_left_out_later() -> None:
     kept = [triple(PROSE, LIST, PROSE, False), triple(LIST, PROSE, LIST, True)]
     found = flips_of([True, True, False], kept, "rules", "measured list lines", made=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -15,7 +15,7 @@ from scripted_rewriter import ScriptedRewriter
 from cda.biases import Bias, builtin_names
 from cda.biases import load_bias as load
 from cda.discovery.attribute import attribute_bias
-from cda.llm.protocol import Completion, Request
+from cda.llm.protocol import Request
 from cda.prompts import RewritePrompt
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
 from cda.rewriting.fidelity import same_text
@@ -74,18 +74,6 @@ def test_what_is_said_about_the_rewrite_is_taken_off(written: str) -> None:
     assert rewriter.rewrite([request()], load_bias("jargon"))[0].text == "We utilize it."
 
 
-@pytest.mark.parametrize(
-    ("original", "written"),
-    [
-        ("We use these:\n\n- a saw", "Here are the tools we utilize:\n\n- a saw"),
-        ("Here is your revised email:\n\nWe use it.", "Here is your revised correspondence:\n\nWe utilize it."),
-    ],
-)
-def test_what_the_response_itself_says_stays(original: str, written: str) -> None:
-    rewriter = LLMRewriter(ScriptedLLM(lambda _: written))
-    assert rewriter.rewrite([request(original)], load_bias("jargon"))[0].text == written
-
-
 def test_another_sample_asks_the_same_question_under_another_number() -> None:
     llm = ScriptedLLM(lambda asked: shown(asked)[0] + "!")
     LLMRewriter(llm).rewrite([request()], load_bias("jargon"))
@@ -116,31 +104,6 @@ def test_spaces_inside_lines_are_a_change_and_ends_of_lines_are_none(
     rewriter = LLMRewriter(ScriptedLLM(lambda _: written))
     (found,) = rewriter.rewrite([request(original)], attribute_bias("Triple spaces between words"))
     assert (found.text, found.reason) == ((written.strip(), None) if changed else (None, "unchanged"))
-
-
-def test_several_attributes_are_asked_for_at_once_and_answered_in_place() -> None:
-    biases = [load_bias("jargon"), load_bias("length"), load_bias("jargon")]
-    requests = [request("We use it."), request("refuse me", direction="remove"), request("We use both.")]
-
-    llm = ScriptedLLM(lambda asked: None if "refuse me" in asked.user else shown(asked)[0].replace("use", "utilize"))
-    found = LLMRewriter(llm).rewrite_mixed(requests, biases)
-    assert [(one.text, one.reason) for one in found] == [
-        ("We utilize it.", None), (None, "refused"), ("We utilize both.", None),
-    ]  # fmt: skip
-    assert llm.asked == [rewrite_request(one, bias) for one, bias in zip(requests, biases, strict=True)]
-    assert llm.labels == ["rewriting for 2 attributes"]
-
-
-def test_an_answer_that_never_came_is_a_failure_at_its_place() -> None:
-    class Silent(ScriptedLLM):
-        def answers(
-            self, requests: Iterable[Request], label: str, total: int | None = None
-        ) -> Iterator[tuple[int, Completion]]:
-            yield from list(super().answers(requests, label, total))[:1]
-
-    llm = Silent(lambda asked: shown(asked)[0] + "!")
-    found = LLMRewriter(llm).rewrite_mixed([request("a"), request("b")], [load_bias("jargon"), load_bias("length")])
-    assert [(one.text, one.reason) for one in found] == [(None, "no answer"), ("b!", None)]
 
 
 def test_a_prompt_of_ones_own_is_filled_and_keeps_its_markers() -> None:
@@ -196,21 +159,6 @@ def test_failures_are_asked_for_again_and_counted() -> None:
     assert (report.asked, report.accepted, report.failed) == (6, 2, 0)
 
 
-def test_what_fails_every_time_keeps_its_last_reason() -> None:
-    rewriter = Scripted([None, "I'm sorry, I can't help with that."])
-    gated = Gated(rewriter, n_repeats=1)
-    assert gated.rewrite(requests(), load_bias("structure")) == [Rewrite(None, "refusal")]
-    assert rewriter.calls == [(0, 1), (1, 1)]
-    assert gated.report(load_bias("structure")).failed == 1
-    assert Gated(Scripted([None]), n_repeats=0).rewrite(requests(), load_bias("jargon")) == [Rewrite(None, "refused")]
-
-
-def test_a_rewriter_with_one_answer_is_asked_once() -> None:
-    rewriter = ScriptedRewriter(lambda _: TEXT)
-    assert Gated(rewriter).rewrite(requests(), load_bias("structure")) == [Rewrite(None, "unchanged")]
-    assert len(rewriter.requests) == 1
-
-
 def test_only_what_passed_everything_else_is_labelled() -> None:
     labelled: list[str] = []
 
@@ -242,13 +190,6 @@ def test_a_measured_bias_is_never_labelled() -> None:
 
     longer = f"{TEXT} To say it again, {TEXT} And once more, {TEXT}"
     assert Gated(Scripted([longer]), labeller).rewrite(requests(), load_bias("length")) == [Rewrite(longer)]
-
-
-def test_what_accepted_rewrites_drifted_in_is_counted() -> None:
-    gated = Gated(Scripted([LISTED + " Well done!!!"]), others=[load_bias("sycophancy")])
-    assert gated.rewrite(requests(), load_bias("structure"))[0].text is not None
-    assert gated.report(load_bias("structure")).found_in_accepted == {"drift in exclamations": 1}
-    assert gated.report(load_bias("jargon")).asked == 0
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)

@@ -99,15 +99,6 @@ def test_what_fills_no_batch_waits_for_the_next_window() -> None:
     assert list(token_batches(iter([]), 10)) == [] == list(token_batches(iter([{}]), 10))
 
 
-def test_scores_are_the_same_however_small_the_windows(
-    llama: Path, texts: Texts, reference: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    scorer = ClassifierScorer(load(llama), 100)
-    for size in (1, 300, 1000):
-        monkeypatch.setattr(batching, "WINDOW_CHARACTERS", size)
-        np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), reference, atol=TOLERANCE, rtol=0)
-
-
 def test_the_first_window_may_be_small_and_later_ones_grow(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 2000)
     given = [(user_prompt("p" * 100), "r" * 100)] * 50

@@ -22,10 +22,9 @@ from cda.errors import LLMError, ModelError
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, load_template
 from cda.records import Message, user_prompt
+from cda.scorers.dialects import ServedOptions
 from cda.scorers.rendering import Rendering
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient
-from cda.scorers.served_options import ServedOptions
+from cda.scorers.served_client import ServedClient, ServedScorer
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -209,32 +208,6 @@ def test_a_sigmoid_is_found_and_undone(
         np.testing.assert_allclose(found, scores_of(model, texts), atol=1e-3)
 
 
-LONG = "w1 " * 100
-
-
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (Vllm, "larger --max-model-len"),
-        (Sglang, "larger --context-length"),
-        (Tei, "set to max_input_length of its /info"),
-    ],
-)
-def test_texts_that_are_too_long(
-    kind: type[Scripted], said: str, serve: Serve, llama: Path, model: RewardModel
-) -> None:
-    server = serve(kind(model).routes)
-    with pytest.raises(ModelError, match=rf"text 2 is longer than the model reads\. .*{said}.*too_long=count"):
-        scorer(server.url, llama, check_raw=False).score([user_prompt("w1")] * 2, ["w2", LONG])
-    counted = scorer(server.url, llama, too_long="count", check_raw=False).score([user_prompt("w1")] * 2, ["w2", LONG])
-    assert np.isnan(counted).tolist() == [False, True]
-    cut = scorer(server.url, llama, truncate_tokens=64, check_raw=False)
-    found = cut.score([user_prompt("w1")] * 2, ["w2", LONG])
-    ours = model.template.encode(user_prompt("w1"), LONG).ids
-    assert len(ours) == 64 and cut.n_truncated == 1
-    assert found[1] == pytest.approx(kind(model).reward(ours), abs=1e-5)
-
-
 @pytest.mark.parametrize("kind", [Vllm, Sglang, Tei, OpenRLHF])
 def test_a_model_without_a_chat_template_gets_its_plain_text(
     kind: type[Scripted], serve: Serve, llama_maker: ModelMaker, texts: Texts
@@ -325,21 +298,6 @@ def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(s
             assert client.check() == [] and client.server == "vllm" and "assumed" in client.notes()[0]
 
 
-def test_a_server_of_no_known_kind_is_to_be_named(serve: Serve, model: RewardModel) -> None:
-    scripted = OpenRLHF(model)
-    server = serve(lambda method, path, body: (404, {}) if method == "GET" else scripted.routes(method, path, body))
-    asked = [user_prompt("q")], ["a"]
-    with pytest.raises(LLMError, match=r"/classify answers 404 .*if it is no vLLM, name it in score.served.dialect"):
-        ServedScorer(ServedClient(server.url)).score(*asked)
-    assert ServedScorer(ServedClient(server.url, ServedOptions(dialect="openrlhf"))).score(*asked).size == 1
-
-
-def test_a_description_without_a_name_names_none(serve: Serve) -> None:
-    client = ServedClient(serve(saying({"/info": {"model_type": {"classifier": {}}, "max_input_length": 64}})).url)
-    assert client.check() == [] and client.server == "tei"
-    assert client.found.listed == () and "score.served.tokenizer=FOLDER" in client.notes()[0]
-
-
 def test_only_the_first_question_has_to_be_answered(serve: Serve, model: RewardModel) -> None:
     scripted = OpenRLHF(model)
 
@@ -395,18 +353,6 @@ def test_errors_that_each_server_gives_end_in_one_line(path: str, reply: Reply, 
     with pytest.raises((LLMError, ModelError), match=said) as error:
         ServedScorer(ServedClient(f"{server.url}{path}", retries=1, backoff_s=0.01)).score([user_prompt("q")], ["a"])
     assert "\n" not in str(error.value)
-
-
-def test_an_overloaded_server_is_waited_for(serve: Serve, llama: Path, model: RewardModel) -> None:
-    scripted, refused = (
-        Tei(model),
-        [(429, {"error": "Model is overloaded", "error_type": "Overloaded"}, {"Retry-After": "0.05"})] * 3,
-    )
-
-    def busy(method: str, path: str, body: Body | None) -> Reply:
-        return refused.pop() if method == "POST" and refused else scripted.routes(method, path, body)
-
-    assert np.isfinite(scorer(serve(busy).url, llama, check_raw=False).score([user_prompt("w1")], ["w2"])).all()
 
 
 ROWS = [

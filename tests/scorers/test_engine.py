@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,9 +25,8 @@ from cda.models.template import Encoded
 from cda.records import Prompt, user_prompt
 from cda.run import fingerprint
 from cda.scorers import batching
-from cda.scorers.batching import SameTokens
 from cda.scorers.classifier import ClassifierScorer, n_workers
-from cda.scorers.compared import Finished, Rewards, Text, TextScore, TextScorer, text_id
+from cda.scorers.compared import Rewards, Text, TextScore, text_id
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
 
 if TYPE_CHECKING:
@@ -202,37 +201,6 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
     assert len(cache) == 12
 
 
-def test_no_texts_give_no_rewards(reward_model: RewardModel, cache: ScoreCache) -> None:
-    found = score_texts(ClassifierScorer(reward_model), [], cache=cache, scope="s")
-    assert (found.by_text, found.read, found.n_cached) == ({}, {}, 0)
-
-
-class Served(TextScorer):
-    """A scorer that hands out rewards out of order, has none for a text that is too long, and once fails."""
-
-    name = "served"
-
-    def __init__(self, fails_after: int = 99) -> None:
-        self.fails_after = fails_after
-
-    def in_batches(self, texts: Sequence[Text], *_: object) -> Iterator[Finished]:  # type: ignore[override]
-        for done, row in enumerate(reversed(range(len(texts)))):
-            if done == self.fails_after:
-                raise ModelError("the server is gone")
-            n = len(texts[row][1])
-            yield [(row, TextScore(float(n) if n < 5 else None))]
-
-
-def test_rewards_that_come_out_of_order_find_their_texts_and_outlive_a_failure(cache: ScoreCache) -> None:
-    texts = [(user_prompt("p"), "x" * length) for length in (3, 1, 9, 2)]
-    with pytest.raises(ModelError, match="the server is gone"):
-        score_texts(Served(fails_after=1), texts, cache=cache, scope="s")
-    assert len(cache) == 1
-    found = score_texts(Served(), texts, cache=cache, scope="s")
-    assert found.scored == {text_id(*texts[row]): float(len(texts[row][1])) for row in (0, 1, 3)}
-    assert found.dropped == [text_id(*texts[2])] and found.n_cached == 1
-
-
 def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside some numbers for each text, and not its token ids."""
 
@@ -386,25 +354,6 @@ def test_texts_of_the_same_token_ids_are_scored_once_and_are_a_tie(reward_model:
     assert [found.of(prompt, first) for prompt, first, _ in pairs] == [found.of(p, second) for p, _, second in pairs]
     assert found.margins(pairs).tolist() == [0.0] * 10
     assert np.ptp(list(found.by_text.values())) > 0
-
-
-def test_a_text_gets_the_kept_reward_of_one_that_is_the_same_to_the_model(
-    reward_model: RewardModel, cache: ScoreCache
-) -> None:
-    texts = spaced(6)
-    first = score_texts(Noisy(reward_model), texts[::2], cache=cache, scope="s")
-    scorer = Noisy(reward_model)
-    both = score_texts(scorer, [*texts[1::2], *texts[::2]], cache=cache, scope="s")
-    assert scorer.n_computed == 0 and both.n_cached == 6
-    assert [both.of(*text) for text in texts[1::2]] == [first.of(*text) for text in texts[::2]]
-
-
-def test_what_was_kept_takes_the_place_in_its_batch_that_it_had_before() -> None:
-    """Rows 0 and 1 are the same and both were kept, 2 and 3 are the same and neither was, 4 is the same as the first two."""
-    same = SameTokens(frozenset({0, 1}), {"a": 5.0})
-    assert [same.is_first(row, name, False) for row, name in enumerate("aabba")] == [True, False, True, False, False]
-    assert same.scored([(2, 7.0)]) == [(2, TextScore(7.0, None, "b"))]
-    assert [(row, score.reward) for row, score in same.others()] == [(1, 5.0), (3, 7.0), (4, 5.0)]
 
 
 def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> None:

@@ -14,9 +14,7 @@ from serving import user_text
 from cda.llm.openai_client import OpenAIClient
 from cda.prompts import JudgePrompt, load_prompt
 from cda.records import user_prompt
-from cda.scorers.grade import OUTSIDE, GradeScorer
-from cda.scorers.judge import NO_TIES, UNNAMED, LLMJudge, judge_request
-from cda.scorers.stated import QUOTED
+from cda.scorers.judge import NO_TIES, OUTSIDE, QUOTED, UNNAMED, GradeScorer, LLMJudge, judge_request
 
 Serve = Callable[[Callable[[dict[str, Any]], Any]], str]
 PROMPT = user_prompt("q")

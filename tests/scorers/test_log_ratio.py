@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from tiny import load_causal, message_of
 
-from cda.arrays import FloatArray
 from cda.models.causal import CausalModel
-from cda.models.precision import Precision
 from cda.records import Prompt, user_prompt
 from cda.scorers import log_ratio
 from cda.scorers.compared import text_id
@@ -160,16 +158,6 @@ def test_a_model_outside_the_library_gives_all_logits_and_the_same_scores(
     np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
 
-@pytest.mark.parametrize("precision", ["8bit", "bf16"])
-def test_lower_precision_stays_near(
-    causal_maker: ModelMaker, texts: Texts, expected: list[float], precision: Precision
-) -> None:
-    causal = load_causal(causal_maker(f"lower-{precision}"), precision=precision)
-    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
-    assert np.abs(scores - expected).max() > 0  # it is another precision
-    np.testing.assert_allclose(scores, expected, rtol=0.02, atol=1)
-
-
 def test_switching_an_adapter_off_is_the_base_loaded_alone(with_adapter: CausalModel, texts: Texts) -> None:
     base = load_causal(Path(with_adapter.spec.name_or_path))
     own = LogRatioScorer(Policy(with_adapter), adapter_off(with_adapter))
@@ -262,22 +250,6 @@ def test_a_prompt_that_fills_everything_costs_its_own_text_alone(
     assert sum(asked) == 0
 
 
-def test_texts_that_are_known_cost_nothing_and_one_bar_counts_the_others(
-    policy: CausalModel, reference: CausalModel, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
-    monkeypatch.setattr("cda.progress.on_terminal", lambda: True)
-    scorer = LogRatioScorer(Policy(policy), Policy(reference), label="scoring")
-    texts = [(user_prompt("w1"), words(n)) for n in range(2, 8)]
-    groups = list(scorer.in_batches(texts, skip=frozenset({0, 1, 4})))
-    assert [[row for row, _ in group] for group in groups] == [[2, 3], [4, 5]]
-    shown = capsys.readouterr().err
-    # Of each policy rows 0 and 1 are behind it from the start; row 4 shares its group with one that is not known.
-    assert "4/12 texts" in shown and "12/12 texts" in shown and "policy and reference" in shown
-    assert shown.count("\n") == 1
-
-
 def test_log_probabilities_that_are_no_numbers_are_one_clear_error(causal_maker: ModelMaker, texts: Texts) -> None:
     import torch
 
@@ -356,22 +328,3 @@ def test_names_units_and_notes_say_what_was_compared(
     plain = load_causal(causal_maker("other-template", chat_template=None), precision="bf16")
     template, precision = LogRatioScorer(Policy(policy), Policy(plain)).notes()
     assert "another chat template" in template and "(fp32, bf16)" in precision
-
-
-def test_texts_of_the_same_tokens_are_scored_once(
-    policy: CausalModel, words: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_ratio, "_CHUNK", 2)
-    computed: list[int] = []
-    real = log_ratio.log_probabilities
-
-    def noisy(causal: CausalModel, spans: Sequence[Any], *rest: Any) -> FloatArray:
-        computed.append(len(spans))
-        return real(causal, spans, *rest) + 1e-3 * len(computed)
-
-    monkeypatch.setattr(log_ratio, "log_probabilities", noisy)
-    responses = [words(4), words(5), words(4).replace(" ", "  "), words(6), words(5).replace(" ", "  ")]
-    scores = score_texts(LogRatioScorer(Policy(policy), None), [(user_prompt("w1"), text) for text in responses])
-    assert computed == [2, 1, 0]
-    found = [scores.of(user_prompt("w1"), text) for text in responses]
-    assert found[0] == found[2] and found[1] == found[4] and len(set(found)) == 3

@@ -102,24 +102,6 @@ def test_a_preference_is_between_minus_one_and_one(tmp_path: Path) -> None:
         mine.margin(PROMPTS, ["a"] * 3, ["b"] * 3)
 
 
-def test_calls_of_both_orders_hold_no_more_rows_than_are_allowed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(own, "BATCH_ROWS", 2)
-    code = """
-    calls = []
-
-    def score(prompts, first, second):
-        calls.append((first, second))
-        return [0.0] * len(first)
-    """
-    mine = scorer(tmp_path, code)
-    mine.margin(PROMPTS, ["a", "b", "c"], ["x", "y", "z"])
-    assert mine.code.function.__globals__["calls"] == [
-        (["a", "b"], ["x", "y"]), (["x", "y"], ["a", "b"]), (["c"], ["z"]), (["z"], ["c"]),
-    ]  # fmt: skip
-
-
 def test_calls_hold_so_many_rows_and_keep_what_came_before_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cda.records import user_prompt
+from cda.scorers.classifier import ALIKE, TOO_LONG, LocalPairwise, in_order, preferred
 from cda.scorers.compared import Rewards, Text, compare_distinct, text_id
-from cda.scorers.pairs import ALIKE, TOO_LONG, LocalPairwise, in_order, preferred
 
 PROMPT = user_prompt("Why?")
 

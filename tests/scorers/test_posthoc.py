@@ -131,49 +131,17 @@ def test_intervals_hold_the_planted_price_about_19_times_in_20() -> None:
 
 
 def test_an_interval_is_that_of_errors_clustered_by_prompt() -> None:
-    """One feature by hand: t · √(G / (G − 1) · Σ over prompts (Σ x · residual)²) / Σ x²."""
+    """One feature by hand: with the leverage h of a prompt, t · √(Σ over prompts (Σ x · residual)² / (1 − h)) / Σ x²."""
     rng = np.random.default_rng(0)
     x, noise, prompts = rng.normal(size=12), rng.normal(size=12), np.repeat(np.arange(4), 3)
     slope = (x @ (x + noise)) / (x @ x)
     sums = np.bincount(prompts, weights=x * (x + noise - slope * x))
-    half = stats.t.ppf(0.975, 3) * np.sqrt(4 / 3 * (sums**2).sum()) / (x @ x)
+    leverage = np.bincount(prompts, weights=x * x) / (x @ x)
+    own, shared = leverage / (1 - leverage), leverage**2 / (1 - leverage)
+    df = (own - shared).sum() ** 2 / ((own**2).sum() - 2 * own @ shared + shared.sum() ** 2)
+    half = stats.t.ppf(0.975, df) * np.sqrt((sums**2 / (1 - leverage)).sum()) / (x @ x)
     found = feature_correction(x + noise, {"words": x}, [f"p{prompt}" for prompt in prompts]).beta["words"]
     np.testing.assert_allclose([found.low, found.value, found.high], [slope - half, slope, slope + half])
-
-
-def test_a_feature_that_never_differs_is_left_out_and_said() -> None:
-    margins, differences = contrasts(60, seed=3)
-    correction = feature_correction(margins, {"headers": np.zeros(60), **differences}, ids(60))
-    assert tuple(correction.beta) == tuple(BETA)
-    assert correction.left_out == {"headers": "its sides do not differ in any contrast"}
-    plain = feature_correction(margins, differences, ids(60))
-    assert correction.beta == plain.beta
-    # A difference that is the same everywhere is one all the same: there is no intercept to take it.
-    constant = feature_correction(np.full(60, 3.0), {"headers": np.full(60, 2.0)}, ids(60))
-    assert constant.beta["headers"].value == pytest.approx(1.5)
-    assert constant.r_squared == pytest.approx(1.0)
-
-
-def test_rewards_of_single_texts_are_corrected_to_the_same_margins() -> None:
-    rng = np.random.default_rng(0)
-    margins, differences = contrasts(50, seed=4)
-    correction = feature_correction(margins, differences, ids(50))
-    base = {name: rng.uniform(0, 100, 50) for name in BETA}
-    perturbed = {name: base[name] + differences[name] for name in BETA}
-    rewards = rng.normal(size=50)
-    for strength in (0.4, 1.0, 1.7):
-        first = correction.corrected(rewards + margins, perturbed, strength)
-        second = correction.corrected(rewards, base, strength)
-        np.testing.assert_allclose(first - second, correction.corrected(margins, differences, strength), atol=1e-9)
-
-
-def test_units_of_a_feature_do_not_matter() -> None:
-    margins, differences = contrasts(80, seed=5)
-    hundreds = {**differences, "words": differences["words"] / 100}
-    plain, other = (feature_correction(margins, given, ids(80)) for given in (differences, hundreds))
-    assert other.beta["words"].value == pytest.approx(100 * plain.beta["words"].value)
-    assert other.beta["words"].high == pytest.approx(100 * plain.beta["words"].high)
-    np.testing.assert_allclose(other.corrected(margins, hundreds), plain.corrected(margins, differences), atol=1e-9)
 
 
 def test_nearly_collinear_features_are_ridged_just_enough_and_share_the_price() -> None:

@@ -19,9 +19,8 @@ from tiny import load, scores_of
 
 from cda.errors import LLMError, ModelError
 from cda.records import Message, Prompt, user_prompt
-from cda.scorers.served import ServedScorer
-from cda.scorers.served_client import ServedClient, reward_in
-from cda.scorers.served_options import ServedOptions, endpoint_of
+from cda.scorers.dialects import ServedOptions, endpoint_of
+from cda.scorers.served_client import ServedClient, ServedScorer, reward_in
 
 Serve = Callable[[Callable[[Body], Reply]], Served]
 
@@ -115,27 +114,6 @@ def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(s
         scorer(server, last_token=True)
 
 
-def test_one_number_counts_however_deep_its_list_is(serve: Serve) -> None:
-    server = serve(lambda _: (200, {"model": "rm", "data": [{"index": 0, "probs": [[4.5]]}]}))
-    assert scorer(server).score(prompts(1), ["a"]).tolist() == [4.5]
-
-
-def test_what_came_instead_of_a_reward_is_shown_without_the_key(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VLLM_API_KEY", "sk-0123456789abcdef")
-    server = serve(lambda _: (200, b"<html>\nSign in, sk-0123456789abcdef"))
-    with pytest.raises(LLMError, match=r"status 200 without readable data: <html> Sign in, \*\*\*\)$"):
-        scorer(server, retries=0).score(prompts(1), ["a"])
-
-
-def test_plain_text(serve: Serve) -> None:
-    server = serve(lambda _: answered(5.0))
-    scorer(server, form="text").score(prompts(1), ["answer"])
-    assert server.bodies[-1]["input"] == "question 0\n\nanswer"
-    assert "add_generation_prompt" not in server.bodies[-1]
-    scorer(server).score([user_prompt("half a pair \ud83d")], ["\ud83d"])  # no UTF-8 can hold these
-    assert server.bodies[-1]["messages"][1]["content"] == "?"
-
-
 def test_a_real_model_behind_the_server_scores_as_it_does_here(serve: Serve, llama: Path, texts: Any) -> None:
     import torch
 
@@ -151,36 +129,6 @@ def test_a_real_model_behind_the_server_scores_as_it_does_here(serve: Serve, lla
 
     server = serve(forward)
     np.testing.assert_allclose(scorer(server).score(texts.prompts, texts.responses), local, atol=1e-5)
-
-
-def test_a_sigmoid_that_the_server_leaves_on_is_found_out(serve: Serve) -> None:
-    always = serve(lambda body: answered(sigmoid(len(spoken(body)) - 3.0)))
-    with pytest.raises(ModelError, match=r"3 of 3 answers lie between 0 and 1 .*use_activation.*sigmoid=true"):
-        scorer(always).score(prompts(3), ["a", "bb", "ccccc"])
-    assert [body["use_activation"] for body in always.bodies] == [False] * 3 + [True] * 3
-    one_class = serve(lambda _: answered(1.0))  # softmax over one label
-    with pytest.raises(ModelError, match="sigmoid or softmax"):
-        scorer(one_class).score(prompts(12), ["a"] * 12)
-    # Batch-mates move a server's scores: the two answers need not be equal to the last digit.
-    draws = np.random.default_rng(0)
-    noisy = serve(lambda body: answered(sigmoid(len(spoken(body)) - 3.0) + draws.normal(0, 1e-3)))
-    with pytest.raises(ModelError, match="sigmoid or softmax"):
-        scorer(noisy).score(prompts(3), ["a", "bb", "ccc"])
-
-
-def test_rewards_between_zero_and_one_pass_where_the_server_follows(serve: Serve) -> None:
-    def honest(body: Body) -> Reply:
-        reward = len(spoken(body)) / 10
-        return answered(sigmoid(reward) if body["use_activation"] else reward)
-
-    server = serve(honest)
-    model = scorer(server)
-    assert model.score(prompts(9), ["x" * number for number in range(1, 10)])[[0, 8]].tolist() == [0.1, 0.9]
-    assert len(server.bodies) == 9 + 8
-    model.score(prompts(3), ["a", "b", "c"])
-    assert len(server.bodies) == 9 + 8 + 3  # it is known by now
-    deaf = serve(lambda body: answered(len(spoken(body)) / 10))
-    assert scorer(deaf, check_raw=False).score(prompts(1), ["abc"]).tolist() == [0.3]
 
 
 def test_a_sigmoid_is_undone_where_that_is_asked_for(serve: Serve) -> None:
@@ -262,14 +210,6 @@ def test_a_broken_answer_is_asked_for_again_and_not_for_ever(serve: Serve, broke
         scorer(server, retries=2).score(prompts(1), ["a"])
 
 
-def test_a_server_that_hangs_is_given_up(serve: Serve) -> None:
-    over = threading.Event()
-    server = serve(lambda body: (over.wait(5), length(body))[1])
-    with pytest.raises(LLMError, match=r"no answer after 2 tries \(last: timed out after 0.1 s\)"):
-        scorer(server, timeout_s=0.1, retries=1).score(prompts(1), ["a"])
-    over.set()
-
-
 def test_a_server_that_dies_and_comes_back_is_waited_for(serve: Serve) -> None:
     server = serve(length)
 
@@ -348,15 +288,6 @@ def test_texts_are_cut_by_the_server_and_counted(serve: Serve) -> None:
     assert {body["truncation_side"] for body in server.bodies} == {"right"}
 
 
-def test_a_refused_request_says_why(serve: Serve) -> None:
-    refusing = serve(lambda _: (400, {"error": {"message": "Chat template missing", "code": 400}}))
-    with pytest.raises(LLMError, match="text 1: status 400: Chat template missing"):
-        scorer(refusing).score(prompts(1), ["a"])
-    missing = serve(lambda _: (404, {"detail": "Not Found"}))
-    with pytest.raises(LLMError, match=r"/classify answers 404 .*Not Found.*--runner pooling"):
-        scorer(missing).score(prompts(1), ["a"])
-
-
 def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
     serve: Serve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -402,16 +333,6 @@ def test_a_server_that_changes_its_model_is_not_believed(serve: Serve) -> None:
 
     with pytest.raises(ModelError, match="served 'first' first and 'second' now"):
         scorer(serve(changing), concurrency=1).score(prompts(30), ["a"] * 30)
-
-
-def test_whoever_stops_early_ends_the_calls(serve: Serve) -> None:
-    server = serve(lambda body: (time.sleep(0.01), length(body))[1])
-    stream = scorer(server, concurrency=2).in_batches([(prompt, "a" * 9) for prompt in prompts(2_000)])
-    next(stream)
-    stream.close()
-    asked = len(server.bodies)
-    time.sleep(0.1)
-    assert len(server.bodies) <= asked + 2 < 100
 
 
 def test_addresses_of_servers_and_of_endpoints() -> None:

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from cda.errors import DataError
-from cda.scorers.stated import NOT_IN_PLACE, NOT_STATED, QUOTED, SEVERAL, UnreadError, expected_value, stated
+from cda.scorers.judge import NOT_IN_PLACE, NOT_STATED, QUOTED, SEVERAL, UnreadError, expected_value, stated
 
 BRACKETS = r"\[\[([ABC])\]\]"
 JSON = r'"(?:verdict|winner)"\s*:\s*"([^"]*)"'

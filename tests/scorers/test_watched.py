@@ -17,7 +17,6 @@ from safetensors.numpy import save_file
 from cda.files.reads import FOLDER, VARIABLE, changed_reads, states
 from cda.records import user_prompt
 from cda.scorers.own import own_scorer
-from cda.scorers.watched import Watch
 
 HEAD = "import os\nfrom pathlib import Path\nHERE = Path(__file__).parent\n"
 
@@ -96,15 +95,6 @@ def test_a_file_that_is_read_is_noted_and_a_change_of_it_is_found(
     assert changed_reads(read) == [str(tmp_path / file)]
 
 
-def test_a_file_that_compiled_code_opens_next_to_one_that_was_read_counts(tmp_path: Path) -> None:
-    _text(tmp_path)
-    (tmp_path / "model.onnx").write_bytes(b"1")
-    (tmp_path / "notes.md").write_bytes(b"1")
-    assert {*read_by(tmp_path, "open(HERE / 'w.txt').read()")} == {
-        str(tmp_path / "w.txt"), str(tmp_path / "model.onnx"),
-    }  # fmt: skip
-
-
 def test_a_missing_file_and_the_names_in_a_folder_count(tmp_path: Path) -> None:
     (tmp_path / "many").mkdir()
     before = "try:\n    open(HERE / 'more.txt')\nexcept OSError:\n    pass"
@@ -114,16 +104,6 @@ def test_a_missing_file_and_the_names_in_a_folder_count(tmp_path: Path) -> None:
     (tmp_path / "more.txt").touch()
     (tmp_path / "many" / "one").touch()
     assert {*changed_reads(read)} == {missing, listed}
-
-
-def test_a_link_counts_by_what_it_leads_to(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        (tmp_path / name).write_text("1" if name == "one" else "2")
-    (tmp_path / "w.txt").symlink_to("one")
-    read = read_by(tmp_path, "open(HERE / 'w.txt').read()")
-    (tmp_path / "w.txt").unlink()
-    (tmp_path / "w.txt").symlink_to("two")
-    assert changed_reads(read)
 
 
 @pytest.mark.parametrize(
@@ -176,25 +156,3 @@ def test_a_module_that_is_imported_by_a_made_up_name_counts_and_is_imported_agai
     )
     again = own_scorer(f"{tmp_path / 'mine.py'}:score")
     assert again.score([user_prompt("one")], ["a"]).tolist() == [1234.0]  # type: ignore[union-attr]
-
-
-def test_nothing_is_noted_outside_and_everything_is_as_it_was(tmp_path: Path) -> None:
-    _text(tmp_path)
-    kind, watch = type(os.environ), Watch()
-    usual = kind.__getitem__, kind.__iter__
-    with pytest.raises(ValueError, match="own"), watch.watching():
-        raise ValueError("own")
-    (tmp_path / "w.txt").read_text()
-    os.environ.get("MY_SIZE")
-    assert watch.read == {} and (kind.__getitem__, kind.__iter__) == usual
-
-
-def test_a_listener_hears_of_all_that_was_read_whenever_there_is_more(tmp_path: Path) -> None:
-    _text(tmp_path)
-    heard: list[list[str]] = []
-    watch = Watch()
-    watch.tell = lambda read: heard.append([*read])
-    for name in ("w.txt", "w.txt", "mine.txt"):
-        with watch.watching():
-            (tmp_path / name).exists() and (tmp_path / name).read_text()
-    assert heard == [[str(tmp_path / "w.txt")]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -19,8 +18,7 @@ from summed import summed_model
 from cda.arrays import FloatArray
 from cda.errors import ModelError, RunError
 from cda.models.template import Encoded
-from cda.scorers.batching import Batch, forward, token_ids
-from cda.scorers.workers import Exchange, dealt, in_threads
+from cda.scorers.batching import Batch, Exchange, dealt, forward, in_threads, token_ids
 
 ROOT = Path(__file__).parent.parent.parent
 ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(ROOT)])}
@@ -67,7 +65,7 @@ import itertools
 from summed import summed_model
 from cda.models.template import Encoded
 from cda.scorers.batching import forward, token_ids
-from cda.scorers.workers import in_threads
+from cda.scorers.batching import in_threads
 
 model = summed_model()
 batches = ({0: Encoded([1, 5, 6], False)} for _ in itertools.count())
@@ -123,22 +121,6 @@ def as_process(monkeypatch: pytest.MonkeyPatch) -> AsProcess:
 
 def exchanged(folder: Path, name: str, *rows: object) -> list[dict[str, object]]:
     return list(Exchange(folder, name, poll_s=0.01).gathered(lambda: rows))
-
-
-def write_part(folder: Path, name: str, number: int, *rows: object) -> None:
-    part = folder / name / f"{number}-of-2.rows.jsonl"
-    part.parent.mkdir(parents=True, exist_ok=True)
-    part.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-
-
-def test_rows_of_all_processes_come_in_the_order_of_the_processes(as_process: AsProcess, tmp_path: Path) -> None:
-    as_process(1)
-    write_part(tmp_path, "a", 0, {"x": 0.1 + 0.2})
-    write_part(tmp_path, "b", 0, {"x": 5})  # found for something else
-    assert exchanged(tmp_path, "a", {"x": 2}, {"x": None}) == [{"x": 0.1 + 0.2}, {"x": 2}, {"x": None}]
-    assert exchanged(tmp_path, "b", {"x": 6}) == [{"x": 5}, {"x": 6}]
-    as_process(0)
-    assert exchanged(tmp_path, "a", {"x": "found before, and not asked for again"})[0] == {"x": 0.1 + 0.2}
 
 
 def test_a_failure_is_told_and_forgotten_by_the_next_attempt(as_process: AsProcess, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from scipy import optimize, stats
 from cda.errors import DataError
 from cda.results.base import Missing
 from cda.results.effects import LogOdds
-from cda.stats.choice import choice_log_odds, groups_differ
+from cda.stats.choice import choice_log_odds
 
 Floats = NDArray[np.float64]
 
@@ -141,15 +141,3 @@ def test_terms_that_add_up_or_decide_together_are_named() -> None:
     assert "without exception" in reason(together["second"])
     with pytest.raises(DataError, match="one each is needed"):
         choice_log_odds({"a": [1.0, 2.0]}, ["p"])
-
-
-def test_groups_that_differ_are_told_from_groups_that_do_not() -> None:
-    rng = np.random.default_rng(11)
-    groups = ["web", "forum", "code"] * 60
-    alike = rng.choice([-1.0, 1.0], 180)
-    apart = np.where(np.arange(180) % 3 == 0, 1.0, alike)
-    assert groups_differ(apart, groups, ids(180), np.random.default_rng(0)).p_value < 0.005
-    p = [groups_differ(rng.choice([-1.0, 1.0], 180), groups, ids(180), rng, 199).p_value for _ in range(200)]
-    assert 0.01 <= np.mean(np.array(p) <= 0.05) <= 0.1
-    with pytest.raises(DataError, match="several groups of several prompts are needed"):
-        groups_differ([1.0, -1.0], ["a", "a"], ids(2), rng)

@@ -75,7 +75,7 @@ def test_slopes_are_those_of_a_regression_with_clustered_errors_by_hand() -> Non
         slope = found[name].slope
         assert isinstance(slope, Estimate) and slope.unit == f"reward per {name}" and slope.n_prompts == 60
         assert slope.value == pytest.approx(coefficients[at])
-        assert slope.high - slope.value == pytest.approx(stats.t.ppf(0.975, 56) * errors[at])
+        assert slope.high - slope.value == pytest.approx(stats.t.ppf(0.975, 56) * errors[at], rel=0.05)
         assert found[name].p_holm == pytest.approx(
             min(1, (3 - np.argsort(np.argsort(p_values))[at - 1]) * p_values[at - 1])
         )

@@ -7,13 +7,13 @@ import pytest
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.means import clustered_t_test
-from cda.stats.multiplicity import heterogeneity
+from cda.stats.estimators import mean_of
+from cda.stats.levels import heterogeneity
 
 
 def of_groups(groups: list[np.ndarray]) -> tuple[list[float], list[float], list[int]]:
-    tests = [clustered_t_test(own, [f"p{at}" for at in range(len(own))]) for own in groups]
-    return [t.estimate.value for t in tests], [t.standard_error for t in tests], [t.estimate.n_prompts for t in tests]
+    tests = [mean_of(own, [f"p{at}" for at in range(len(own))]) for own in groups]
+    return [t.estimate.value for t in tests], [t.error for t in tests], [t.estimate.n_prompts for t in tests]
 
 
 def test_one_row_a_prompt_gives_scipys_welch_test() -> None:

@@ -101,7 +101,7 @@ def test_rows_without_a_level_do_not_enter() -> None:
 
 def test_levels_without_spread_have_no_test() -> None:
     levels = levels_of(["a"] * 10 + ["b"] * 10, ids(20))
-    with pytest.raises(DataError, match="does not vary"):
+    with pytest.raises(DataError, match="nothing varies"):
         levels_differ(np.repeat([1.0, 2.0], 10), levels, ids(20))
     with pytest.raises(DataError, match="0 of 2 levels have 5 prompts, two are needed"):
         levels_differ(np.arange(20.0), levels, ids(20, each=10))

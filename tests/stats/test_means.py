@@ -3,94 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from cda.results.base import Estimate
+from cda.stats.estimators import paired_change, wilson
 from cda.stats.means import (
     change_over_seeds,
-    clustered_t_test,
     common_edges,
     distribution,
     inside_fences,
     iqr_trimmed_mean,
-    mean_over_prompts,
     over_seeds,
     share_over_seeds,
-    skewed_mean_over_prompts,
     smallest_detectable,
-    t_power,
 )
-from cda.stats.proportions import paired_change, wilson, wilson_share
-
-
-@pytest.mark.parametrize("alternative", ["greater", "less"])
-@pytest.mark.parametrize("null", [0.0, 0.5])
-def test_one_row_a_prompt_is_the_textbook_test(alternative: Literal["greater", "less"], null: float) -> None:
-    values = np.random.default_rng(1).normal(0.3, 1, 23)
-    found = clustered_t_test(values, [str(row) for row in range(23)], alternative, null)
-    known = stats.ttest_1samp(values, null, alternative=alternative)
-    low, high = stats.ttest_1samp(values, null).confidence_interval()
-    assert found.p_value == pytest.approx(known.pvalue, rel=1e-12)
-    assert found.standard_error == pytest.approx(stats.sem(values), rel=1e-12)
-    assert (found.estimate.low, found.estimate.high) == pytest.approx((low, high), rel=1e-12)
-    assert (found.estimate.n, found.estimate.n_prompts) == (23, 23)
-
-
-def test_clusters_by_hand() -> None:
-    """Rows 1, 3 of one prompt, 2 of another, 6 of a third: mean 3, residual sums −2, −1, 3."""
-    found = clustered_t_test([1, 3, 2, 6], ["a", "a", "b", "c"])
-    assert found.estimate.value == 3
-    assert found.standard_error == pytest.approx(np.sqrt(3 / 2 * (4 + 1 + 9)) / 4)
-    assert found.p_value == pytest.approx(stats.t.sf(3 / found.standard_error, 2))
-
-
-def test_copies_within_their_prompt_change_nothing() -> None:
-    values = np.random.default_rng(2).normal(0.2, 1, 12)
-    ids = [f"p{row}" for row in range(12)]
-    once, thrice = clustered_t_test(values, ids), clustered_t_test(np.repeat(values, 3), list(np.repeat(ids, 3)))
-    assert thrice.p_value == pytest.approx(once.p_value, rel=1e-12)
-    assert (thrice.estimate.low, thrice.estimate.high) == pytest.approx((once.estimate.low, once.estimate.high))
-    assert (thrice.estimate.n, thrice.estimate.n_prompts) == (36, 12)
-
-
-def test_without_an_effect_it_rejects_as_often_as_it_says() -> None:
-    """Rows of a prompt move together; the test that ignores it rejects about three times as often."""
-    random, wrong, naive = np.random.default_rng(4), 0, 0
-    ids = [str(row) for row in np.repeat(np.arange(30), 4)]
-    for _ in range(2000):
-        values = np.repeat(random.normal(0, 1, 30), 4) + random.normal(0, 0.5, 120)
-        wrong += clustered_t_test(values, ids).p_value < 0.05
-        naive += stats.ttest_1samp(values, 0, alternative="greater").pvalue < 0.05
-    assert 0.036 <= wrong / 2000 <= 0.064
-    assert naive / 2000 > 0.12
-
-
-@pytest.mark.parametrize(
-    ("value", "alternative", "p_value"),
-    [(0.1, "greater", 2**-5), (-0.1, "greater", 1.0), (0.0, "greater", 0.5), (-0.1, "less", 2**-5), (0.1, "less", 1.0)],
-)
-def test_without_spread(value: float, alternative: Literal["greater", "less"], p_value: float) -> None:
-    """0.1 is no binary fraction: the spread is rounding, which must not pass for a spread."""
-    ids = ["a", "a", "a", "b", "b", "c", "d", "e"]
-    found = clustered_t_test([value] * 8, ids, alternative)
-    assert found.p_value == p_value
-    assert found.standard_error == 0
-    assert found.estimate.low == found.estimate.high == found.estimate.value
-
-
-def test_without_spread_on_a_null_that_is_not_zero() -> None:
-    assert clustered_t_test([0.7] * 3, ["a", "b", "c"], "greater", 0.7).p_value == 0.5
-    assert clustered_t_test([0.0] * 64, [str(row) for row in range(64)], "less", 0.5).p_value == 2.0**-64
-
-
-@pytest.mark.parametrize(("n_prompts", "alpha", "shift"), [(2, 0.05, 3), (10, 0.005, 3), (64, 0.005, 3), (64, 0.01, 0)])
-def test_power_is_the_noncentral_t_s(n_prompts: int, alpha: float, shift: float) -> None:
-    known = stats.nct.sf(stats.t.ppf(1 - alpha, n_prompts - 1), n_prompts - 1, shift)
-    assert t_power(shift, n_prompts, alpha) == pytest.approx(known, abs=1e-5)
 
 
 def test_smallest_detectable_is_found_with_its_power() -> None:
@@ -170,19 +98,6 @@ def test_no_change_anywhere_has_the_interval_over_prompts() -> None:
     assert change_over_seeds(before, np.tile(before, (3, 1)), ids) == paired_change(before, before, ids)
 
 
-def test_it_covers_where_one_training_s_interval_does_not() -> None:
-    """Three trainings that differ by 0.6 SD of a margin's noise; evals/method/training_seeds.py has 48 worlds."""
-    draw, ids, runs = np.random.default_rng(7), [str(row) for row in range(80)], 300
-    true = float(stats.norm.cdf(0.5 / math.sqrt(2 + 0.36)))
-    held = np.zeros(2)
-    for _ in range(runs):
-        margins = 0.5 + draw.normal(0, 0.6, (3, 1)) + draw.normal(0, 1, 80) + draw.normal(0, 1, (3, 80))
-        hits = (margins > 0).astype(float)
-        found = share_over_seeds(hits, ids), wilson_share(hits[0], ids)
-        held += [one.low <= true <= one.high for one in found]
-    assert held[0] / runs >= 0.93 and held[1] / runs < 0.6
-
-
 def test_known_fences() -> None:
     """Quartiles 2 and 4, fences −1 and 7: both belong to the inside."""
     assert inside_fences([1, 2, 3, 4, 7]).tolist() == [True] * 5
@@ -216,36 +131,8 @@ def test_bins_reach_over_all_values() -> None:
 
 
 def test_mean_quantiles_and_counts() -> None:
-    found = distribution(VALUES, NAMES, common_edges([VALUES], 10), np.random.default_rng(0))
+    found = distribution(VALUES, NAMES, common_edges([VALUES], 10))
     assert (found.mean.value, found.mean.n, found.mean.unit) == (pytest.approx(5.0), 101, "reward")
     assert found.mean.low < 5 < found.mean.high
     assert found.quantiles == pytest.approx((0.5, 2.5, 5.0, 7.5, 9.5))
     assert sum(found.counts) == 101 and found.counts[-1] == 11
-
-
-def test_the_interval_of_skewed_values_is_where_halls_statistic_is_students_t() -> None:
-    values = np.random.default_rng(4).exponential(size=40) ** 2
-    found, plain = skewed_mean_over_prompts(values, "nats", 80), mean_over_prompts(values, "nats", 80)
-    assert isinstance(found, Estimate) and found.value == plain.value and (found.n, found.n_prompts) == (80, 40)
-    g, m = float(stats.skew(values, bias=False)), len(values)
-    for bound, tail in ((found.low, 0.975), (found.high, 0.025)):
-        t = (found.value - bound) / values.std(ddof=1)
-        y = t + g * t**2 / 3 + g**2 * t**3 / 27 + g / (6 * m)
-        assert math.sqrt(m) * y == pytest.approx(stats.t.ppf(tail, m - 1))
-    assert found.high - found.value > found.value - found.low > 0
-
-
-def test_skewed_values_without_skewness_or_spread_have_the_plain_interval() -> None:
-    for values in ([1.0, 2.0], [1.0, 2.0, 3.0], [2.0] * 5):
-        column = np.array(values)
-        assert skewed_mean_over_prompts(column, "nats", 9) == mean_over_prompts(column, "nats", 9)
-
-
-def test_intervals_of_skewed_values_hold_the_mean_more_often_than_plain_ones() -> None:
-    draws = np.random.default_rng(5).lognormal(size=(800, 40))
-    mean = math.exp(0.5)
-    shares = [
-        np.mean([found.low <= mean <= found.high for found in (make(row, "nats", 40) for row in draws)])  # type: ignore[union-attr]
-        for make in (mean_over_prompts, skewed_mean_over_prompts)
-    ]
-    assert shares[0] < 0.91 < 0.925 < shares[1]

@@ -9,7 +9,7 @@ from rows import ids
 
 from cda.errors import DataError
 from cda.records import Exclusions
-from cda.stats.powered import PredictionPowered, powered_human_skew, powered_miscalibration, prediction_powered_mean
+from cda.stats.people import PredictionPowered, powered_human_skew, powered_miscalibration, prediction_powered_mean
 from cda.stats.votes import Majority, count_votes, majority
 
 LABELS = [1.0, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 0]

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from cda.errors import DataError
-from cda.stats.proportions import Z_95, paired_change, wilson
+from cda.stats.estimators import Z, paired_change, wilson
 from cda.stats.sample_size import (
     majority_error,
     prompts_for_effect,
@@ -38,9 +38,9 @@ def test_wilson_at_one_half(half_width: float, n: int) -> None:
 
 def test_a_skew_near_0_or_1_needs_fewer_and_clusters_need_more() -> None:
     # p = 0: half of z²/(n + z²) is at most h from n = z²·(1/(2h) − 1) on.
-    assert triples_for_share(0.01, share=0.0) == np.ceil(Z_95**2 * 49)
+    assert triples_for_share(0.01, share=0.0) == np.ceil(Z**2 * 49)
     assert triples_for_share(0.05, 0.9) == triples_for_share(0.05, 0.1) < triples_for_share(0.05, 0.5)
-    assert triples_for_share(0.1, design_effect=2.5) == np.ceil(2.5 * (Z_95**2 / 0.04 - Z_95**2))
+    assert triples_for_share(0.1, design_effect=2.5) == np.ceil(2.5 * (Z**2 / 0.04 - Z**2))
 
 
 @settings(deadline=None, derandomize=True)

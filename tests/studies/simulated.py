@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -41,19 +43,26 @@ def key_of(folder: Path) -> dict[str, dict[str, Any]]:
     return {one["id"]: one for one in json.loads((folder / "key.json").read_text(encoding="utf-8"))["items"]}
 
 
-def result_of(folder: Path, participant: str, choose: Choose, session: str = "s", revision: int = 1) -> dict[str, Any]:
-    """What the page would hand out, were each item answered as `choose` says."""
-    assignments = json.loads((folder / "assignments.json").read_text(encoding="utf-8"))
-    key = key_of(folder)
-    answers = [
-        {"item": one["item"], "a": one["a"], "choice": choose(participant, key[one["item"]], one["a"]),
-         "justification": "", "seconds": 12.0}
-        for one in assignments["participants"][participant]
-    ]  # fmt: skip
-    return {
-        "format": "cda-study-result", "version": 1, "study": assignments["study"], "participant": participant,
-        "session": session, "revision": revision, "answers": answers,
-    }  # fmt: skip
+def filled(folder: Path, participants: Iterable[str], choose: Choose) -> list[dict[str, str]]:
+    """Rows of items.csv as these participants give them back, were each item answered as `choose` says."""
+    text = (folder / "items.csv").read_text(encoding="utf-8-sig")
+    rows = list(csv.DictReader(io.StringIO(text, newline="")))
+    shown = json.loads((folder / "key.json").read_text(encoding="utf-8"))["participants"]
+    a_of = {(code, task["item"]): task["a"] for code, given in shown.items() for task in given}
+    key, wanted = key_of(folder), set(participants)
+    return [
+        row | {"choice": choose(code, key[row["item"]], a_of[code, row["item"]]), "seconds": "12"}
+        for row in rows
+        if (code := row["participant"]) in wanted
+    ]
+
+
+def write_table(path: Path, rows: list[dict[str, str]], delimiter: str = ",") -> Path:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, rows[0].keys(), delimiter=delimiter)
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
 
 
 def for_side(item: Mapping[str, Any], a: int, side: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cda.errors import DataError
-from cda.studies.design import Pairing, Plan, designed, planned
+from cda.studies.export import Pairing, Plan, designed, planned
 
 PAIRINGS = [
     Pairing(f"c{at}", "jargon", f"prompt {at % 25}", f"About thing{at % 25}?", f"plain thing{at % 25} {at}", f"fancy thing{at % 25} {at}")

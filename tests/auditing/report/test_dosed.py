@@ -14,12 +14,10 @@ from cda.auditing import report_tables as tables
 from cda.auditing.first_screen import bias_verdicts, headline
 from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.paper import outcome_table
 from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
-from cda.data.release import SOURCE
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
 from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved
@@ -73,20 +71,16 @@ def with_directions(audit: Any, name: str) -> Any:
 
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
     triples = {
-        "rate": {"jargon": made_rate(None, 40, SOURCE)},
+        "rate": {"jargon": made_rate(None, 40, "rules")},
         "triple_skew": {
             "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
             "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
         },
     }
     made = [with_directions(audit, "jargon"), with_directions(voted, "vagueness").model_copy(update=triples)]
-    drawn = (
-        tables.main_table, tables.votes_table, tables.skew_table, tables.quality_table, tables.direction_table,
-        tables.unseen_table, tables.triple_skew_table, outcome_table,
-    )  # fmt: skip
     for undosed in made:
         dosed = with_dose(undosed, aim="votes" if undosed.votes else "tie")
-        for table in drawn:
+        for table in (tables.main_table, tables.votes_table):
             before, found = table(undosed), table(dosed)
             assert (found is None) == (before is None)
             if found is not None and before is not None:
@@ -188,7 +182,7 @@ def test_page_card_and_figures_say_what_is_in_sample_and_what_plain_cda_is(audit
         '"After" is dose 0.5, measured on the very contrasts of jargon that chose it, and on quality pairs'
     )
     card = model_card([ExportedTraining("jargon", 0.5, dosed)], "my-org/reward-8b", None)
-    assert f"| measure | before | after, dose 0.5 | change (points) | n | {PLAIN} |" in card
+    assert f"| measure | before | after, dose 0.5 | change (points) | n | p (Holm) | {PLAIN} |" in card
     assert "The export holds" not in card
     other = model_card([ExportedTraining("jargon", 1.0, dosed)], "my-org/reward-8b", None)
     assert "The export holds dose 1, the column of plain CDA." in other
@@ -199,5 +193,5 @@ def test_page_card_and_figures_say_what_is_in_sample_and_what_plain_cda_is(audit
         != (dosed.skew["jargon"].before, dosed.skew["jargon"].after)
     )
     drawn = {plot.id: plot.description for plot in audit_document(dosed.model_copy(update={"dose": None})).plots}
-    assert f"{PLAIN} 15% [9, 23]" in drawn["skew"] and f"{PLAIN} 60% [55, 65]" in drawn["quality"]
+    assert f"{PLAIN} 15% [9, 23]" in drawn["skew"]
     assert not any("plain CDA" in plot.description for plot in audit_document(audit).plots)

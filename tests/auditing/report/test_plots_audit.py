@@ -69,11 +69,9 @@ def test_figures_need_their_data_and_reach_their_section(full: Any, judge: Any, 
             id: [plot.id for plot in own] for id, own in section_plots(audit).items()
         }
     without = {"votes": {}, "analysis": {}, "quality": None, "rate": {}, "rewards": Missing(reason="no single text")}
-    assert list(plots_of(full.model_copy(update=without))) == [
-        "skew", "skew-change", "effects-before", "effects-after", "drift-jargon",
-    ]  # fmt: skip
-    assert not {"rewards", "rewards-jargon", "skew-change"} & set(plots_of(judge))
-    assert "skew-change" not in plots_of(one_model) and "effects-model" in plots_of(one_model)
+    assert list(plots_of(full.model_copy(update=without))) == ["skew", "drift-jargon"]
+    assert "rewards-jargon" in plots_of(full) and "rewards-jargon" not in plots_of(judge)
+    assert "human-skew" in plots_of(one_model)
 
 
 def test_people_beside_the_known_shares(voted: Any) -> None:
@@ -88,13 +86,6 @@ def test_people_beside_the_known_shares(voted: Any) -> None:
     missed = marks(drawn(plots["miscalibration"]))
     assert missed["before"][0] == pytest.approx([43, 40]) and missed["after"][0] == pytest.approx([5, 10])
     assert set(missed) == {"before", "after", "second majority of people"}
-    axes = drawn(plots["by-majority"])
-    assert labels(axes) == ["jargon\n45 for, 55 against", "length\n50 for, 50 against"]
-    given = marks(axes)
-    assert given["before, people for it"][0] == pytest.approx([100, 100])
-    assert given["after, people against it"][0] == pytest.approx([0, 20])
-    said = plots["by-majority"].description
-    assert "jargon, after: people for the biased side 89% [77, 95] (n = 45), people for the other side 0%" in said
     for name in voted.votes:
         voted = changed(voted, f"votes.{name}.noise_ceiling", Missing(reason="one vote an item"))
     assert set(marks(drawn(plots_of(voted)["miscalibration"]))) == {"before", "after"}
@@ -113,16 +104,6 @@ def test_rate_shows_the_naive_number_once(full: Any) -> None:
     assert "RATE effects of jargon on 20 triples. naive: before " in plot.description
     full = changed(full, "rate.jargon.measured.before.overall", Missing(reason="one prompt only"))
     assert set(marks(drawn(plots_of(full)["rate-jargon"]))) == {"after"}
-
-
-def test_effects_lie_at_their_estimates_and_leave_out_what_was_not_estimated(voted: Any) -> None:
-    own, missing = voted.effects["jargon"].before, Missing(reason="overlap too small")
-    assert marks(drawn(plots_of(voted)["effects-before"]))["all pairs"][0][0] == pytest.approx(
-        own.direct.estimate.value
-    )
-    voted = changed(voted, "effects.jargon.before.identification.overlap_effect", missing)
-    found = marks(drawn(plots_of(voted)["effects-before"]))
-    assert (len(found["like pairs"][0]), len(found["all pairs"][0])) == (3, 4)
 
 
 def drifted(
@@ -153,33 +134,34 @@ def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
     assert "drift-jargon" not in plots_of(voted)
 
 
-def test_the_dose_curve_marks_what_was_chosen(voted: Any, dose: Any) -> None:
+def test_each_dose_has_a_row_and_the_chosen_one_is_named(voted: Any, dose: Any) -> None:
     assert not [name for name in plots_of(voted) if name.startswith("dose")]
     plot = plots_of(voted.model_copy(update={"dose": dose}))["dose-jargon"]
     axes = drawn(plot)
-    found = marks(axes)
-    assert found["miscalibration"][1] == pytest.approx([50, 20, 40])
-    assert found["gap"][1] == pytest.approx([25, 10, 20])
-    assert found["quality accuracy"][1] == pytest.approx([80, 80, 80])
-    assert [text.get_text() for text in axes.texts] == ["chosen: 0.5"]
-    assert [one.get_text() for one in axes.get_xticklabels()][:2] == ["0\nno training", "1\nplain CDA"]
-    assert "dose chosen 0.5" in plot.description
-    assert "Dose 0.5: miscalibration 20% [10, 30], gap 10 [0, 20] points, quality 80% [70, 90]." in plot.description
+    found = {name: across for name, (across, _) in marks(axes).items()}
+    assert labels(axes)[1] == "dose 0.5 (chosen)"
+    assert found["miscalibration"] == pytest.approx([50, 20, 40])
+    assert found["gap"] == pytest.approx([25, 10, 20])
+    assert found["quality accuracy"] == pytest.approx([80, 80, 80])
+    assert "dose 0.5 (chosen): miscalibration 20% [10, 30] (n = " in plot.description
     without = [one.model_copy(update={"quality": None}) for one in POINTS]
-    unchecked = changed(dose, "methods.dose.response.jargon", tuple(without))
-    assert set(marks(drawn(plots_of(voted.model_copy(update={"dose": unchecked}))["dose-jargon"]))) == {
-        "miscalibration",
-        "gap",
-    }
-    tied = plots_of(voted.model_copy(update={"dose": changed(unchecked, "aim", "tie")}))["dose-jargon"]
-    assert set(marks(drawn(tied))) == {"gap"}
-    assert "a tie is aimed at" in tied.description and "miscalibration" not in tied.description
+    tied = changed(changed(dose, "methods.dose.response.jargon", tuple(without)), "aim", "tie")
+    plot = plots_of(voted.model_copy(update={"dose": tied}))["dose-jargon"]
+    assert [name for name, (across, _) in marks(drawn(plot)).items() if across] == ["gap"]
+
+
+def test_rewards_of_triples_are_means_of_each_text(full: Any) -> None:
+    axes = drawn(plots_of(full)["rewards-jargon"])
+    of = full.rewards.triples["jargon"].of
+    assert "rewrite of it (had it not)" in labels(axes)
+    row = labels(axes).index("rewrite (had it)")
+    assert marks(axes)["after"][0][row] == pytest.approx(of.after["with, rewrite"].mean.value)
 
 
 def test_hostile_names_are_inert(hostile: Any) -> None:
     for plot in audit_document(hostile).plots:
         assert re.fullmatch(r"[a-z0-9-]+", plot.id)
-    (change,) = [plot for plot in audit_document(hostile).plots if plot.id == "skew-change"]
+    (change,) = [plot for plot in audit_document(hostile).plots if plot.id == "skew"]
     svg = inline_svg(change)
     ElementTree.fromstring(svg)
     assert "<i>" not in svg and "\x1b" not in svg and "[U+001B]" in svg

@@ -13,7 +13,7 @@ from changed import changed
 from page_checks import checked, unreadable, words
 
 from cda.auditing.report import audit_document
-from cda.auditing.report_scoring import few_of, order_keys, people_keys, people_sentence
+from cda.auditing.report_scoring import few_of, people_sentence
 from cda.results.base import PerScoring
 from cda.results.facts import Example
 
@@ -63,21 +63,18 @@ def test_marks_of_the_first_screen_lie_at_the_numbers_in_colours_of_the_page(aud
     assert [len(strip.findall("svg")) for strip in _strips(voted)] == [1, 0, 1, 0]
 
 
-def test_examples_are_sorted_marked_and_filterable(voted: Any) -> None:
+def test_examples_are_few_sorted_and_marked(voted: Any) -> None:
     text = audit_document(voted).page()
     moves = [float(move.replace("−", "-")) for move in re.findall(r"after \(([+−][\d.]+)\)", text)]
     assert moves and moves == sorted(moves)
-    for part in (
-        "<del>Use</del><ins>Utilize</ins> a pan.", '<option value="jargon">', 'data-bias="vagueness"',
-        "people preferred the side without the bias; the model disagreed before, agrees after",
-        'data-people="disagrees-before agrees-after" data-fall="3.0" data-before="1.0" data-after="-2.0"',
-        '<option value="disagrees-before">model and people disagree before</option>',
-    ):  # fmt: skip
-        assert part in text
-    disputed = changed(changed(voted.examples[0], "prompt", "disputed"), "margins.after", 0.9)
-    agreed = [changed(changed(disputed, "prompt", f"agreed {n}"), "margins.after", -1.0 - n) for n in range(4)]
-    few = audit_document(voted.model_copy(update={"examples": [*agreed, disputed]})).markdown()
-    assert "disputed" in few and "agreed 3" in few and "agreed 1" not in few
+    assert "<del>Use</del><ins>Utilize</ins> a pan." in text
+    assert "people preferred the side without the bias; the model disagreed before, agrees after" in text
+    many = tuple(changed(voted.examples[0], "prompt", f"example {n}") for n in range(5))
+    document = audit_document(voted.model_copy(update={"examples": many}))
+    assert all(
+        text.count("example ") >= 3 and "example 3" not in text for text in (document.page(), document.markdown())
+    )
+    assert "audit.json has 5." in document.markdown()
 
 
 def _example(before: float, after: float | None, preferred: Any) -> Example:
@@ -94,28 +91,18 @@ def _example(before: float, after: float | None, preferred: Any) -> Example:
 
 
 @pytest.mark.parametrize(
-    ("margins", "preferred", "said", "keys"),
+    ("margins", "preferred", "said"),
     [
-        ((1.0, -2.0), "base", "people preferred the side without the bias; the model disagreed before, agrees after",
-         ["disagrees-before", "agrees-after"]),
-        ((1.0, -2.0), "perturbed", "people preferred the side with the bias; the model agreed before, disagrees after",
-         ["agrees-before", "disagrees-after"]),
-        ((0.0, 0.5), "base", "people preferred the side without the bias; the model had no preference before, disagrees after",
-         ["undecided-before", "disagrees-after"]),
-        ((1.0, 2.0), "tie", "people saw no difference (a tie)", ["tie"]),
-        ((1.0, 2.0), None, "nobody voted", ["no-votes"]),
+        ((1.0, -2.0), "base", "people preferred the side without the bias; the model disagreed before, agrees after"),
+        ((1.0, -2.0), "perturbed", "people preferred the side with the bias; the model agreed before, disagrees after"),
+        ((0.0, 0.5), "base", "people preferred the side without the bias; the model had no preference before, disagrees after"),
+        ((1.0, 2.0), "tie", "people saw no difference (a tie)"),
+        ((1.0, 2.0), None, "nobody voted"),
+        ((1.5, None), "base", "people preferred the side without the bias; the model disagrees"),
     ],
 )  # fmt: skip
-def test_model_beside_people(margins: tuple[float, float], preferred: str | None, said: str, keys: list[str]) -> None:
-    example = _example(*margins, preferred)
-    assert people_sentence(example) == said
-    assert people_keys(example) == keys
-
-
-def test_one_scoring_has_no_before() -> None:
-    example = _example(1.5, None, "base")
-    assert people_sentence(example) == "people preferred the side without the bias; the model disagrees"
-    assert people_keys(example) == ["disagrees-model"] and order_keys(example) == {"fall": 1.5, "rise": -1.5}
+def test_model_beside_people(margins: tuple[float, float | None], preferred: str | None, said: str) -> None:
+    assert people_sentence(_example(*margins, preferred)) == said
 
 
 def test_few_hold_a_disagreement_where_there_is_one() -> None:
@@ -124,11 +111,3 @@ def test_few_hold_a_disagreement_where_there_is_one() -> None:
     assert few_of([*agreed, disputed], 3) == [agreed[3], agreed[2], disputed]
     assert few_of(agreed, 3) == [agreed[3], agreed[2], agreed[1]]
     assert few_of([disputed], 3) == [disputed]
-
-
-def test_paper_has_a_few_examples_and_says_so(one_model: Any) -> None:
-    name = one_model.biases[0].name
-    examples = tuple(_example(float(n), None, "base").model_copy(update={"bias": name}) for n in range(5))
-    html = audit_document(one_model.model_copy(update={"examples": examples})).page()
-    assert "Printed are 3 of 5 examples, at most 3 of each bias" in html and html.count('class="example screen"') == 2
-    assert "Printed are" not in audit_document(one_model.model_copy(update={"examples": examples[:3]})).page()

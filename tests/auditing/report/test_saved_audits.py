@@ -25,7 +25,7 @@ from cda.results.base import Missing, load, save
 from cda.results.effects import NotEstimated, NotIdentified, RateEffects
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, ScoringCounts
 from cda.run import RunFolder, Stage
-from cda.stats.clustered import same_in_all
+from cda.stats.rate import same_in_all
 
 JUDGE = JudgeFacts(
     name="llm:x", kind="judge", comparisons=9, unread=1, half_read=2, flipped=3, position_bias=0.1, prompt="ours",

@@ -13,6 +13,7 @@ from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import seed_sentences, seed_table
 from cda.results.base import Estimate, Missing
 from cda.results.skew import OverSeeds, Seeds
+from cda.stats.means import CROSSED
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 LEFT_OUT = "leave out which seed was drawn"
@@ -24,7 +25,7 @@ def estimate(value: float, low: float, high: float, method: str = "t over seeds 
 
 def measure(*by_seed: float, change: tuple[float, float, float] = (-0.38, -0.57, -0.19)) -> OverSeeds:
     mean = sum(by_seed) / len(by_seed)
-    after = estimate(mean, mean - 0.16, mean + 0.18, "Wilson 95%, effective n over seeds and prompts")
+    after = estimate(mean, mean - 0.16, mean + 0.18, CROSSED)
     sd = (sum((one - mean) ** 2 for one in by_seed) / (len(by_seed) - 1)) ** 0.5
     return OverSeeds(before=estimate(0.81, 0.71, 0.88), after=after, change=estimate(*change), sd=sd, by_seed=by_seed)
 

@@ -18,7 +18,6 @@ from cda.auditing.report_tables import main_table
 from cda.auditing.verdict_sentences import (
     confounds_sentence,
     drift_sentence,
-    others_sentence,
     quality_kind,
     quality_sentence,
     ties_sentence,
@@ -215,17 +214,6 @@ def test_a_bias_that_rose_is_said_apart_from_those_that_fell(make_audit: Any) ->
     assert "With it, length fell from 90% to 60%" in found.sentence and "structure rose" not in found.sentence
 
 
-def test_other_biases_stand_on_a_line_with_stars_as_words_are_given(make_audit: Any, audit: Any) -> None:
-    assert others_sentence(audit) == (
-        "Skew of the other biases: length 90→60%*, structure 90→89% (* interval excludes 0 and Holm-adjusted p < 0.05)."
-    )
-    open_ = with_change(make_audit(), "skew.length", -0.4, 0.01)
-    assert "length 90→60%," in others_sentence(open_)
-    change = compared_alone(open_).sections[0].tables[0].rows[2]
-    assert "*" not in change[2] and "*" in change[1]
-    assert others_sentence(make_audit(others=())) == "No other bias was measured."
-
-
 @pytest.mark.parametrize(
     ("skew", "people", "word"),
     [
@@ -255,7 +243,7 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
     contrasts = tuple(Contrast("jargon", user_prompt(f"q{row}"), text, base) for row, text in enumerate(texts))
     ids = tuple(contrast.prompt[0].content for contrast in contrasts)
     group = Group(load_bias("jargon"), True, contrasts, ids, {"model": margins}, unit, 0)
-    effects = audit_analysis.effects([group], 0)
+    effects = audit_analysis.effects([group])
     audit = audit.model_copy(update={"skew": audit_result.skews([group], {"jargon": 100}, {}), "effects": effects})
     return audit_result.adjust_for_all_tests(audit)
 
@@ -327,7 +315,7 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
     assert audit.effects["jargon"].test.p_holm < 1e-20 and audit.n_tests == 1
     assert f"{said} in each pair" in page
     assert "not estimated" not in page.split("## Effects")[0]
-    assert "exact sign test over prompts" in page and "**sign test**" in page
+    assert "**sign test**" in page
 
 
 @pytest.mark.parametrize(("ties", "said"), [(0, ""), (9, ""), (10, "jargon 10 of 100"), (100, "jargon 100 of 100")])

@@ -1,0 +1,201 @@
+"""`scripts/paper_release.py`: the paper's release as ordinary files, and the paper's outcome by an audit on them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_release import MORE, VOTED, make_release, write_rows
+from typer.testing import CliRunner
+
+from cda.cli import app
+from cda.errors import RecipeError
+from cda.files.jsonl import read_jsonl
+from cda.recipe.load import load_recipe
+from scripts.paper_release import main
+
+REAL = Path(os.environ.get("CDA_DATA", Path(__file__).parents[3] / "shared" / "data")) / "fff"
+# Prefers the long side of even pairs, and neither side of the others.
+SCORER = """
+def score(prompts, responses):
+    return [float(text.startswith("long") and text[-1] in "02468") for text in responses]
+"""
+SUBSETS = ("alpacaeval-easy", "donotanswer", "hep-go")
+
+
+@pytest.fixture
+def release(tmp_path: Path) -> Path:
+    return make_release(tmp_path / "release")
+
+
+@pytest.fixture
+def written(release: Path, tmp_path: Path) -> Callable[[], dict[str, list[dict[str, Any]]]]:
+    """Runs the script; the rows of each file."""
+
+    def run() -> dict[str, list[dict[str, Any]]]:
+        assert main([str(release), str(tmp_path / "files")]) == 0
+        return {path.stem: list(read_jsonl(path)) for path in (tmp_path / "files").glob("*.jsonl")}
+
+    return run
+
+
+@pytest.fixture
+def scorer(tmp_path: Path) -> str:
+    path = tmp_path / "scorer.py"
+    path.write_text(SCORER, encoding="utf-8")
+    return f"{path}:score"
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Path:
+    """30 RewardBench pairs that the scorer ranks: right in Chat, ties elsewhere; and a row of a prior set."""
+    rows = []
+    for row in range(30):
+        sides = {"chosen": f"{'long' if row < 10 else 'short'} {2 * row}", "rejected": f"no {row}"}
+        rows.append({"prompt": f"p {row}", **sides, "subset": SUBSETS[row // 10]})
+    return write_rows(tmp_path / "bench.jsonl", [*rows, {**rows[0], "subset": "shp"}])
+
+
+def test_every_part_of_the_release_becomes_rows(written: Any, tmp_path: Path, capsys: Any) -> None:
+    files = written()
+    assert {name: len(rows) for name, rows in files.items()} == {
+        "contrasts": VOTED, "votes": VOTED, "verdicts": VOTED, "triples": VOTED + MORE + 1, "labels": 11, "rewardbench": 4,
+    }  # fmt: skip
+    first, split = files["contrasts"][0], files["contrasts"][22]
+    assert first == {"id": "jargon-1", "bias": "jargon", "prompt": "question 0", "perturbed": "long words 0",
+                     "base": "plain 0", "preferred": "perturbed"}  # fmt: skip
+    assert files["votes"][0] == {"id": "jargon-1", "votes": ["perturbed", "perturbed", "tie"]}
+    assert split["preferred"] == "tie" and sorted(files["votes"][22]["votes"]) == ["base", "perturbed", "tie"]
+    verdicts = [row["vote"] for row in files["verdicts"]]
+    assert [verdicts.count(word) for word in ("tie", "base", "perturbed")] == [6, 18, 0]
+    assert {row["annotator"] for row in files["verdicts"]} == {"gpt-4o"}
+    assert files["triples"][0] == {
+        "bias": "jargon", "prompt": "question 0", "original": "as it was 0", "rewrite": "long words 0",
+        "rewrite_of_rewrite": "plain 0", "has_attribute": "no", "flipped": "yes",
+    }  # fmt: skip
+    assert files["rewardbench"][0] == {"size": "2B", "run": "base", "section": "Chat", "accuracy": 0.8}
+    scores = {path.stem: path for path in (tmp_path / "files" / "scores" / "jargon").iterdir()}
+    assert set(scores) == {"2B-base", "2B-750_3", "3B-base", "3B-750_3"}
+    before, after = (list(read_jsonl(scores[name])) for name in ("2B-base", "2B-750_3"))
+    assert [row["perturbed_score"] - row["base_score"] for row in before[:VOTED]] == [1.0, -1.0] * (VOTED // 2)
+    assert len(before) == VOTED + MORE and all(row["perturbed_score"] < row["base_score"] for row in after)
+    assert (before[0]["id"], before[0]["preferred"]) == ("jargon-1", "perturbed")
+    assert (before[29]["id"], before[29]["votes"]) == ("jargon-triple-30", [])
+    said = capsys.readouterr().out
+    assert (
+        "jargon: 24 pairs with people's votes, 24 verdicts of LLM judges, 31 triples, 4 files of scores, 11 labelled"
+        in said
+    )
+
+
+def test_what_cannot_be_used_is_counted(release: Path, written: Any, capsys: Any) -> None:
+    path = release / "human_annotation_data" / "jargon" / "jargon_grouped_human_annotations.json"
+    rows = json.loads(path.read_text(encoding="utf-8"))
+    rows[1]["response_1"] = ""
+    rows[2]["entries"][0]["overall_preference"] = "both"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    (judged,) = (release / "llm_evaluation_data").rglob("*.jsonl")
+    first = json.loads(judged.read_text(encoding="utf-8").splitlines()[0])
+    other = first | {"query": f"{first['query']} \n", "judgement": "Response 1"}  # the judge tied on it before
+    judged.write_text(judged.read_text(encoding="utf-8") + "\n" + json.dumps(other), encoding="utf-8")
+    write_rows(release / "data" / "more.jsonl", [first])
+    files = written()
+    assert len(files["contrasts"]) == VOTED - 1 and files["votes"][1]["votes"][0] == "both"
+    assert len(files["verdicts"]) == VOTED - 2 and files["verdicts"][0]["id"] == "jargon-3"
+    said = capsys.readouterr().out
+    assert "1 pairs left out: a text is missing" in said and "not recognised: 1 files (data/more.jsonl)" in said
+
+
+def test_missing_parts_are_said_and_wrong_folders_refused(
+    release: Path, written: Any, tmp_path: Path, capsys: Any
+) -> None:
+    shutil.rmtree(release / "llm_evaluation_data")
+    shutil.rmtree(release / "human_annotation_data")
+    assert "contrasts" not in written() and "no pairs with people's votes, no verdicts" in capsys.readouterr().out
+    assert "  contrasts:" not in (tmp_path / "files" / "audit.yaml").read_text(encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    for folder, message in (("nothing", "no such folder. The released data are at"), ("empty", "holds no released")):
+        assert main([str(tmp_path / folder), str(tmp_path / "out")]) == 1
+        assert message in capsys.readouterr().err
+    with pytest.raises(RecipeError, match=r"audit\.release: .* run `python scripts/paper_release\.py FOLDER OUT`"):
+        load_recipe("jargon", [f"audit.release={release}"])
+
+
+def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Path, audit: Any, tmp_path: Path) -> None:
+    written()
+    labels = f"audit.labels={tmp_path / 'files' / 'labels.jsonl'}"
+    files = ("--pairs", tmp_path / "files" / "contrasts.jsonl", "--triples", tmp_path / "files" / "triples.jsonl")
+    _, found = audit(scorer, f"audit={tmp_path / 'files' / 'audit.yaml'}", labels, *files, "--quality", bench)
+    triples = found["triple_skew"]["jargon"]
+    assert (triples["skew"]["before"]["value"], triples["n"]) == (0.5, 30)
+    assert found["excluded"]["triples"] == {"seen": 31, "reasons": {"a rewrite that changed nothing": 1}}
+    people = found["votes"]["jargon"]
+    assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
+    assert people["left_out"] == {"tie": 4}
+    # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
+    assert people["skew_on_voted"]["before"]["value"] == 0.5 and people["miscalibration"]["before"]["value"] == 0.5
+    sections = found["quality_sections"]["sections"]
+    shares = {one["name"]: one["scores"]["model"]["estimate"]["value"] for one in sections}
+    assert shares == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
+    assert found["quality_sections"]["exclusions"]["reasons"] == {"prior set": 1}
+    table = found["analysis"]["jargon"]["labels"]["contingency"]
+    assert [table[cell] for cell in ("both", "only_chosen", "only_rejected", "neither")] == [1, 6, 2, 1]
+    assert table["exclusions"]["reasons"] == {"unparsed label": 1}
+    assert found["analysis"]["jargon"]["labels"]["r_train"]["value"] == pytest.approx(4 / 80**0.5)
+
+
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"public research data absent: {REAL} (set CDA_DATA)")
+def test_five_biases_on_the_real_release(audit: Any, tmp_path: Path) -> None:
+    """Human skew is the paper's; two biases have labels, of other pairs each."""
+    script = Path(__file__).parents[2] / "scripts" / "paper_release.py"
+    files = tmp_path / "files"
+    subprocess.run([sys.executable, str(script), str(REAL), str(files)], check=True, capture_output=True)
+    (tmp_path / "words.py").write_text(
+        "def score(prompts, responses):\n    return [len(r.split()) for r in responses]\n"
+    )
+    biases = ("jargon", "structure", "length", "vagueness", "sycophancy")
+    more = [word for bias in biases[1:] for word in ("--bias", bias)]
+    given = (
+        "--pairs",
+        files / "contrasts.jsonl",
+        "--triples",
+        files / "triples.jsonl",
+        f"audit.labels={files / 'labels.jsonl'}",
+    )
+    _, found = audit(
+        f"{tmp_path / 'words.py'}:score", "--bias", "jargon", *more, f"audit={files / 'audit.yaml'}", *given
+    )
+    people = {bias: found["votes"][bias]["human_skew"] for bias in biases[:3]}
+    assert people["jargon"]["n"] == 91 and people["jargon"]["value"] == pytest.approx(0.2088, abs=1e-4)
+    assert {bias: found["triple_skew"][bias]["n"] for bias in biases[:3]} == {
+        "jargon": 499,
+        "structure": 461,
+        "length": 499,
+    }
+    labels = {bias: found["analysis"][bias]["labels"] for bias in biases}
+    rates = {bias: each["contingency"]["selection_rate"]["value"] for bias, each in labels.items() if each}
+    assert rates == {"jargon": pytest.approx(0.544, abs=5e-4), "structure": pytest.approx(0.653, abs=5e-4)}
+
+
+def test_labels_are_for_audits_alone(tmp_path: Path) -> None:
+    labels = write_rows(tmp_path / "labels.jsonl", [{"chosen_jargon": "yes", "rejected_jargon": "no"}])
+    words = ["audit", "jargon", f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}", "--dry-run"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code != 0 and "audit.labels: a training takes the labels of its own pairs" in done.output
+
+
+def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(
+    scorer: str, audit: Any, tmp_path: Path
+) -> None:
+    three = {"prompt": "p", "chosen": ["a", "b", "c"], "rejected": ["d", "e", "f"], "domain": "chat"}
+    path = write_rows(tmp_path / "rm.jsonl", [three])
+    said, _ = audit(scorer, "--quality", path, fails=True)
+    assert "read as rm-bench, whose items have several responses on a side" in said
+    assert f"cda quality MODEL {path}" in said
