@@ -360,11 +360,12 @@ def rate_tables(audit: AuditResult) -> list[Table]:
 def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
     overall: dict[str, RateEffects | Missing] = {when: scored.overall for when, scored in rate.under().items()}
     overall |= {"change": rate.changes} if compares(audit) and overall else {}
+    after = "after: " if compares(audit) else ""
     columns = (
         *(Column("effect" if when == "model" else when, {"at": when, "measure": "rate"}) for when in overall),
-        Column("in SDs of the originals", {"at": audit.scorings[-1], "measure": "rate_standardised"}),
+        Column(f"{after}in SDs of the originals", {"at": audit.scorings[-1], "measure": "rate_standardised"}),
         Column("n", {"at": audit.scorings[-1], "measure": "rate"}, "n"),
-        Column("p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
+        Column(f"{after}p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
     )
     numbers = (number for when, part in overall.items() for number in _rated(when, part, rate.test))
     caption = (
