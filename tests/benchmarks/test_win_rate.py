@@ -48,7 +48,6 @@ def test_the_interval_covers_a_known_rate() -> None:
     assert hits >= 186  # 95% of 200 is 190; the chance of fewer than 186 is below 1% at exactly 95%
 
 
-
 @pytest.fixture
 def outputs(write: Callable[..., Path]) -> Callable[..., Path]:
     """Writes prompts with their outputs, a row each; gives the file."""
