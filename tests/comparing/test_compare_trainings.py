@@ -18,8 +18,8 @@ from cda.numbers.views import numbers_in
 from cda.records import Preference
 from cda.results.base import Estimate
 from cda.results.comparison import ComparisonResult, MeasuredTexts
+from cda.stats.estimators import paired_change
 from cda.stats.people import mean_against_people
-from cda.stats.proportions import paired_change
 from cda.stats.votes import count_votes, majority
 
 N = 40
