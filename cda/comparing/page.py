@@ -52,7 +52,7 @@ from cda.report.tables import Row, Table
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
 from cda.stats.panel import FEW_MODELS
-from cda.stats.verdict import SIGNIFICANT, cross_bias
+from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
 _FIRST = ("skew", "signed_gap", "miscalibration", "rate_standardised")
 """Measures of the first screen; the others of the table with a caption follow."""
@@ -142,7 +142,9 @@ class _Shown:
         """A number without its n; a word where an audit has none, nothing where a mean has none."""
         measure, found = MEASURES[key], self.estimate(key, audit, moment, column)
         is_change = moment == "change"
-        form = partial(points, unit="") if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
+        limit = -TOLERATED_LOSS if measure.on == "quality" else None  # a change gets the digits that tell it from this
+        moved = partial(points, unit="", limit=limit)
+        form = moved if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
         mean = self.means.get((audit, column))
         if found is None:
             return "" if audit not in self.result.audits or is_change else _ABSENT[measure.on]

@@ -105,7 +105,7 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
     skew = of(comparison, "skew", MEAN)
     assert skew.value == pytest.approx(np.mean(shares)) and mean.sd == pytest.approx(np.std(shares, ddof=1))
     assert (skew.n, skew.n_prompts) == (N, N // 2)
-    assert mean.interval_over == "models and prompts" and "over trainings or models" in skew.method
+    assert mean.interval_over == "models and prompts" and "models, and prompts" in skew.method
     people = of(comparison, "human_skew", MEAN)
     assert (people.value, people.n) == (0.4, 10)
     distance = of(comparison, "signed_gap", MEAN)
