@@ -11,14 +11,11 @@ import yaml
 from cda.report.numbers import NOT_ESTIMATED, count, in_each, points, share, signed
 from cda.report.tables import Row
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing
+from cda.results.base import Estimate, Measure, Missing
 from cda.results.effects import (
-    Adjusted,
     BiasRate,
-    ConditionalEffects,
     Effect,
     Identification,
-    PairsEffect,
     RateEffects,
     SameMargin,
 )
@@ -105,7 +102,7 @@ def at_no_drift(identification: Identification | Missing) -> dict[str, Margin | 
     return {"alike": mean_margin(identification.overlap_effect), **adjusted}
 
 
-def mean_margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -> Margin | None:
+def mean_margin(found: Effect | Estimate | SameMargin | Missing) -> Margin | None:
     """An estimate of the audit; a plain number if all pairs share it, None if there is neither."""
     match found:
         case SameMargin():
@@ -114,13 +111,11 @@ def mean_margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -
             return None
         case Effect():
             return found.estimate
-        case PairsEffect():
-            return found.mean_margin
-        case Adjusted():
-            return found.effect
+        case Estimate():
+            return found
 
 
-def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect, ...]:
+def effects_in(part: RateEffects | Missing) -> tuple[Effect, ...]:
     """The effects that could be estimated; none of a part that is missing."""
     return () if isinstance(part, Missing) else part.effects
 

@@ -25,7 +25,7 @@ from cda.report.plots import (
     named,
 )
 from cda.results.audit import AuditResult
-from cda.results.base import Distribution, Estimate, Missing
+from cda.results.base import Estimate, Missing
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasDrift, BiasRate, RateEffects
 from cda.results.skew import NoiseCeiling
@@ -131,15 +131,14 @@ def _beside_people(
 
 def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
     """Mean rewards of the texts of triples; none of a judge, which rewards no single text."""
-    triples = {} if isinstance(audit.rewards, Missing) else audit.rewards.triples
-    words, marks = plots.slugs(triples), {when: SCORINGS[when] for when in audit.scorings}
+    words, marks = plots.slugs(audit.rewards), {when: SCORINGS[when] for when in audit.scorings}
     drawn: list[Plot | None] = []
-    for name, found in triples.items():
+    for name, found in audit.rewards.items():
         rows: dict[str, dict[str, Estimate]] = {}
-        for when, kinds in found.of.items():
+        for when, kinds in found.items():
             for (start, start_word), (text, text_word) in product(_STARTS.items(), _TEXTS.items()):
-                if isinstance(own := kinds.get(f"{start}, {text}"), Distribution):
-                    rows.setdefault(f"{text_word} ({start_word})", {})[when] = own.mean
+                if isinstance(own := kinds.get(f"{start}, {text}"), Estimate):
+                    rows.setdefault(f"{text_word} ({start_word})", {})[when] = own
         title = f"{name}: mean rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
         said = f"Mean rewards of texts of triples of {name}. {' '.join(_said(*row, signed) for row in rows.items())}"
         if rows:
@@ -167,9 +166,9 @@ def dose_curves(dose: DoseResult) -> list[Plot]:
 
 def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
     effects = {
-        when: {(effect.estimand, effect.estimator): effect.estimate for effect in scored.overall.effects}
+        when: {(effect.estimand, effect.estimator): effect.estimate for effect in scored.effects}
         for when, scored in rate.under().items()
-        if isinstance(scored.overall, RateEffects)
+        if isinstance(scored, RateEffects)
     }
     shown = [
         ("naive" if kind[1] == "naive" else " ".join(kind), {when: found.get(kind) for when, found in effects.items()})

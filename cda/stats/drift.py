@@ -20,16 +20,12 @@ from cda.features import TEXT_FEATURES, scope_of
 from cda.languages import scopes_of
 from cda.results.base import Estimate, Missing
 from cda.results.effects import (
-    Adjusted,
     Confound,
-    ExactSlope,
     FeatureDrift,
     Form,
-    Identified,
+    Identification,
     Limit,
-    NotIdentified,
     Overlap,
-    PairsEffect,
     SameMargin,
 )
 from cda.stats.digits import two_digits, with_ends
@@ -100,7 +96,7 @@ def adjusted_effect(
     prompt_ids: Sequence[str],
     form: Form = "linear",
     unit: str = "reward",
-) -> Adjusted | Missing:
+) -> Estimate | Missing:
     """Least-squares regression of the paired margin on the differences between sides; its intercept is the effect.
 
     Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
@@ -122,15 +118,7 @@ def adjusted_effect(
     found = fit.coefficient(0, unit)
     if not found.error:
         return Missing(reason=f"{words}: {_without_error(values, fit)}")
-    total = float(((values - values.mean()) ** 2).sum())
-    return Adjusted(
-        form=form,
-        effect=found.estimate,
-        standard_error=found.error,
-        p_value=found.p_value(),
-        features=tuple(dict.fromkeys(fit.names)),
-        r_squared=1 - float((fit.residuals**2).sum()) / total,
-    )
+    return found.estimate
 
 
 def confounds(
@@ -176,9 +164,7 @@ def _confound(
     explained = fit.moved_by(slope * mean, mean * fit.influence(own) + slope * of_mean, own, unit)
     return Confound(
         feature=name,
-        slope=ExactSlope(value=slope, reason="the margins are explained in full, so that its error is unknown")
-        if p_holm is None
-        else fit.coefficient(at, f"{unit} per {name}").estimate,
+        slope=slope if p_holm is None else fit.coefficient(at, f"{unit} per {name}").estimate,
         accounts_for=explained.estimate,
         r_squared=float(np.corrcoef(difference, values)[0, 1] ** 2) if np.ptp(difference) > 0 else 0.0,
         p_holm=p_holm,
@@ -364,13 +350,12 @@ def overlap_of(
         n_prompts=len(set(compress(prompt_ids, inside))),
         n_total=n,
         beyond=beyond,
-        exempt=tuple(name for name in limits if name in treatment),
     )
     return overlap, inside
 
 
-def pairs_effect(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> PairsEffect:
-    """Skew and mean margin with prompt-clustered intervals; DataError for one prompt, or without spread between prompts."""
+def mean_margin(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> Estimate:
+    """Mean margin with its prompt-clustered interval; DataError for one prompt, or without spread between prompts."""
     values = finite(margins, "margins")
     found = mean_of(values, prompt_ids, unit)
     mean = found.estimate
@@ -379,12 +364,12 @@ def pairs_effect(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "rew
             f"the mean margin does not vary between its {mean.n_prompts} prompts "
             f"({two_digits(mean.value)} in each): its error is unknown"
         )
-    return PairsEffect(skew=share_of(values > 0, prompt_ids), mean_margin=mean)
+    return mean
 
 
 def overlap_effect(
     margins: ArrayLike, inside: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward"
-) -> PairsEffect | SameMargin | Missing:
+) -> Estimate | SameMargin | Missing:
     """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say."""
     rows: BoolArray = np.asarray(inside, dtype=bool)
     values = finite(margins, "margins")
@@ -392,7 +377,7 @@ def overlap_effect(
     if reason := _too_small(len(kept), len(set(kept)), len(values)):
         return Missing(reason=reason)
     try:
-        return pairs_effect(values[rows], kept, unit)
+        return mean_margin(values[rows], kept, unit)
     except DataError as error:
         return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
 
@@ -407,7 +392,7 @@ def identify(
     treatment: Collection[str] = (),
     forms: Sequence[Form] = ("linear", "log_ratio"),
     unit: str = "reward",
-) -> Identified | NotIdentified:
+) -> Identification:
     """The effect among pairs whose sides overlap, the adjusted effects, and whether together they identify one.
 
     Adjusted for are the limited features outside the treatment. Not identified if the overlap is too small
@@ -426,19 +411,19 @@ def identify(
     among = overlap_effect(margins, inside, prompt_ids, unit)
     reason = "; ".join(against) + "."
     if not against:
-        fitted = ", ".join(f"{fit.form.replace('_', ' ')} {with_ends(fit.effect)}" for fit in _fitted(adjusted))
-        here = f"mean margin {with_ends(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
+        fitted = _listed_fits(_fitted(adjusted))
+        here = f"mean margin {with_ends(among)}, " if isinstance(among, Estimate) else ""
         reason = (
             f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
             f"and adjustment of all pairs does not contradict itself ({fitted})."
         )
-    verdict: type[Identified] | type[NotIdentified] = NotIdentified if against else Identified
-    return verdict(
+    mean_margin(margins, prompt_ids, unit)  # of all pairs: without spread there is no effect to identify
+    return Identification(
+        verdict="not identified from these pairs" if against else "identified",
         reason=reason,
         overlap=overlap,
         overlap_effect=among,
         adjusted=adjusted,
-        unadjusted=pairs_effect(margins, prompt_ids, unit),
         confounds=confounds(margins, first, second, prompt_ids, unit),
     )
 
@@ -455,7 +440,7 @@ def _too_small(n: int, n_prompts: int, n_total: int) -> str:
     return ""
 
 
-def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
+def _disagreements(adjusted: Mapping[Form, Estimate | Missing]) -> list[str]:
     """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
     by_reason: dict[str, list[str]] = {}
     for form, fit in adjusted.items():
@@ -463,17 +448,20 @@ def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
             words = form.replace("_", " ")
             by_reason.setdefault(fit.reason.removeprefix(f"{words}: "), []).append(words)
     reasons = [f"{', '.join(forms)}: {reason}" for reason, forms in by_reason.items()]
-    for pair in combinations(_fitted(adjusted), 2):
-        first, second = (form.effect for form in pair)
+    for pair in combinations(_fitted(adjusted).items(), 2):
+        (_, first), (_, second) = pair
         shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
         if first.value * second.value < 0 and shown:
-            both = ", ".join(f"{form.form.replace('_', ' ')} {with_ends(form.effect)}" for form in pair)
-            reasons.append(f"adjusted effects differ in sign: {both}")
+            reasons.append(f"adjusted effects differ in sign: {_listed_fits(dict(pair))}")
     return reasons
 
 
-def _fitted(adjusted: Mapping[Form, Adjusted | Missing]) -> list[Adjusted]:
-    return [form for form in adjusted.values() if isinstance(form, Adjusted)]
+def _fitted(adjusted: Mapping[Form, Estimate | Missing]) -> dict[Form, Estimate]:
+    return {form: fit for form, fit in adjusted.items() if isinstance(fit, Estimate)}
+
+
+def _listed_fits(fitted: Mapping[Form, Estimate]) -> str:
+    return ", ".join(f"{form.replace('_', ' ')} {with_ends(effect)}" for form, effect in fitted.items())
 
 
 def _no_effect_shown(effect: Estimate, by: Estimate) -> bool:
