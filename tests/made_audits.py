@@ -90,9 +90,8 @@ def _group(
 def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, BiasDrift]:
     """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
-    biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
     (effects,) = analysis_room.effects([group]).values()
-    (drift,) = analysis_room.drifts([group], biases, None).values()
+    (drift,) = analysis_room.drifts([group]).values()
     return effects, drift
 
 
@@ -183,7 +182,7 @@ def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir
     margins = PerScoring[float](before=1.0, after=1.0 + moved) if two else PerScoring[float](before=moved)
     return Example(
         bias=bias, prompt=f"How do I cook rice ({moved})?", perturbed=text.replace("Use", "Utilize"), base=text,
-        margins=margins, preferred="base", kept_for="largest fall",
+        margins=margins, preferred="base",
     )  # fmt: skip
 
 

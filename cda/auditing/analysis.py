@@ -3,7 +3,7 @@ effects by columns of the user's data, and verdicts of LLM judges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -37,12 +37,11 @@ from cda.results.effects import (
     Level,
     SameMargin,
 )
-from cda.results.facts import Example
+from cda.results.facts import N_SHOWN, Example
 from cda.results.skew import BiasPanel, JudgedBias
-from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Preferences, Rewards
 from cda.stats import rate as statistics
-from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift
+from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.levels import Levels, levels_differ, levels_of
 from cda.stats.multiplicity import holm_of
@@ -294,7 +293,6 @@ N_EXAMPLES = 12
 """Examples of each bias."""
 _TRIPLE_TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
 _STARTS = {"with": True, "without": False}
-Encode = Callable[[Sequence[str]], FloatArray]
 
 
 def analysis(
@@ -367,35 +365,20 @@ def _mean_rewards(triples: Sequence[Triple], scoring: Rewards) -> dict[str, Esti
     }
 
 
-def drifts(groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None) -> dict[str, BiasDrift]:
-    """Other differences between the two sides of each bias's contrasts: features, other biases' labels, meaning."""
-    return {group.bias.name: _drift(group, biases, encode) for group in groups}
+def drifts(groups: Sequence[Group]) -> dict[str, BiasDrift]:
+    """Features that differ between the two sides of each bias's contrasts."""
+    return {group.bias.name: _drift(group) for group in groups}
 
 
-def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None) -> BiasDrift:
-    perturbed, base = group.sides
+def _drift(group: Group) -> BiasDrift:
     first, second = (
         {**features, **_own_features(side, group.bias)}
         for features, side in zip(group.features, group.sides, strict=True)
     )
-    ids = group.prompt_ids
-    similarity: Estimate | Missing = Missing(reason="no embeddings were asked for")
-    if encode is not None:
-        similarity = or_missing(partial(embedding_similarity, perturbed, base, encode, ids))
-
-    def labels(other: Bias) -> Estimate:
-        with_label, without = ([exhibits(text, other) for text in side] for side in group.sides)
-        return label_drift(with_label, without, ids)
-
+    ids, treatment = group.prompt_ids, group.bias.treatment
     return BiasDrift(
         n=len(group),
-        features=or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=group.bias.treatment))),
-        labels={
-            other.name: or_missing(partial(labels, other))
-            for other in biases.values()
-            if other.name != group.bias.name and other.measure and not other.measure.relative
-        },
-        similarity=similarity,
+        features=or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=treatment))),
     )
 
 
@@ -434,17 +417,16 @@ def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
 
 
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
-    """Example contrasts of the targets; `kept_for` gives the reason for which each was selected.
-
-    The best of each kind is taken in turn until there are N_EXAMPLES a bias: the largest falls of the margin, the largest
-    margins under each scoring (of one scoring the largest and the smallest), and if people voted, those on which the
-    model disagrees, or agrees, with their majority by the largest margin. No chance is involved, and no sample is meant.
+    """Example contrasts of each target: the largest falls of the margin, of one scoring the largest margins; the last one of those
+    that a report shows is one on which the model disagrees with people's majority, if there is any. They are no random sample.
     """
     chosen = []
     for group in groups:
-        people = people_of(group, "half") if group.is_target else None
+        if not group.is_target:
+            continue
+        people = people_of(group, "half")
         words = people.words if people else ("no votes",) * len(group)
-        for row, kind in _chosen(_kinds(group.margins, words)).items() if group.is_target else ():
+        for row in _chosen(group.margins, words):
             contrast, word = group.contrasts[row], "tie" if words[row] == "split" else words[row]
             chosen.append(
                 Example(
@@ -454,38 +436,17 @@ def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
                     base=contrast.base,
                     margins=per_scoring({label: float(values[row]) for label, values in group.margins.items()}),
                     preferred=None if word == "no votes" else cast(Literal["perturbed", "base", "tie"], word),
-                    kept_for=kind,
                 )
             )
     return tuple(chosen)
 
 
-def _kinds(margins: Mapping[str, FloatArray], words: Sequence[str]) -> dict[str, list[int]]:
+def _chosen(margins: Mapping[str, FloatArray], words: Sequence[str]) -> list[int]:
     first, *others = margins.values()
-    if others:
-        largest = {f"largest margin {label}": -values for label, values in margins.items()}
-        kinds = {"largest fall": others[-1] - first, **largest}
-    else:
-        kinds = {"largest margin": -first, "smallest margin": first}
-    rows = {kind: np.argsort(order, kind="stable").tolist() for kind, order in kinds.items()}
+    last = others[-1] if others else first
+    order = np.argsort(last - first if others else -first, kind="stable").tolist()
     side = np.array([{"perturbed": 1.0, "base": -1.0}.get(word, 0.0) for word in words])
-    for word, sign in (("disagrees", -1.0), ("agrees", 1.0)):
-        for label, values in margins.items():
-            with_people = sign * side * values  # above 0 if the word is true; larger with the margin
-            order = np.argsort(-with_people, kind="stable")
-            rows[f"{word} with people {label}"] = order[with_people[order] > 0].tolist()
-    return rows
-
-
-def _chosen(kinds: Mapping[str, Sequence[int]]) -> dict[int, str]:
-    """Rows taken in turn, the best of each kind that is not taken yet, with the kind."""
-    chosen: dict[int, str] = {}
-    left = {kind: iter(rows) for kind, rows in kinds.items()}
-    while left and len(chosen) < N_EXAMPLES:
-        for kind, rows in list(left.items()):
-            row = next((candidate for candidate in rows if candidate not in chosen), None)
-            if row is None:
-                del left[kind]
-            elif len(chosen) < N_EXAMPLES:
-                chosen[row] = kind
-    return chosen
+    shown, disputed = order[:N_SHOWN], [row for row in order if side[row] * last[row] < 0]
+    if disputed and not set(shown) & set(disputed):
+        shown[-1] = disputed[0]
+    return [*shown, *(row for row in order if row not in shown)][:N_EXAMPLES]

@@ -8,10 +8,9 @@ from typing import Any
 
 import yaml
 
-from cda.report.numbers import NOT_ESTIMATED, count, in_each, points, share, signed
-from cda.report.tables import Row
+from cda.report.numbers import NOT_ESTIMATED, in_each, signed
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing
+from cda.results.base import Estimate, Missing
 from cda.results.effects import (
     BiasRate,
     Effect,
@@ -19,7 +18,7 @@ from cda.results.effects import (
     RateEffects,
     SameMargin,
 )
-from cda.results.skew import BiasSkew, OverSeeds
+from cda.results.skew import BiasSkew
 from cda.stats.verdict import Margin
 
 EMBEDDED = "embedded"
@@ -63,19 +62,6 @@ def voted_names(audit: AuditResult) -> list[str]:
 def applied(audit: AuditResult) -> float:
     """The dose that `after` is of."""
     return 1.0 if audit.dose_applied is None else float(audit.dose_applied)
-
-
-def change_cells(measure: Measure | Missing | OverSeeds, limit: float | None = None) -> Row:
-    """Before, after, change and n of a paired change, or the one share and its n. The change gets the digits that tell its
-    interval from 0 and from `limit`."""
-    if isinstance(measure, Missing):
-        raise TypeError(measure.reason)
-    before, after, change = measure.before, measure.after, measure.change
-    if isinstance(before, float):
-        raise TypeError("a reward is no share")
-    if isinstance(after, Missing) or isinstance(change, Missing):
-        return share(before), count(before)
-    return share(before), share(after), points(change, "", limit), count(change)
 
 
 def margin_unit(audit: AuditResult) -> str:

@@ -101,15 +101,11 @@ class FeatureDrift(Result):
 
 
 class BiasDrift(Result):
-    """All that differs between the two sides of one bias's contrasts: features, other biases' labels, meaning."""
+    """Features that differ between the two sides of one bias's contrasts."""
 
     n: int
     """Contrasts."""
     features: tuple[FeatureDrift, ...] | Missing
-    labels: dict[str, Estimate | Missing]
-    """Other bias to the mean of label(perturbed) − label(base); positive: it came along."""
-    similarity: Estimate | Missing
-    """Mean cosine similarity of the two sides' embeddings."""
 
 
 class Level(Result):

@@ -7,7 +7,7 @@ Infinite values raise DataError. `treatment`: features that are the bias itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import combinations, compress
 from types import MappingProxyType
 
@@ -29,7 +29,7 @@ from cda.results.effects import (
     SameMargin,
 )
 from cda.stats.digits import two_digits, with_ends
-from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of, paired_change, share_of
+from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of, share_of
 from cda.stats.multiplicity import holm
 from cda.stats.rate import same_in_all
 
@@ -285,41 +285,6 @@ def _drift_of(
         limit=limit,
         n_unheld=n_unheld,
     )
-
-
-def label_drift(perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]) -> Estimate:
-    """Drift in another bias: mean of label(perturbed) − label(base), of the pairs with both labels; positive if it was
-    added as well. Unparsed labels are None; DataError if no pair has both.
-    """
-    rows = [
-        (first, second, prompt)
-        for first, second, prompt in zip(perturbed, base, prompt_ids, strict=True)
-        if first is not None and second is not None
-    ]
-    if not rows:
-        raise DataError(f"none of {len(prompt_ids)} pairs has a parsed label on both sides")
-    having, lacking, kept = zip(*rows, strict=True)
-    return paired_change(lacking, having, kept)
-
-
-def embedding_similarity(
-    perturbed: Sequence[str],
-    base: Sequence[str],
-    encode: Callable[[Sequence[str]], FloatArray],
-    prompt_ids: Sequence[str],
-) -> Estimate:
-    """Mean cosine similarity of the two sides (1: same direction); `encode` gives shape (texts, dimensions), of any
-    length. DataError: it gave a wrong shape, a value that is not finite, or a zero vector.
-    """
-    n = len(prompt_ids)
-    vectors = np.asarray(encode([*perturbed, *base]), dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != 2 * n:
-        raise DataError(f"the encoder gave shape {vectors.shape} for {2 * n} texts: (texts, dimensions) is needed")
-    norms = np.linalg.norm(vectors, axis=1)
-    if not np.isfinite(norms).all() or (norms == 0).any():
-        raise DataError(f"{int((~(norms > 0)).sum())} of {2 * n} embeddings are zero or not finite: no cosine exists")
-    unit = vectors / norms[:, None]
-    return mean_of((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, "cosine").estimate
 
 
 def overlap_of(
