@@ -26,7 +26,7 @@ from cda.results.audit import (
 )
 from cda.results.base import Estimate, Measure, Missing, PerScoring, or_missing
 from cda.results.benchmarks import SetQuality
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, SameMargin
+from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, SameMargin
 from cda.results.facts import AuditedBias, Example, JudgeFacts, RewardModelFacts, Scorer, Sources
 from cda.results.skew import Quality, VotedBias
 from cda.results.stages import (
@@ -87,7 +87,7 @@ def _group(
 
 
 @cache
-def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, BiasDrift]:
+def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Any]:
     """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
     (effects,) = analysis_room.effects([group]).values()

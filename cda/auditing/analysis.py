@@ -28,11 +28,11 @@ from cda.results.effects import (
     SIGN_TEST,
     T_TEST,
     BiasAnalysis,
-    BiasDrift,
     BiasEffects,
     ByColumn,
     DirectEffects,
     Effect,
+    FeatureDrift,
     LabelRates,
     Level,
     SameMargin,
@@ -365,21 +365,18 @@ def _mean_rewards(triples: Sequence[Triple], scoring: Rewards) -> dict[str, Esti
     }
 
 
-def drifts(groups: Sequence[Group]) -> dict[str, BiasDrift]:
+def drifts(groups: Sequence[Group]) -> dict[str, tuple[FeatureDrift, ...] | Missing]:
     """Features that differ between the two sides of each bias's contrasts."""
     return {group.bias.name: _drift(group) for group in groups}
 
 
-def _drift(group: Group) -> BiasDrift:
+def _drift(group: Group) -> tuple[FeatureDrift, ...] | Missing:
     first, second = (
         {**features, **_own_features(side, group.bias)}
         for features, side in zip(group.features, group.sides, strict=True)
     )
     ids, treatment = group.prompt_ids, group.bias.treatment
-    return BiasDrift(
-        n=len(group),
-        features=or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=treatment))),
-    )
+    return or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=treatment)))
 
 
 def _own_features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:

@@ -288,7 +288,7 @@ def effects_table(audit: AuditResult) -> Table:
     two, rows = compares(audit), list[Row]()
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
-            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.drift[name].n)
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.skew[name].before.n)
             tests = () if two else _tested(effects.test)[1:]
             label = f"{name}, {when}" if two else name
             rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
@@ -315,7 +315,7 @@ def drift_sentences(audit: AuditResult) -> list[str]:
     names = targets(audit) if compares(audit) else audit.drift
     found = {name: _differences(name, audit) for name in names}
     return [
-        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.drift[name].n})."
+        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.skew[name].before.n})."
         for name, what in found.items()
         if what
     ]
@@ -323,7 +323,7 @@ def drift_sentences(audit: AuditResult) -> list[str]:
 
 def _differences(name: str, audit: AuditResult) -> str:
     """The features, beside the bias itself, that differ most between the sides beyond chance."""
-    features = audit.drift[name].features
+    features = audit.drift[name]
     found = [] if isinstance(features, Missing) else [each for each in features if not each.is_treatment]
     known = [(each.feature.replace("_", " "), each.standardised) for each in found]
     shown = [(word, own) for word, own in known if isinstance(own, Estimate) and (own.low > 0 or own.high < 0)]

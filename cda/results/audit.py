@@ -11,7 +11,7 @@ from cda.records import Exclusions
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Saved
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, ByColumn
+from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, ByColumn, FeatureDrift
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Quality, Seeds, VotedBias
 from cda.results.stages import TrainingStages
@@ -83,7 +83,8 @@ class AuditResult(Saved):
     """By bias with triples: share of them on which the rewrite with the bias is preferred to the rewrite without it. Missing if no
     triple has a score of both."""
     effects: dict[str, BiasEffects]
-    drift: dict[str, BiasDrift]
+    drift: dict[str, tuple[FeatureDrift, ...] | Missing]
+    """By bias: features that differ between the two sides of its contrasts."""
     plain: Plain | None
     """None if plain CDA is the result itself."""
     rate: dict[str, BiasRate]

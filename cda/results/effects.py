@@ -100,14 +100,6 @@ class FeatureDrift(Result):
         return self.feature.replace("_", " ") + (f" ({self.n_unheld} pairs left out)" if self.n_unheld else "")
 
 
-class BiasDrift(Result):
-    """Features that differ between the two sides of one bias's contrasts."""
-
-    n: int
-    """Contrasts."""
-    features: tuple[FeatureDrift, ...] | Missing
-
-
 class Level(Result):
     """The contrasts, or the triples, of one level of a column."""
 

@@ -53,7 +53,7 @@ def full(make_audit: Any) -> Any:
         {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
         rate=True,
     )  # fmt: skip
-    return changed(audit, "drift.jargon.features.0.standardised", Estimate(**estimate(0.1)))
+    return changed(audit, "drift.jargon.0.standardised", Estimate(**estimate(0.1)))
 
 
 @pytest.fixture
@@ -121,14 +121,14 @@ def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
         drifted("bold", None),
         drifted("headers", estimate(-9.0)),
     ]
-    voted = changed(changed(voted, "drift.jargon.n", 110), "drift.jargon.features", tuple(features))
+    voted = changed(voted, "drift.jargon", tuple(features))
     plot = plots_of(voted)["drift-jargon"]
     axes = drawn(plot)
     assert labels(axes) == ["words", "headers"]
     assert axes.get_xlim()[0] == -3  # what lies far outside is named at the edge
     assert [text.get_text() for text in axes.texts] == ["−9.00 ←"]
     assert "words +0.50 [+0.40, +0.60], 20% [10, 30] of pairs beyond the limit." in plot.description
-    voted = changed(voted, "drift.jargon.features", tuple(features[1:3]))
+    voted = changed(voted, "drift.jargon", tuple(features[1:3]))
     assert "drift-jargon" not in plots_of(voted)
 
 
