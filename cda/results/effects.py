@@ -178,7 +178,7 @@ class BiasAnalysis(Result):
     """r with the model's preference, on the contrasts that people judged if they did."""
 
 
-Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]
+Form = Literal["linear", "log_ratio"]
 """The form in which a difference between the sides enters a regression."""
 T_TEST = "Student's t, from the clustered error"
 SIGN_TEST = "exact sign test over prompts"

@@ -8,8 +8,9 @@ Infinite values raise DataError. `treatment`: features that are the bias itself.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from itertools import combinations, compress
+from itertools import compress
 from types import MappingProxyType
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -69,10 +70,9 @@ class _Fit(Regression):
         self, values: FloatArray, sides: Mapping[str, tuple[FloatArray, FloatArray]], ids: Sequence[str], form: Form
     ) -> None:
         used = [name for name, (first, second) in sides.items() if (first != second).any()]
-        columns = [(name, column) for name in used for column in _terms(*sides[name], form)]
-        design = np.column_stack([np.ones(len(values)), *(column for _, column in columns)])
+        design = np.column_stack([np.ones(len(values)), *(_term(*sides[name], form) for name in used)])
         super().__init__(values, design, ids)
-        self.names = [name for name, _ in columns]
+        self.names = used
         self.reach = np.abs(design).max(axis=0)
         self.freedom = self.n_prompts - self.rank
 
@@ -100,9 +100,8 @@ def adjusted_effect(
     """Least-squares regression of the paired margin on the differences between sides; its intercept is the effect.
 
     Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
-    base), with 1 added to both if a value is 0; `signed_log` if one is negative. `signed_log`: sign(d) · log(1 + |d|).
-    `quadratic`: d and d². Missing: fewer prompts than coefficients, a difference that is the
-    same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
+    base), with 1 added to both if a value is 0; sign(d) · log(1 + |d|) if one is negative. Missing: fewer prompts than
+    coefficients, a difference that is the same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
     explains in full, so that its error is unknown.
     """
     values = finite(margins, "margins")
@@ -171,19 +170,16 @@ def _confound(
     )
 
 
-def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:
-    """Regressors of one feature, each of shape (n,) and 0 if the sides are equal."""
-    difference = perturbed - base
+def _term(perturbed: FloatArray, base: FloatArray, form: Form) -> FloatArray:
+    """Regressor of one feature, shape (n,), 0 if the sides are equal."""
+    difference, smallest = perturbed - base, min(perturbed.min(), base.min())
     if form == "linear":
-        return [difference]
-    if form == "quadratic":
-        return [difference, difference**2]
-    smallest = min(perturbed.min(), base.min())
-    if form == "log_ratio" and smallest > 0:
-        return [np.log(perturbed / base)]
-    if form == "log_ratio" and smallest == 0:
-        return [np.log1p(perturbed) - np.log1p(base)]
-    return [np.sign(difference) * np.log1p(np.abs(difference))]
+        return difference
+    if smallest > 0:
+        return np.asarray(np.log(perturbed / base))
+    if smallest == 0:
+        return np.asarray(np.log1p(perturbed) - np.log1p(base))
+    return np.asarray(np.sign(difference) * np.log1p(np.abs(difference)))
 
 
 def _without_error(values: FloatArray, fit: _Fit) -> str:
@@ -355,22 +351,18 @@ def identify(
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
-    forms: Sequence[Form] = ("linear", "log_ratio"),
     unit: str = "reward",
 ) -> Identification:
     """The effect among pairs whose sides overlap, the adjusted effects, and whether together they identify one.
 
     Adjusted for are the limited features outside the treatment. Not identified if the overlap is too small
-    (`MIN_PROMPTS`, `MIN_SHARE`), a form cannot be estimated, or two forms differ in sign; not if each lies in the
-    other's interval and neither excludes 0, since both say that no effect is shown. DataError: fewer than two forms,
-    one prompt, margins that do not vary between prompts, a limited feature not measured.
+    (`MIN_PROMPTS`, `MIN_SHARE`), a form cannot be estimated, or the two forms differ in sign; not if each lies in the
+    other's interval and neither excludes 0, since both say that no effect is shown. DataError: one prompt, margins that do not vary between prompts, a limited feature not measured.
     """
-    if len(set(forms)) < 2:
-        raise DataError("one functional form cannot disagree with itself: give at least two of linear, log_ratio, …")
     overlap, inside = overlap_of(perturbed, base, prompt_ids, limits=limits, treatment=treatment)
     names = [name for name in limits if name not in treatment]
     first, second = ({name: side[name] for name in names} for side in (perturbed, base))
-    adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in dict.fromkeys(forms)}
+    adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in get_args(Form)}
     small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total)
     against = [*([small] if small else []), *_disagreements(adjusted)]
     among = overlap_effect(margins, inside, prompt_ids, unit)
@@ -406,18 +398,19 @@ def _too_small(n: int, n_prompts: int, n_total: int) -> str:
 
 
 def _disagreements(adjusted: Mapping[Form, Estimate | Missing]) -> list[str]:
-    """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
+    """Forms that cannot be estimated, or that differ in sign, in words."""
     by_reason: dict[str, list[str]] = {}
     for form, fit in adjusted.items():
         if isinstance(fit, Missing):
             words = form.replace("_", " ")
             by_reason.setdefault(fit.reason.removeprefix(f"{words}: "), []).append(words)
     reasons = [f"{', '.join(forms)}: {reason}" for reason, forms in by_reason.items()]
-    for pair in combinations(_fitted(adjusted).items(), 2):
-        (_, first), (_, second) = pair
+    fitted = _fitted(adjusted)
+    if len(fitted) == 2:
+        first, second = fitted.values()
         shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
         if first.value * second.value < 0 and shown:
-            reasons.append(f"adjusted effects differ in sign: {_listed_fits(dict(pair))}")
+            reasons.append(f"adjusted effects differ in sign: {_listed_fits(fitted)}")
     return reasons
 
 

@@ -56,7 +56,7 @@ from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ce
 NAN, INF = float("nan"), float("inf")
 FLIP = {"perturbed": "base", "base": "perturbed", "tie": "tie", "none": "none"}
 LIMITS = {"words": Limit(ratio=1.5)}
-SCALE_FREE: tuple[Form, ...] = ("linear", "log_ratio", "quadratic")  # signed_log adds 1 to a difference in its own unit
+FORMS: tuple[Form, ...] = ("linear", "log_ratio")
 # A failing sample has twelve rows at most: not worth the minutes that shrinking takes over every measure.
 EVERY = settings(deadline=None, derandomize=True, max_examples=10, phases=(Phase.explicit, Phase.generate))
 
@@ -184,7 +184,7 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "effect among overlapping": lambda r: overlap_effect(
         margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r)
     ),
-    "identification": lambda r: identify(margins(r), *features(r), prompts(r), limits=LIMITS, forms=SCALE_FREE),
+    "identification": lambda r: identify(margins(r), *features(r), prompts(r), limits=LIMITS),
 }
 each_measure = pytest.mark.parametrize("name", MEASURES)
 
@@ -460,10 +460,6 @@ def test_the_same_question_asked_twice_has_one_answer(rows: Rows) -> None:
     before, later = (share_of(one, ids).value for one in (hits, after))
     for change in (paired_change(hits, after, ids), unpaired_change(hits, after)):
         assert change.value == pytest.approx(later - before)
-    here = found(rows, ["contingency", "drift of labels"])
-    if None not in here.values():
-        rates = [parts(here[f"contingency/{side}_rate"])[0] for side in ("chosen", "rejected")]
-        assert rates[0] - rates[1] == pytest.approx(parts(here["drift of labels/difference"])[0])
 
 
 @EVERY
@@ -578,6 +574,8 @@ def test_one_prompt_shows_no_spread_between_prompts(name: str) -> None:
             assert value.high - value.low > 0.5 if isinstance(value, Estimate) else value == 1.0, place
     elif name == "effect among overlapping":
         assert "from 1 prompts" in MEASURES[name](rows).reason
+    elif name.startswith("groups"):
+        assert all(isinstance(one, Missing) for one in MEASURES[name](rows).values())
     else:
         with pytest.raises(DataError, match=r"1 prompt|one prompt|three prompts|: 1, two at least"):
             MEASURES[name](rows)
@@ -613,7 +611,7 @@ def test_margins_that_are_all_the_same_have_no_error_to_go_with_a_mean(level: fl
             MEASURES[name](rows)
     among = MEASURES["effect among overlapping"](rows)
     assert isinstance(among, Missing) and "its error is unknown" in among.reason
-    for form in (*SCALE_FREE, "signed_log"):
+    for form in FORMS:
         adjusted = adjusted_effect(margins(rows), *features(rows), prompts(rows), form)
         assert isinstance(adjusted, Missing) and "error is unknown" in adjusted.reason
     with pytest.raises(DataError, match="does not vary between its 12 prompts"):
@@ -646,10 +644,6 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "ceiling of one prompt": (
         lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3),
         "1 prompts are too few",
-    ),
-    "one form": (
-        lambda: identify([1.0], {"words": [1]}, {"words": [1]}, ["a"], forms=["linear", "linear"]),
-        "at least two",
     ),
     "limit on nothing measured": (
         lambda: overlap_of({"bold": [1]}, {"bold": [1]}, ["a"], limits=LIMITS),

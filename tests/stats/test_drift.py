@@ -140,7 +140,7 @@ def test_like_pairs_that_share_one_margin_keep_it() -> None:
     assert isinstance(few, Missing) and not isinstance(few, SameMargin)
 
 
-FORMS: tuple[Form, ...] = ("linear", "log_ratio", "signed_log", "quadratic")
+FORMS: tuple[Form, ...] = ("linear", "log_ratio")
 WORDS = {"words": Limit(ratio=1.15)}
 TRUTH = 0.5
 
