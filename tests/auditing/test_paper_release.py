@@ -134,7 +134,7 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
     files = ("--pairs", tmp_path / "files" / "contrasts.jsonl", "--triples", tmp_path / "files" / "triples.jsonl")
     _, found = audit(scorer, f"audit={tmp_path / 'files' / 'audit.yaml'}", labels, *files, "--quality", bench)
     triples = found["triple_skew"]["jargon"]
-    assert (triples["skew"]["before"]["value"], triples["n"]) == (0.5, 30)
+    assert (triples["before"]["value"], triples["before"]["n"]) == (0.5, 30)
     assert found["excluded"]["triples"] == {"seen": 31, "reasons": {"a rewrite that changed nothing": 1}}
     people = found["votes"]["jargon"]
     assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
@@ -174,7 +174,7 @@ def test_five_biases_on_the_real_release(audit: Any, tmp_path: Path) -> None:
     )
     people = {bias: found["votes"][bias]["human_skew"] for bias in biases[:3]}
     assert people["jargon"]["n"] == 91 and people["jargon"]["value"] == pytest.approx(0.2088, abs=1e-4)
-    assert {bias: found["triple_skew"][bias]["n"] for bias in biases[:3]} == {
+    assert {bias: found["triple_skew"][bias]["before"]["n"] for bias in biases[:3]} == {
         "jargon": 499,
         "structure": 461,
         "length": 499,
