@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cda.biases import Bias
-from cda.data.load import Row, RowError, check_agree, load_rows, message_text, prompt_of
+from cda.data.load import Row, RowError, check_agree, load_rows, message_text, prompt_of, side_text
 from cda.data.queries import clean_queries
 from cda.data.triples import BY_WORDS
 from cda.errors import DataError, RecipeError
@@ -116,10 +116,10 @@ def _read(source: PairsSource, audit: AuditSection, seed: int) -> _Read:
         return _Read(text, exclusions, responses=kept, n_texts=len(kept))
     if source.queries:
         column = audit.triple_columns.get("prompt")
-        cleaned = clean_queries(load_rows(source.queries), source.queries, column)
-        queries = drawn(cleaned.queries, source.limit, seed)
-        text = f"{_of(len(queries), len(cleaned.queries))} clean questions in {source.queries} ({cleaned.exclusions})"
-        return _Read(text, cleaned.exclusions, queries=queries, n_texts=len(queries))
+        clean, exclusions = clean_queries(load_rows(source.queries), source.queries, column)
+        queries = drawn(clean, source.limit, seed)
+        text = f"{_of(len(queries), len(clean))} clean questions in {source.queries} ({exclusions})"
+        return _Read(text, exclusions, queries=queries, n_texts=len(queries))
     lines = read_text(user_path(str(source.topics))).splitlines()
     topics = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not topics:
@@ -207,9 +207,7 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
     reasons = []
     for number, row in enumerate(rows, 1):
         try:
-            response = message_text(row.get(answered))
-            if not isinstance(response, str) or not response.strip():
-                raise RowError("no response")
+            response = side_text(message_text(row.get(answered)), *["no response"] * 2)
             stated = row.get(column)
             has_attribute = None if stated is None or stated == "" else rule.read(stated)
             original = Original(prompt_of(row.get(asked)), response, has_attribute)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
@@ -10,8 +10,7 @@ from pydantic import BaseModel
 
 from cda.biases import Bias, builtin_names
 from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
-from cda.data.covariates import by_problems, cutoff_problems
-from cda.data.load import Row, load_rows, looks_like_path
+from cda.data.load import Row, covariates, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
 from cda.data.triples import CleanTriples, clean_triples
@@ -377,3 +376,31 @@ def _unreadable(name: str, votes: Exclusions) -> DataError:
         f"{name}: none of its {votes.seen} votes can be read ({listed}{', …' * (len(votes.reasons) > 3)}); the words are perturbed, "
         "base, response_1, response_2 and tie"
     )
+
+
+def by_problems(columns: Sequence[str], files: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    """Columns that no file has, or that are the same or empty in every row; `files` are the rows by name of the file."""
+    if columns and not files:
+        yield (
+            "audit.by: embedded texts have no columns to compare by; give contrasts or triples of your own (audit.contrasts, "
+            "audit.triples)"
+        )
+        return
+    present = sorted({key for rows in files.values() for row in rows for key in row})
+    for name in dict.fromkeys(columns):
+        values = {value for rows in files.values() for row in rows for value in covariates(row, [name]).values()}
+        where = " and ".join(files)
+        if name not in present:
+            yield f"{where}: audit.by: no column '{name}'.{did_you_mean(name, present)} Found: {', '.join(present)}"
+        elif len(values) < 2:
+            found = f"the same in every row ('{values.pop()[:40]}')" if values else "empty in every row"
+            yield f"{where}: audit.by: the column '{name}' is {found}, so that there is nothing to compare"
+
+
+def cutoff_problems(columns: Sequence[str], cutoffs: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Cutoffs without a column of `by`, without a number, or with one twice."""
+    for name, bounds in cutoffs.items():
+        if name not in columns:
+            yield f"audit.cutoffs: '{name}' is no column of audit.by ({', '.join(columns) or 'which is empty'})"
+        elif not bounds or len(set(bounds)) < len(bounds):
+            yield f"audit.cutoffs.{name}: give different numbers, one at least; found {list(bounds)}"
