@@ -13,20 +13,24 @@ from cda.counterfactuals.label import planned_labels, planned_supplement
 from cda.counterfactuals.pairs import number_for
 from cda.counterfactuals.synthesize import planned_rewrites
 from cda.data.load import looks_like_path
+from cda.data.pairs import CleanPairs
 from cda.dosing import stage as dose
-from cda.embedded.model import EMBEDDED
+from cda.embedded.model import ADAPTERS, EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, second_turn_names
-from cda.errors import CdaError, RunError
+from cda.errors import CdaError, RunError, refuse
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
-from cda.pipeline.conversations import check_conversations
+from cda.models.config import load_config
+from cda.models.load import load_template
+from cda.models.own_files import is_cached
 from cda.progress import say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
+from cda.records import Prompt
 from cda.resources.llm_access import asked_at, llm_problems, sentence
 from cda.resources.named_scorer import Subject, precision_words, scorer_settings
 from cda.resources.scorers import open_scorer
@@ -38,6 +42,8 @@ from cda.training.hub import asked_repository, only_here
 from cda.training.lora import adapter_bytes, check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
+Placed = list[tuple[str, Prompt]]
+"""Prompts of a file, each with its place."""
 
 
 def check(loaded: LoadedRecipe) -> None:
@@ -69,12 +75,12 @@ def check(loaded: LoadedRecipe) -> None:
             attempt(action)
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm:
         attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in WITH_CONTRASTS])
+    for name, read, _ in _files(loaded):
+        if is_local(name):
+            attempt(read)
     if is_local(audit.contrasts):
-        attempt(inputs.contrasts)
         attempt(inputs.check_opinions)
     attempt(inputs.triples)
-    if audit.quality is not None and is_local(audit.quality):
-        attempt(inputs.quality)
     if audit.labels is not None and loaded.only_audit:
         attempt(inputs.labels)
     elif audit.labels is not None:
@@ -94,8 +100,8 @@ def check(loaded: LoadedRecipe) -> None:
 
 
 def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
-    """Checks for a training alone: labels and rewrites by rules, pairs, trainer settings."""
-    recipe, data = loaded.recipe, loaded.recipe.data
+    """Checks for a training alone: labels and rewrites by rules, trainer settings."""
+    recipe = loaded.recipe
     for bias in loaded.biases:
         if not recipe.labels_by_llm or bias.label_by == "measure":
             yield partial(measure_of, bias)
@@ -104,13 +110,8 @@ def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
     yield partial(_check_push, recipe)
     if Path(recipe.model.name_or_path).is_dir():
         yield lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules)
-    if is_local(data.pairs):
-        yield partial(training_pairs, data, loaded.opened)
-    if data.contrasts is not None and is_local(data.contrasts):
-        yield partial(taught_contrasts, data, loaded.biases, loaded.opened)
-    if data.supplement is not None and is_local(data.supplement):
-        yield partial(supplementary_pairs, data, loaded.opened)
-    yield lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision)
+    validates = recipe.data.validation_share > 0
+    yield lambda: check_arguments(recipe.trainer, validates, model_spec(recipe.model).precision)
 
 
 def _check_push(recipe: Recipe) -> None:
@@ -138,6 +139,63 @@ def _check_sharded_seeds(recipe: Recipe) -> None:
             f"train.seeds: {sharding} takes one training a launch, and {len(to_make)} are still to be made. Start with "
             f"train.seeds={[*done, to_make[0]]}, then {[*done, *to_make[:2]]}, and so on: finished ones are reused"
         )
+
+
+def check_conversations(loaded: LoadedRecipe, download: bool = False) -> None:
+    """Refuse the user's data with a DataError: for each file the number of such conversations and the first one's place.
+
+    A model and data on a hub are left out unless `download`, and all the rest then, which was looked at before. Nothing is said of a
+    model that cannot be loaded: its own check says it.
+    """
+    section = loaded.recipe.model
+    here = looks_like_path(section.name_or_path) or is_cached(section.name_or_path, section.revision)
+    if not section.kind.trainable or section.name_or_path in ADAPTERS or not (here or download):
+        return
+    try:
+        template = load_template(spec := model_spec(section), load_config(spec))
+    except CdaError:
+        return
+    lines = []
+    for name, read, prompts in _files(loaded):
+        if name == EMBEDDED or not (download or looks_like_path(name)) or (download and here and looks_like_path(name)):
+            continue
+        placed = prompts(read())
+        by_turns: dict[tuple[tuple[str, bool], ...], Placed] = {}
+        for place, prompt in placed:
+            # Templates look at roles, and at whether there is a text: conversations that are alike in both are tried once.
+            turns = tuple((turn.role, bool(turn.content.strip())) for turn in prompt)
+            by_turns.setdefault(turns, []).append((place, prompt))
+        found = [(own, why) for own in by_turns.values() if (why := template.refusal(own[0][1])) is not None]
+        if found:
+            lines.append(
+                f"{name}: {sum(len(own) for own, _ in found)} of {len(placed)} conversations cannot be scored (the first is "
+                f"{found[0][0][0][0]}): {found[0][1]}, or leave these rows out"
+            )
+    refuse(lines)
+
+
+def _files(loaded: LoadedRecipe) -> list[tuple[str, Callable[[], Any], Callable[[Any], Placed]]]:
+    """Data that the recipe names: their name, how they are read, and the prompts in what was read; places of pairs are rows."""
+    data, audit, inputs = loaded.recipe.data, loaded.recipe.audit, audit_inputs(loaded)
+
+    def rows(found: CleanPairs) -> Placed:
+        return [(f"row {row}", pair.prompt) for row, pair in zip(found.numbers, found.pairs, strict=True)]
+
+    def numbered(of: str) -> Callable[[Any], Placed]:
+        return lambda found: [(f"{of} {at}", one.prompt) for at, one in enumerate(getattr(found, f"{of}s"), 1)]
+
+    taught = [
+        (data.pairs, partial(training_pairs, data, loaded.opened), rows),
+        (data.supplement, partial(supplementary_pairs, data, loaded.opened), rows),
+        (data.contrasts, partial(taught_contrasts, data, loaded.biases, loaded.opened), numbered("contrast")),
+    ]
+    audited = [
+        (audit.contrasts, inputs.contrasts, numbered("contrast")),
+        (audit.triples, inputs.triples, numbered("triple")),
+        (audit.quality, inputs.quality, lambda found: [(f"row {item.row}", item.prompt) for item in found.items]),
+    ]
+    named = [*(() if loaded.only_audit else taught), *audited]
+    return [(name, read, prompts) for name, read, prompts in named if name is not None]
 
 
 def is_local(reference: str) -> bool:
@@ -195,17 +253,17 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
         stages |= _training(recipe, loaded.biases)
     stages["audit"] = [audit]
     stages["report"] = [f"report      {recipe.run_path / 'report' / 'report.html'}"]
-    shown = _shown(last, only)
+    shown = stages_of(loaded, last, only)
     lines = [line for stage, own in stages.items() if stage in ("model", *shown) for line in own]
     if not loaded.only_audit:
         lines += _spending(recipe, loaded.biases, loaded.prompts, loaded.opened, shown)
     return "\n".join([*lines, *(f"note        {note}" for note in loaded.notes)])
 
 
-def _shown(last: str, only: bool) -> tuple[str, ...]:
-    """Stages of a plan; a command that only chooses a dose also writes the adapter at that dose."""
+def stages_of(loaded: LoadedRecipe, last: str, only: bool = False) -> tuple[str, ...]:
+    """Stages up to the last one, or it alone; a command that only chooses a dose also writes the adapter at that dose."""
     end = STAGES.index("adapter" if last == "dose" else last) + 1
-    return STAGES[STAGES.index(last) if only else 0 : end]
+    return STAGES[-2:] if loaded.only_audit else STAGES[STAGES.index(last) if only else 0 : end]
 
 
 def _names(biases: Sequence[Bias]) -> str:

@@ -40,9 +40,8 @@ from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wai
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
 from cda.pipeline import plan as planning
-from cda.pipeline.conversations import check_conversations
 from cda.pipeline.merge import write_adapter_cards
-from cda.pipeline.plan import dose_lines, is_local
+from cda.pipeline.plan import STAGES, check_conversations, dose_lines, is_local, stages_of
 from cda.progress import RunProgress, StageWork, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
@@ -273,7 +272,6 @@ def _number(recipe: Recipe, name: str, default: float = 1) -> float:
     return float(value) if isinstance(value, int | float) else default
 
 
-STAGES = planning.STAGES
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
 REPORT = "report.html"
@@ -320,19 +318,13 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
 def _open_hub(loaded: LoadedRecipe, folder: RunFolder, last: str) -> None:
     """Make the repository of a first training before hours of work: ModelError, if the hub refuses, comes now."""
     repository = asked_repository(loaded.recipe.trainer)
-    if repository is not None and "train" in _kinds(loaded, last) and not folder.record("train"):
+    if repository is not None and "train" in stages_of(loaded, last) and not folder.record("train"):
         made_repository(repository)
 
 
 def _planned(loaded: LoadedRecipe, last: str, only: bool) -> RunProgress:
-    steps = _steps(_kinds(loaded, last), trainings(loaded.recipe.seeds))
+    steps = _steps(stages_of(loaded, last), trainings(loaded.recipe.seeds))
     return planned_progress(loaded, [step for step in steps if not only or step[0] in (last, "adapter")])
-
-
-def _kinds(loaded: LoadedRecipe, last: str) -> tuple[str, ...]:
-    """Stages up to the last one; a command that only chooses a dose also writes the adapter at that dose."""
-    end = "adapter" if last == "dose" else last
-    return ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
 
 
 def _run(
@@ -341,7 +333,7 @@ def _run(
     several = trainings(loaded.recipe.seeds)
     takes_dose = False
     note_models(loaded, folder)
-    for kind, training in _steps(_kinds(loaded, last), several):
+    for kind, training in _steps(stages_of(loaded, last), several):
         progress.begin(training.stage(kind))
         if kind == "report":
             if is_main():
@@ -391,7 +383,7 @@ def _run(
 def check_earlier(loaded: LoadedRecipe, last: str) -> None:
     """Raise RunError unless every stage before `last`, which is to run alone, has finished for this recipe."""
     folder = RunFolder(loaded.recipe.run_path)
-    for kind, training in _steps(_kinds(loaded, last), trainings(loaded.recipe.seeds)):
+    for kind, training in _steps(stages_of(loaded, last), trainings(loaded.recipe.seeds)):
         if kind == last:
             return
         # A dose is chosen if it is wanted, and the adapter is written again at it.

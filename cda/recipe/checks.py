@@ -26,8 +26,8 @@ from cda.scorers.kinds import scorer_kind
 from cda.training.trackers import TRACKERS
 
 
-def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
-    """Mistakes of settings and bias files that were loaded, each in a line."""
+def cross_checks(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], only_audit: bool) -> Iterator[str]:
+    """Mistakes of settings, prompts and bias files that were loaded, each in a line."""
     names = [bias.name for bias in biases]
     if len(set(names)) != len(names):
         yield f"biases: two bias files share a name ({', '.join(names)})"
@@ -72,6 +72,14 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
     for section, by in (("label", recipe.label.by), ("synthesize", recipe.synthesize.by)):
         if by == "llm" and llm.model is None:
             yield f"{section}.by is llm, but llm.model is not set"
+    yield from _form_problems(recipe, prompts)
+    yield from _place_problems(recipe, prompts, biases)
+    if recipe.score.calibration is not None and not only_audit:
+        yield (
+            "score.calibration: corrects one model as it is, and a training changes it; leave it out (`cda audit MODEL "
+            "score.calibration=FILE` measures the model with it)"
+        )
+    yield from _model_problems(recipe, only_audit)
 
 
 def _models_asked(recipe: Recipe) -> list[str]:
@@ -101,31 +109,8 @@ def _second_turn_problems(recipe: Recipe, names: Sequence[str]) -> Iterator[str]
         )
 
 
-def calibration_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:
-    """A calibration of a model that is to be trained: corrections hold for the very scorer that they were fitted for."""
-    if recipe.score.calibration is not None and not only_audit:
-        yield (
-            "score.calibration: corrects one model as it is, and a training changes it; leave it out (`cda audit MODEL "
-            "score.calibration=FILE` measures the model with it)"
-        )
-
-
-def panel_problems(recipe: Recipe) -> Iterator[str]:
-    """A rule for several judges where there is none or one."""
-    name, rule = recipe.model.name_or_path, recipe.score.judge.panel
-    if rule != "mean" and len(recipe.model.llms) < 2:
-        yield f"score.judge.panel={rule}: {name} is no panel of judges; name several (judge:NAME,NAME), or leave it out"
-
-
-def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) -> Iterator[str]:
-    """Prompts that do not go with the recipe's other settings."""
-    judge = recipe.score.judge
-    if judge.by_token and judge.reasons is not None:
-        yield (
-            f"score.judge.reasons={judge.reasons}: a verdict of one token (score.judge.by_token) has no reasons; leave one of "
-            "them out"
-        )
-    yield from _form_problems(recipe, prompts)
+def _place_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) -> Iterator[str]:
+    """Prompts without a place for what a bias file needs."""
     about_messages = [bias.name for bias in biases if bias.query_question is not None]
     for name, text in (("pair.user", prompts.label.pair.user), ("single.user", prompts.label.single.user)):
         if about_messages and "user_message" not in places(text):
@@ -142,8 +127,13 @@ def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) ->
 
 
 def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
-    """Settings that a verdict or grade in the form of its own prompt cannot have."""
+    """Settings that a verdict of one token, or one in the form of its own prompt, cannot have; a grade likewise."""
     judge = recipe.score.judge
+    if judge.by_token and judge.reasons is not None:
+        yield (
+            f"score.judge.reasons={judge.reasons}: a verdict of one token (score.judge.by_token) has no reasons; leave one of "
+            "them out"
+        )
     if prompts.judge.verdict is not None:
         said = "states the form of its verdict itself"
         if judge.reasons is not None:
@@ -165,15 +155,17 @@ def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
         )
 
 
-def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str]:
-    """Mistakes in the model's name: nothing named, a judge that is not the LLM, one that cannot be trained."""
-    kind = scorer_kind(name)
+def _model_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:
+    """Mistakes in the model's name: no panel for a panel's rule, nothing named, a judge that is not the LLM, one that cannot be trained."""
+    name, rule, kind = recipe.model.name_or_path, recipe.score.judge.panel, recipe.model.kind
+    if rule != "mean" and len(recipe.model.llms) < 2:
+        yield f"score.judge.panel={rule}: {name} is no panel of judges; name several (judge:NAME,NAME), or leave it out"
     if name.startswith("steered:"):
         yield f"{name}: {STEERED}"
     elif not kind.bare(name).strip():
         yield f"{name}: names no model after the colon"
     else:
-        yield from kind.problems(name, llm)
+        yield from kind.problems(name, recipe.llm.model)
     if not kind.trainable and not only_audit:
         yield (
             f"model.name_or_path: {name} cannot be trained; give a sequence classifier (`cda audit {name}` measures it as it is)"

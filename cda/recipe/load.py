@@ -206,13 +206,9 @@ def _resolved(
     problems += checks.seed_problems(merged.get("train"), merged.get("seed", 42), only_audit, path)
     prompts = _load_prompts(merged, recipe, path, problems)
     if recipe is not None:
-        name = recipe.model.name_or_path
-        problems += [f"{path}: {problem}" for problem in checks.cross_checks(recipe, biases)]
-        problems += [f"{path}: {problem}" for problem in checks.prompt_problems(recipe, prompts, biases)]
-        problems += [f"{path}: {problem}" for problem in checks.calibration_problems(recipe, only_audit)]
-        problems += [f"{path}: {problem}" for problem in checks.panel_problems(recipe)]
-        problems += [f"{path}: {problem}" for problem in checks.model_problems(name, recipe.llm.model, only_audit)]
-        problems += checks.misspelt_model(name)
+        found = checks.cross_checks(recipe, prompts, biases, only_audit)
+        problems += [f"{path}: {problem}" for problem in found]
+        problems += checks.misspelt_model(recipe.model.name_or_path)
     for held, problem in checks.written_keys(merged):
         # Another problem with the same setting would quote it.
         problems = [other for other in problems if held[:_QUOTED] not in other] + [f"{path}: {problem}"]
