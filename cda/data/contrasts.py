@@ -37,9 +37,7 @@ class CarriedIds:
     def read(cls, contrasts: Sequence[Contrast]) -> CarriedIds:
         """The ids (tag `item`) of the contrasts of all rows, duplicates included."""
         carried = [contrast for contrast in contrasts if contrast.tags.get("item")]
-        ours = any(
-            contrast.tags["item"] in (*_made_ids(contrast), *_made_ids(_swapped(contrast))) for contrast in carried
-        )
+        ours = any(contrast.tags["item"] in (contrast.id, _swapped(contrast).id) for contrast in carried)
         return cls(len(carried), sum(map(_is_outdated, carried)), ours)
 
     def of(self, contrast: Contrast) -> str | None:
@@ -209,7 +207,7 @@ def _pooled(
     tags |= {"item": items[0]} if items else {}
     tags |= {"by": _agreed([row.contrast.tags.get("by", {}) for row in group])} if "by" in tags else {}
     if len(group) > 1:
-        tags["items"] = (*items, *(name for row in group for name in _made_ids(row.contrast)))
+        tags["items"] = tuple(items)
     contrast = replace(group[0].contrast, tags=tags)
     names = contrast.ids
     # If rows show the answers in two orders, the order behind a vote for `response_1` is unknown.
@@ -292,10 +290,6 @@ def _swapped(contrast: Contrast) -> Contrast:
     return replace(contrast, perturbed=contrast.base, base=contrast.perturbed)
 
 
-def _made_ids(contrast: Contrast) -> tuple[str, ...]:
-    return replace(contrast, tags={}).ids
-
-
 def _is_outdated(contrast: Contrast) -> bool:
     item = contrast.tags.get("item", "")
-    return _MADE_ID.fullmatch(item) is not None and item not in _made_ids(contrast)
+    return _MADE_ID.fullmatch(item) is not None and item != contrast.id

@@ -10,7 +10,6 @@ from typing import Any
 
 from cda.biases import Bias
 from cda.counterfactuals.label import planned_labels, planned_supplement
-from cda.counterfactuals.pairs import number_for
 from cda.counterfactuals.synthesize import planned_rewrites
 from cda.data.load import looks_like_path
 from cda.data.pairs import CleanPairs
@@ -39,9 +38,10 @@ from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
 from cda.training.arguments import PAPER_DEFAULTS, check_arguments
 from cda.training.hub import asked_repository, only_here
-from cda.training.lora import adapter_bytes, check_targets
+from cda.training.lora import check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
+"""For each training: its adapter, and checkpoints of one."""
 Placed = list[tuple[str, Prompt]]
 """Prompts of a file, each with its place."""
 
@@ -94,7 +94,7 @@ def check(loaded: LoadedRecipe) -> None:
         attempt(lambda: dose.check_counts(loaded))
     if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.kind.asks_llm:
         problems += llm_problems(recipe.llm, [str(recipe.llm.model)])
-    problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))
+    problems += _disk_problems(recipe.run_path, len(recipe.seeds) * _MIN_FREE_BYTES)
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
 
@@ -214,21 +214,6 @@ def _disk_problems(folder: Path, needed: int) -> list[str]:
     return [f"{existing}: {room}. Free some, or choose another place with --out (run.folder=...)"]
 
 
-def _adapters_bytes(recipe: Recipe) -> int | None:
-    """Room for the adapters of several trainings, as trained and at their dose; None for one, or for a model that is not here."""
-    if len(recipe.seeds) == 1 or not recipe.model.kind.trainable:
-        return None
-    try:
-        spec = model_spec(recipe.model)
-        if not Path(spec.name_or_path).is_dir():
-            return None
-        size = adapter_bytes(spec, recipe.lora.r, recipe.lora.target_modules)
-    except CdaError:  # the check of the model says what is wrong
-        return None
-    n_biases = len(recipe.biases)
-    return len(recipe.seeds) * (2 + (n_biases if recipe.lora.per_bias and n_biases > 1 else 0)) * size
-
-
 STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
 """Stages in order: the dose is chosen before the audit, so that the audit measures the run's result."""
 
@@ -280,9 +265,10 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
     """The lines of each stage before the audit."""
     lora, train, dosed = recipe.lora, recipe.train, dose_lines(recipe)
     counts = "; ".join(
-        f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + {unchanged or 0} unchanged"
+        f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + "
+        f"{recipe.n_pairs('supplementary', bias.name) or 0} unchanged"
         for bias in biases
-        for count, unchanged in [_numbers(bias, recipe)]
+        for count in [recipe.n_pairs("counterfactuals", bias.name)]
     )
     kinds = ", ".join(objective.kind for objective in recipe.objectives)
     each = "; an adapter for each bias, and their sum" if lora.per_bias and len(recipe.biases) > 1 else ""
@@ -319,11 +305,6 @@ def _pushed(recipe: Recipe) -> list[str]:
     return [f"            pushed with its card to {repository.name} on the hub, {kinds[repository.private]}"]
 
 
-def _numbers(bias: Bias, recipe: Recipe) -> tuple[int | None, int | None]:
-    synthesize, n_biases = recipe.synthesize, len(recipe.biases)
-    return number_for(bias, synthesize.counterfactuals, n_biases), number_for(bias, synthesize.supplementary, n_biases)
-
-
 def _who(llm: str | None, prompt: str) -> str:
     """The labeller or rewriter, and its prompt if it is not ours."""
     if llm is None:
@@ -341,17 +322,15 @@ def _how_long(train: Mapping[str, object]) -> str:
 
 
 def _several(recipe: Recipe, dosed: bool) -> list[str]:
-    """Number of trainings, their additional time, and the disk space of their adapters."""
+    """Number of trainings, their additional time, and what stays on the disk."""
     seeds = recipe.seeds
     if len(seeds) == 1:
         return []
     again = "to train, to choose a dose and to score after" if dosed else "to train and to score after"
-    size = _adapters_bytes(recipe)
-    room = "the adapters of all" if size is None else f"the weights of all adapters, {max(1, round(size / 2**20))} MB,"
     return [
         f"            {len(seeds)} trainings one after another, seeds {', '.join(map(str, seeds))}: {len(seeds)} times the time "
         f"{again}; labels, rewrites and scores before are shared",
-        f"            on the disk stay {room} and checkpoints of one training at a time",
+        "            on the disk stay the adapters of all and checkpoints of one training at a time",
     ]
 
 
@@ -387,7 +366,9 @@ def _spending(
         planned += [step for step in steps if step.calls]
     if rewrites:
         planned += [
-            planned_rewrites(pairs, bias, _numbers(bias, recipe)[0], recipe.synthesize, prompts.rewrite)
+            planned_rewrites(
+                pairs, bias, recipe.n_pairs("counterfactuals", bias.name), recipe.synthesize, prompts.rewrite
+            )
             for bias in biases
         ]
     return [*lines, *(f"            {sentence(calls, llm)}" for calls in planned)]

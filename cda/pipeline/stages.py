@@ -131,15 +131,9 @@ _OF_EACH = ("train", "dose", "adapter")
 REPORT = "report.html"
 Produce = Callable[[Path], Result | dict[str, Any]]
 A = TypeVar("A", bound=AuditResult)
-OTHER_RESULTS = (
-    "quality.json",
-    "best_of_n.json",
-    "discover.json",
-    "topics.json",
-    "comparison.json",
-    "calibration.json",
-    "dose.json",
-    "data.json",
+OTHER_RESULTS = tuple(
+    f"{name}.json"
+    for name in ["quality", "best_of_n", "discover", "topics", "comparison", "calibration", "dose", "data"]
 )
 
 

@@ -364,8 +364,8 @@ def _labelled(data: PairData, loaded: LoadedRecipe, to_label: _ToLabel) -> tuple
     for bias in to_label.biases:
         if bias.name in labels:
             continue
-        sides, _, tally = labels_of(pairs, bias, loaded.recipe, llm)
-        labels[bias.name] = data.labelled([(side["chosen"], side["rejected"]) for side in sides])
+        sides, tally = labels_of(pairs, bias, loaded.recipe, llm)
+        labels[bias.name] = data.labelled([(side.labels["chosen"], side.labels["rejected"]) for side in sides])
         labelled_by[bias.name] = tally.by
     return labels, labelled_by
 

@@ -259,20 +259,17 @@ def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> 
 
 
 def _wrong_seeds(seeds: Any, seed: object) -> str | None:
-    form = f"give their number (train.{SEEDS}=3) or a list of them (train.{SEEDS}=[42,43,44])"
-    if _is_whole(seeds):
-        if not 1 <= seeds <= _MOST_SEEDS:
-            return f"from 1 to {_MOST_SEEDS} trainings, found {seeds}; {form}"
-        if isinstance(seed, int) and seed + seeds > _SEEDS_END:
-            return f"{seeds} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"
-        return None
-    if not (isinstance(seeds, list) and seeds and all(map(_is_whole, seeds))):
-        return f"expected whole numbers, found {str(seeds)[:60]!r}; {form}"
-    if outside := [number for number in seeds if not 0 <= number < _SEEDS_END]:
-        return f"a seed is a number from 0 to {_SEEDS_END - 1}, found {outside[0]}"
-    if twice := sorted({number for number in seeds if seeds.count(number) > 1}):
-        return f"{twice[0]} is listed twice; the same seed gives the same training"
-    return f"from 1 to {_MOST_SEEDS} trainings, found {len(seeds)}" if len(seeds) > _MOST_SEEDS else None
+    listed = seeds if isinstance(seeds, list) else [seeds]
+    is_number = not isinstance(seeds, list) and _is_whole(seeds) and 1 <= seeds <= _MOST_SEEDS
+    are_seeds = isinstance(seeds, list) and all(_is_whole(each) and 0 <= each < _SEEDS_END for each in seeds)
+    if not is_number and not (are_seeds and 1 <= len(set(map(str, listed))) == len(listed) <= _MOST_SEEDS):
+        return (
+            f"give the number of trainings, from 1 to {_MOST_SEEDS} (train.{SEEDS}=3), or a list of as many different seeds, each from 0 "
+            f"to {_SEEDS_END - 1} (train.{SEEDS}=[42,43,44]); found {str(seeds)[:60]!r}"
+        )
+    if is_number and isinstance(seed, int) and seed + seeds > _SEEDS_END:
+        return f"{seeds} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"
+    return None
 
 
 def _is_whole(value: object) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel
@@ -44,19 +45,10 @@ ANOTHER_TOPIC = "of another topic"
 
 def model_spec(section: ModelSection) -> ModelSpec:
     """The model of a recipe, at a precision that this machine chooses if the recipe says auto; makes an embedded one on first use."""
-    spec = ModelSpec(
-        _model_name(section),
-        "bf16",
-        section.max_length_tokens,
-        section.revision,
-        section.trust_remote_code,
-        section.dequantize_once,
-        section.attn_implementation,
-        section.compile,
-        section.reads,
-        section.head,
-        section.template_date,
-    ).pinned()
+    same = {
+        each.name: getattr(section, each.name) for each in fields(ModelSpec) if each.name in ModelSection.model_fields
+    }
+    spec = ModelSpec(**same | {"name_or_path": _model_name(section), "precision": "bf16"}).pinned()
     if section.precision != "auto" and section.precision != "8bit_on_gpu":
         return replace(spec, precision=section.precision)
     precision, reason = automatic(lambda: n_weights(spec), section.precision == "8bit_on_gpu")
@@ -235,12 +227,13 @@ class AuditInputs:
 
     def opinions(self) -> tuple[Votes, Votes]:
         """People's votes and judges' verdicts from separate files."""
-        references = self.audit.votes, self.audit.verdicts
-        votes, verdicts = (
-            self.opened.once(("votes", name), lambda name=name: load_votes(name)) if name else {}  # type: ignore[misc]
-            for name in references
-        )
+        votes, verdicts = (items for _, _, items in self._opinion_files())
         return votes, verdicts
+
+    def _opinion_files(self) -> Iterator[tuple[str, str, Votes]]:
+        for kind, name in (("votes", self.audit.votes), ("verdicts", self.audit.verdicts)):
+            items = self.opened.once(("votes", name), partial(load_votes, name)) if name else {}
+            yield kind, str(name), items
 
     def triples(self) -> CleanTriples:
         """RATE triples of the user's file; none if the recipe names no file."""
@@ -340,10 +333,6 @@ class AuditInputs:
                 words = [word for listed in items.values() for word in listed]
                 reasons = count_reasons([f"unreadable vote '{word[:40]}'" for word in words])
                 raise _unreadable(file, Exclusions(len(words), reasons))
-
-    def _opinion_files(self) -> list[tuple[str, str, Votes]]:
-        votes, verdicts = self.opinions()
-        return [("votes", str(self.audit.votes), votes), ("verdicts", str(self.audit.verdicts), verdicts)]
 
     def _read_contrasts(self) -> CleanContrasts:
         audit = self.audit
