@@ -10,12 +10,11 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel
 
 from cda.biases import Bias, builtin_names
-from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
+from cda.data.contrasts import CleanContrasts, Votes, clean_contrasts, load_votes, with_votes
 from cda.data.load import Row, covariates, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
 from cda.data.triples import CleanTriples, clean_triples
-from cda.data.votes import Votes, load_votes
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, part_path
