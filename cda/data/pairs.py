@@ -318,9 +318,9 @@ def load_labels(reference: str, biases: Sequence[str]) -> dict[str, PairLabels]:
     return labels
 
 
-def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> PairLabels | None:
-    """Labels in rows; None if no row holds any. `column` is how columns go on after `chosen_` and `rejected_`, if not as the bias."""
-    labelled = [(row, both) for row in rows if (both := row_labels(row, bias, column or bias)) is not None]
+def labels_in(rows: Sequence[Row], bias: str) -> PairLabels | None:
+    """Labels in rows; None if no row holds any."""
+    labelled = [(row, both) for row in rows if (both := row_labels(row, bias)) is not None]
     if not labelled:
         return None
     texts = [text for row, _ in labelled if (text := _or_none(_texts, row)) is not None]
@@ -332,12 +332,12 @@ def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> Pair
     )
 
 
-def row_labels(row: Row, bias: str, column: str) -> tuple[bool | None, bool | None] | None:
-    """Labels of chosen and rejected, by `labels` or `chosen_<column>`; None if the row has no place for them."""
+def row_labels(row: Row, bias: str) -> tuple[bool | None, bool | None] | None:
+    """Labels of chosen and rejected, by `labels` or `chosen_<bias>`; None if the row has no place for them."""
     own = row.get("labels")
     if isinstance(own, Mapping) and isinstance(own.get(bias), Mapping):
         return _label(own[bias].get("chosen")), _label(own[bias].get("rejected"))
-    names = [f"{side}_{column}" for side in SIDES]
+    names = [f"{side}_{bias}" for side in SIDES]
     return (_label(row[names[0]]), _label(row[names[1]])) if all(name in row for name in names) else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -71,8 +71,16 @@ def check(loaded: LoadedRecipe) -> None:
             )
             if prompt != OURS and not by_llm
         ]
-        for action in _training_checks(loaded):
-            attempt(action)
+        for bias in loaded.biases:
+            if not recipe.labels_by_llm or bias.label_by == "measure":
+                attempt(partial(measure_of, bias))
+            if not recipe.rewrites_by_llm:
+                attempt(partial(rules_of, bias))
+        attempt(partial(_check_push, recipe))
+        if Path(recipe.model.name_or_path).is_dir():
+            attempt(lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules))
+        validates = recipe.data.validation_share > 0
+        attempt(lambda: check_arguments(recipe.trainer, validates, model_spec(recipe.model).precision))
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm:
         attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in WITH_CONTRASTS])
     for name, read, _ in _files(loaded):
@@ -97,21 +105,6 @@ def check(loaded: LoadedRecipe) -> None:
     problems += _disk_problems(recipe.run_path, len(recipe.seeds) * _MIN_FREE_BYTES)
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
-
-
-def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
-    """Checks for a training alone: labels and rewrites by rules, trainer settings."""
-    recipe = loaded.recipe
-    for bias in loaded.biases:
-        if not recipe.labels_by_llm or bias.label_by == "measure":
-            yield partial(measure_of, bias)
-        if not recipe.rewrites_by_llm:
-            yield partial(rules_of, bias)
-    yield partial(_check_push, recipe)
-    if Path(recipe.model.name_or_path).is_dir():
-        yield lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules)
-    validates = recipe.data.validation_share > 0
-    yield lambda: check_arguments(recipe.trainer, validates, model_spec(recipe.model).precision)
 
 
 def _check_push(recipe: Recipe) -> None:

@@ -75,10 +75,11 @@ def log_audit(loaded: LoadedRecipe, run_folder: RunFolder, accuracy: float | Mis
 
 
 def _log(tracker: str, audit: AuditResult, accuracy: float | Missing, recipe: Recipe, run_folder: RunFolder) -> bool:
+    measured = {"cda/validation_accuracy": accuracy} if isinstance(accuracy, float) else {}
     try:
         for at, training in enumerate(trainings(recipe.seeds)):
             folder = run_folder.stage(training.stage("train"))
-            numbers = _numbers(audit, accuracy) if training.is_first else seed_metrics(audit, at)
+            numbers = as_metrics(audit) | measured if training.is_first else seed_metrics(audit, at)
             tracked(recipe, training.seed, folder).log(tracker, numbers, run_folder.path / "report" / "logs")
     except Exception as error:  # of a tracker's own library, its files or its server
         say(
@@ -88,10 +89,6 @@ def _log(tracker: str, audit: AuditResult, accuracy: float | Missing, recipe: Re
         return False
     say(f"{tracker}: the audit's numbers are logged")
     return True
-
-
-def _numbers(audit: AuditResult, accuracy: float | Missing) -> dict[str, float]:
-    return as_metrics(audit) | ({"cda/validation_accuracy": accuracy} if isinstance(accuracy, float) else {})
 
 
 def _recorded(run_folder: RunFolder, name: str) -> dict[str, Any]:

@@ -167,7 +167,7 @@ def given_labels(
 
 
 def _of_bias(rows: Sequence[Row | None], bias: str) -> list[Labels] | None:
-    labels = [None if row is None else row_labels(row, bias, bias) for row in rows]
+    labels = [None if row is None else row_labels(row, bias) for row in rows]
     return None if all(each is None for each in labels) else [(None, None) if each is None else each for each in labels]
 
 
