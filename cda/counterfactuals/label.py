@@ -115,26 +115,20 @@ def _write_labelled(
     in_validation = split_by_prompt(
         pairs, recipe.data.validation_share, generator(recipe.seed, Stream.VALIDATION_SPLIT)
     )
-    unlabelled: Mapping[Side, bool | None] = dict.fromkeys(SIDES)
-    labels_by_bias: list[dict[str, Mapping[Side, bool | None]]] = [
-        {bias.name: unlabelled for bias in biases} for _ in pairs
-    ]
-    details: list[dict[str, object]] = [{} for _ in pairs]
-    tallies, n_labelled = {}, 0
-    for bias in biases:
-        labels, tallies[bias.name] = labelled(bias)
-        for by_bias, detail, label in zip(labels_by_bias, details, labels, strict=False):
-            by_bias[bias.name] = label.labels
-            if asks_for(bias, recipe):
-                detail[bias.name] = label.details()
-        n_labelled = max(n_labelled, len(labels))
-    rows = [
-        LabelledPair(pair, splits.get(prompt_id(pair.prompt), "validation" if held else "train"), by_bias)
-        for pair, held, by_bias in zip(pairs, in_validation, labels_by_bias, strict=True)
-    ][:n_labelled]
-    with_details = zip(rows, details, strict=False)
-    write_jsonl(file, (labelled_row(row) | ({"details": detail} if detail else {}) for row, detail in with_details))
-    return rows, tallies
+    found = {bias.name: labelled(bias) for bias in biases}
+    n_labelled = max((len(labels) for labels, _ in found.values()), default=0)
+    rows, written = [], []
+    for at, (pair, held) in enumerate(zip(pairs[:n_labelled], in_validation, strict=False)):
+        own = {name: labels[at] for name, (labels, _) in found.items() if at < len(labels)}
+        by_bias = {name: own[name].labels if name in own else dict.fromkeys(SIDES) for name in found}
+        side = splits.get(prompt_id(pair.prompt), "validation" if held else "train")
+        rows.append(LabelledPair(pair, side, by_bias))
+        details = {
+            bias.name: own[bias.name].details() for bias in biases if bias.name in own and asks_for(bias, recipe)
+        }
+        written.append(labelled_row(rows[-1]) | ({"details": details} if details else {}))
+    write_jsonl(file, written)
+    return rows, {name: tally for name, (_, tally) in found.items()}
 
 
 def _all_labels(pairs: Sequence[Pair], recipe: Recipe, llm: LlmAccess, bias: Bias) -> Labelled:
