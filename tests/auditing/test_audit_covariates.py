@@ -18,9 +18,9 @@ from cda.auditing.report import audit_document
 from cda.auditing.report_tables import by_sentences, by_tables
 from cda.biases import load_bias
 from cda.data.contrasts import clean_contrasts
-from cda.data.covariates import by_problems, cutoff_problems
 from cda.data.triples import clean_triples
 from cda.records import Contrast, user_prompt
+from cda.resources.sources import by_problems, cutoff_problems
 from cda.results.base import Estimate, Measure, Missing, Test
 from cda.results.effects import ByColumn, Effect
 from cda.scorers.compared import Rewards, text_id
