@@ -10,7 +10,7 @@ import pytest
 from changed import changed
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from page_checks import checked, figures, section_ids, words
+from page_checks import checked
 
 from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.attributes import Attribute
@@ -61,19 +61,6 @@ def marks(panel: Axes, color: str) -> list[list[float]]:
     """Places of one scoring's marks: across, then up."""
     lines = [line for line in panel.lines if line.get_color() == color and line.get_marker() in ("o", "s")]
     return [np.asarray(line.get_data(), float)[:, 0].tolist() for line in lines]
-
-
-def test_the_page_holds_the_largest_n_next_to_one() -> None:
-    text = report.best_of_n_document(TWO).page()
-    first, page = words(text.split("<nav")[0]), checked(text)
-    n_1, n_8, *_, change = report.best_of_n_tables(TWO)[0].rows[0][1:5]
-    assert f"jargon (share): {n_1} at n = 1; at n = 8: {n_8} before," in first and f"; change {change} (p" in first
-    assert first.count("Holm") == 2  # of the attributes, not of the quality
-    assert section_ids(page) == ["curves", "tilt", "scoring", "meaning"] and figures(page) == ["best_of_n", "tilt"]
-    means = changed(changed(TWO, "attributes", TWO.attributes[1:]), "tilt", Missing(reason="nothing to tilt"))
-    text = report.best_of_n_document(means).page()
-    assert figures(checked(text)) == ["best_of_n"] and "is not estimated: nothing to tilt." in text
-    assert "β" not in report.best_of_n_document(means).text()
 
 
 def test_the_tilted_policy_is_drawn_and_listed_as_far_as_the_samples_support_it() -> None:

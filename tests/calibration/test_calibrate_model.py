@@ -230,20 +230,6 @@ def test_a_discovery_corrects_the_scorer_that_the_calibration_was_fitted_for(sco
     ]
 
 
-def test_a_discovery_corrects_an_llm_judge(scorer: str, tmp_path: Path, serve: Callable[[Answer], str]) -> None:
-    url = serve(judge)
-    calibration = calibrated("judge:j", tmp_path / "out", **asked(url, "both"))
-    llm = {"model": "j", "base_url": url, "api_key_env": "CDA_NO_KEY"}
-    verdict = {"by_token": True, "ties": False}
-    rows = [(prompt_of(row["prompt"]), row["perturbed"], row["base"]) for row in contrasts()]
-    plain, corrected = (
-        AskedJudge(discovery_of(scorer, "judge:j", file, judge=verdict, llm=llm).judge)(rows)
-        for file in (None, tmp_path / "out" / "calibration.json")
-    )
-    assert 2 * corrected - 1 == pytest.approx(calibration(*sides_of(rows), 2 * plain - 1), abs=1e-9)
-    assert np.abs(corrected - plain).max() > 0.05
-
-
 def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> None:
     def never(prompts: list[Any], responses: list[str]) -> list[float]:  # noqa: ARG001
         raise AssertionError("scored")

@@ -277,15 +277,6 @@ def test_variations_of_the_best_do_not_crowd_out_what_else_was_found(variations:
     assert all(row.judge is None for each in by_family for row in each.record.standings) and len(by_family) == 3
 
 
-def test_the_judge_is_asked_only_about_what_the_model_likes() -> None:
-    judge = Judge()
-    (first,) = search(SAMPLES, parts(judge=judge), ONCE)
-    told = {row.candidate: row.preference for row in first.rows}
-    standings = first.record.standings
-    assert all((told[row.candidate] is None) is (row.fate == "reward") for row in standings)
-    assert judge.n_asked == 4 * sum(row.fate != "reward" for row in standings) < 24
-
-
 @pytest.mark.parametrize("n_calls", range(3))
 def test_a_killed_search_ends_as_if_it_had_never_been(n_calls: int, whole: list[Generation], tmp_path: Path) -> None:
     """Killed while it scores a generation, it has drawn from the random stream already; nothing of that may matter."""
@@ -314,15 +305,6 @@ def test_nobody_survives_where_nothing_can_be_rewritten() -> None:
     assert search(SAMPLES, refusing, SMALL, found) == found
     with pytest.raises(DataError, match="nothing to search in"):
         search([replace(SAMPLES[0], responses=())], parts(), SMALL)
-
-
-def test_one_that_is_never_rewritten_or_scored_harms_no_other() -> None:
-    found = search(SAMPLES, parts(rewriter=Rewriter(lambda word: root(word) == "plain")), SMALL)
-    assert fates(found[0])["plain"] == "too few rewrites" and root(words(found[-1].survivors)[0]) == "planted"
-    unscored = search(SAMPLES, parts(reward=Reward(nothing_for="useful")), SMALL)
-    useful = of_word(unscored[0], "useful")
-    assert (useful.fate, useful.reward, useful.failed) == ("too few rewrites", None, {"no reward": 4})
-    assert root(words(unscored[-1].survivors)[0]) == "planted"
 
 
 def test_duplicates_are_tried_once_whatever_the_grouper_says_and_what_came_most_often_first() -> None:

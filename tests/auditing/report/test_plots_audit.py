@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 from changed import changed
-from made_dose import POINTS, held_out, made_dose
+from made_dose import held_out, made_dose
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
@@ -132,30 +132,6 @@ def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
     assert "words +0.50 [+0.40, +0.60], 20% [10, 30] of pairs beyond the limit." in plot.description
     voted = changed(voted, "drift.jargon.features", tuple(features[1:3]))
     assert "drift-jargon" not in plots_of(voted)
-
-
-def test_each_dose_has_a_row_and_the_chosen_one_is_named(voted: Any, dose: Any) -> None:
-    assert not [name for name in plots_of(voted) if name.startswith("dose")]
-    plot = plots_of(voted.model_copy(update={"dose": dose}))["dose-jargon"]
-    axes = drawn(plot)
-    found = {name: across for name, (across, _) in marks(axes).items()}
-    assert labels(axes)[1] == "dose 0.5 (chosen)"
-    assert found["miscalibration"] == pytest.approx([50, 20, 40])
-    assert found["gap"] == pytest.approx([25, 10, 20])
-    assert found["quality accuracy"] == pytest.approx([80, 80, 80])
-    assert "dose 0.5 (chosen): miscalibration 20% [10, 30] (n = " in plot.description
-    without = [one.model_copy(update={"quality": None}) for one in POINTS]
-    tied = changed(changed(dose, "methods.dose.response.jargon", tuple(without)), "aim", "tie")
-    plot = plots_of(voted.model_copy(update={"dose": tied}))["dose-jargon"]
-    assert [name for name, (across, _) in marks(drawn(plot)).items() if across] == ["gap"]
-
-
-def test_rewards_of_triples_are_means_of_each_text(full: Any) -> None:
-    axes = drawn(plots_of(full)["rewards-jargon"])
-    of = full.rewards.triples["jargon"].of
-    assert "rewrite of it (had it not)" in labels(axes)
-    row = labels(axes).index("rewrite (had it)")
-    assert marks(axes)["after"][0][row] == pytest.approx(of.after["with, rewrite"].mean.value)
 
 
 def test_hostile_names_are_inert(hostile: Any) -> None:
