@@ -27,7 +27,7 @@ def by_length(prompts: list[list[dict[str, str]]], responses: list[str]) -> list
     return [len(response) for response in responses]
 
 
-def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any], tmp_path: Path) -> None:
+def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any]) -> None:
     audit = cda.audit(by_length, **small)
     skew = audit.skew["jargon"]
     assert (skew.before.value, skew.before.n, skew.before.n_prompts) == (8 / 12, 12, 12)
@@ -47,17 +47,9 @@ def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any
     html = audit._repr_html_()
     assert "jargon" in html and "data:image/svg+xml;base64," in html and "<script" not in html
     assert "jargon" in str(audit) and "Report:" not in str(audit)
-    content = json.loads((tmp_path / "audit.json").read_text())
-    for text, said in (
-        (Path("audit.json").read_text()[:500], "not valid JSON"),
-        (json.dumps(content | {"schema_version": 99}), "a newer version of cda"),
-        (json.dumps(content | {"schema_version": 1}), "an earlier version of cda"),
-        (json.dumps({"schema_version": 2, "sets": []}), "another command"),
-        ("[1]", "audit"),
-    ):
-        Path("changed.json").write_text(text)
-        with pytest.raises(cda.DataError, match=said):
-            cda.load("changed.json")
+    Path("changed.json").write_text(json.dumps({"schema_version": 2, "sets": []}))
+    with pytest.raises(cda.DataError, match="another command"):
+        cda.load("changed.json")
     with pytest.raises(cda.DataError, match="no such file"):
         cda.load("nowhere.json")
     Path("empty").mkdir()

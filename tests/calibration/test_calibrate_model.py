@@ -27,7 +27,6 @@ from cda.recipe.load import load_model_audit
 from cda.results.base import Estimate, Missing
 from cda.results.dose import OrderCorrection
 from cda.scorers.calibrated import log_odds, preference_of
-from cda.scorers.compared import text_id
 from cda.scorers.judge import is_swapped
 
 Rows = list[dict[str, Any]]
@@ -153,23 +152,6 @@ def test_quality_takes_the_calibration_and_refuses_a_second_model(scorer: str, t
     with pytest.raises(CdaError, match=r"it was fitted for own.py:reward, and this is other.py:reward"):
         (tmp_path / "other.py").write_text(CODE.format(words=WORDS, scale=2), encoding="utf-8")
         cda.quality(scorer, quality(), against="other.py:reward", out=tmp_path / "two", progress=False, **applied)
-
-
-def test_best_of_picks_by_calibrated_rewards(scorer: str, tmp_path: Path) -> None:
-    found = calibrated(scorer, tmp_path / "out")
-    slope = found.corrections["length"].slope
-    texts = [[f"{word} {'more ' * (place * 3)}." for place, word in enumerate(WORDS[at : at + 3])] for at in range(4)]
-    rows = [{"prompt": f"Pick {at}?", "responses": own} for at, own in enumerate(texts)]
-    cda.best_of(scorer, rows, biases="length", out=tmp_path / "best", progress=False,
-                **{"score.calibration": str(tmp_path / "out" / "calibration.json")})  # fmt: skip
-    assert isinstance(slope, Estimate) and found.strength > 0
-    scored = {row["response_id"]: row["reward_model"] for row in read_jsonl(tmp_path / "best" / "scores.jsonl")}
-    assert len(scored) == 12
-    for row in rows:
-        for text in row["responses"]:
-            plain = WORDS.index(text.split()[0]) + 4 * math.log(len(text.split()))
-            expected = plain - found.strength * slope.value * math.log(n_words(text))
-            assert scored[text_id(prompt_of(row["prompt"]), text)] == pytest.approx(expected)
 
 
 def test_a_calibration_of_another_scorer_or_another_version_is_refused(scorer: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cda.discovery.discovery_result import run_strength
 from cda.discovery.held_out import agreements, confirm, evidence, strength, validate
 from cda.errors import DataError
 from cda.records import Direction, user_prompt
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate
 from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 from cda.stats.estimators import wilson
@@ -240,23 +240,6 @@ def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
     (found,) = agreements(given)
     assert (found.first, found.second, found.n_prompts, found.n_responses) == ("one", "two", 6, 6)
     assert isinstance(found.pearson, Estimate) and found.pearson.value == pytest.approx(1.0)
-
-
-def test_correlations_that_do_not_exist_are_not_numbers() -> None:
-    def both(n: int, first: Sequence[float]) -> list[Measured]:
-        return [row(at, name, first[at] if name == "one" else at) for at in range(n) for name in ("one", "two")]
-
-    for first, said in (
-        ([0.1] * 9, "alike"),
-        ([1.0] + [0.0] * 8, "undefined in"),
-        ([1.0, 2.0, 3.0], "3 prompts are too few"),
-    ):
-        (found,) = agreements(both(len(first), first))
-        assert isinstance(found.pearson, Missing) and said in found.pearson.reason
-    (apart,) = agreements([row(0, "one", 1.0), row(1, "two", 1.0)])
-    assert apart.n_prompts == 0 and isinstance(apart.pearson, Missing)
-    found = agreements([row(0, name, 1.0) for name in "abc"])
-    assert [(each.first, each.second) for each in found] == [("a", "b"), ("a", "c"), ("b", "c")]
 
 
 EAST, NORTH, NORTH_EAST, WEST = (2.0, 0.0), (0.0, 0.5), (1.0, 1.0), (-1.0, 0.0)

@@ -249,21 +249,6 @@ def test_nothing_proposed_is_a_result_and_nobody_is_asked_for_variations() -> No
     assert search(SAMPLES, nothing, SMALL, found) == found
 
 
-def test_only_a_generation_of_survivors_and_their_mutations_follows() -> None:
-    mutator = Mutator()
-    generations = search(SAMPLES, parts(mutator=mutator), SMALL)
-    for parents, before, after in zip(mutator.seen, generations[:-1], generations[1:], strict=True):
-        assert [each.line[-1] for each in parents] == before.survivors
-        old = {candidate.id for candidate, _ in before.survivors}
-        for candidate in after.candidates:
-            assert candidate.id in old or set(candidate.parents) <= old
-            assert (candidate.origin == "proposed") is (candidate.generation == 0)
-        assert {candidate.id for candidate in after.candidates} >= old
-        for parent in parents:
-            own = [row for row in before.rows if row.candidate == parent.candidate.id]
-            assert len(parent.examples) == 3 and set(parent.examples) <= set(own)
-
-
 @pytest.mark.parametrize("variations", [0, 2])
 def test_variations_of_the_best_do_not_crowd_out_what_else_was_found(variations: int) -> None:
     # Without verdicts reward alone selects, and every variation of planted has more of it than the other two ever get.
@@ -333,14 +318,6 @@ def test_what_was_tried_before_is_not_tried_again() -> None:
     assert second.record.proposed.reasons == {"tried before": 2 * n}
     assert second.record.n_merged == n - 1 and len(second.tried) == n + 1
     assert "rude" not in words(second.tried) and "rude" not in words(third.tried)
-
-
-def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs() -> None:
-    generations = search(SAMPLES, parts(proposer=Proposer(name="jargon")), SMALL)
-    names = [{candidate.id: candidate.bias.name for candidate in each.candidates} for each in generations]
-    assert all(len(set(own.values())) == len(own) and "jargon" not in own.values() for own in names)
-    for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
-        assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
 
 
 def tried(name: str, generation: int, parents: Sequence[Tried] = (), reward: float = 1.0) -> Tried:

@@ -138,12 +138,6 @@ def test_the_ceiling_s_interval_covers() -> None:
     assert inside >= 52  # 95% of 60 less three standard errors
 
 
-def test_unanimous_people_have_a_low_ceiling() -> None:
-    counts = 3 * rng(2).multinomial(1, [0.4, 0.6, 0.0], 80)
-    sure = noise_ceiling(counts, majority(counts, "drop"), ids(80))
-    assert 0 < sure.miscalibration.value < 0.02 and sure.vote_correlation > 0.9
-
-
 def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
     counts = count_votes([["base"] * 3] * 10 + [["perturbed"] * 3] * 10)
     found = agreement(counts, [str(row) for row in range(20)])

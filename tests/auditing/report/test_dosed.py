@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 from changed import changed
-from made_dose import estimate, held_out, made_dose
+from made_dose import held_out, made_dose
 from made_rate import made_rate
+from rows import estimate
 
 from cda.auditing import report_tables as tables
 from cda.auditing.first_screen import bias_verdicts

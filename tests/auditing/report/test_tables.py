@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from changed import changed
+from rows import estimate
 
 from cda.auditing.report import every_entry, glossary, sections
 from cda.auditing.report_tables import drift_sentences, effects_table, exclusion_table, main_table, votes_table
@@ -107,19 +108,17 @@ def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -
     sizes = {"words": 0.2, "long_word_share": 2.0, "hedges": -0.5, "bold": 0.05, "sentences": 0.3, "headers": 0.4}
     features = tuple(
         first.model_copy(
-            update={"feature": name, "is_treatment": name == "long_word_share", "standardised": _difference(size)}
+            update={
+                "feature": name,
+                "is_treatment": name == "long_word_share",
+                "standardised": estimate(size, n=9, unit="standard deviations"),
+            }
         )
         for name, size in sizes.items()
     )
     said = drift_sentences(changed(voted, "drift.jargon.features", features))[0]
     assert said.startswith(
         "jargon: the sides also differ in hedges −0.50 [−0.60, −0.40], headers +0.40 [+0.30, +0.50], sentences +0.30 [+0.20, +0.40] (in"
-    )
-
-
-def _difference(value: float) -> Estimate:
-    return Estimate(
-        value=value, low=value - 0.1, high=value + 0.1, n=9, n_prompts=9, unit="standard deviations", method="m"
     )
 
 
