@@ -164,6 +164,7 @@ def test_memory_does_not_grow_with_the_draws() -> None:
 
 
 @pytest.mark.parametrize("n_prompts", [10, 40])
+@pytest.mark.usefixtures("few_draws")
 def test_resampled_intervals_cover(n_prompts: int) -> None:
     random, inside = rng(9), 0
     for _ in range(200):

@@ -69,7 +69,7 @@ def test_equal_levels_are_rejected_at_the_level_and_others_found() -> None:
     shift = np.array([{"a": 0.0, "b": 0.0, "c": 1.2}[str(name)] for name in levels.of])
     p = np.array([
         [levels_differ(noise + planted * shift, levels, prompts).p_value for planted in (0, 1)]
-        for noise in (np.repeat(rng.normal(size=45), 2) + rng.normal(size=90) / 2 for _ in range(600))
+        for noise in (np.repeat(rng.normal(size=45), 2) + rng.normal(size=90) / 2 for _ in range(300))
     ])  # fmt: skip
     assert 0.03 < (p[:, 0] < 0.05).mean() < 0.08 and (p[:, 1] < 0.05).mean() > 0.7
 
@@ -80,7 +80,7 @@ def test_levels_of_ten_prompts_and_other_spreads_are_rejected_at_the_level() -> 
     names = [chr(97 + row // 10) for row in range(80)] + ["tiny"] * 4
     levels = Levels(tuple(names), tuple(sorted(set(names))), {}, None)
     scale = np.where(np.array(names) == "a", 3.0, 1.0)
-    found = [levels_differ(scale * rng.normal(size=84), levels, ids(84)) for _ in range(600)]
+    found = [levels_differ(scale * rng.normal(size=84), levels, ids(84)) for _ in range(300)]
     assert 0.025 < np.mean([test.p_value < 0.05 for test in found]) < 0.075 and found[0].method == WELCH
     values = rng.normal(size=20)
     two = levels_of(["a"] * 10 + ["b"] * 10, ids(20))

@@ -113,6 +113,7 @@ def test_items_of_one_prompt_are_drawn_together() -> None:
     ("alphas", "n_votes"), [([0.5, 0.8, 0.2], 3), ([3.0, 4.0, 1.0], 3), ([1.0, 1.0, 0.2], 5), ([0.1, 0.2, 0.02], 2)]
 )
 @pytest.mark.parametrize("rule", ["drop", "half"])
+@pytest.mark.usefixtures("few_draws")
 def test_the_ceiling_is_what_a_second_panel_really_shows(alphas: list[float], n_votes: int, rule) -> None:
     first, second = people(4_000, alphas, n_votes, rng(8))
     one, other = majority(first, rule), majority(second, rule)
@@ -124,6 +125,7 @@ def test_the_ceiling_is_what_a_second_panel_really_shows(alphas: list[float], n_
     assert found.vote_correlation == pytest.approx(1 / (1 + sum(alphas)), abs=0.05)
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_the_ceiling_s_interval_covers() -> None:
     random, inside = rng(12), 0
     for _ in range(60):
