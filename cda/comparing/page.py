@@ -14,6 +14,7 @@ from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.number import Number, Numbers
 from cda.numbers.views import numbers_in
+from cda.records import PERCENT
 from cda.report.document import Block, Document, headings
 from cda.report.numbers import (
     FORMS,
@@ -186,7 +187,7 @@ class _Shown:
             own = self.people(of, column)
             people.append(f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if of in _PEOPLE else "")
         rows += [people] if voted else []
-        caption = measure.caption + ("" if measure.unit == "rank" else ", with 95% intervals")
+        caption = measure.caption + ("" if measure.unit == "rank" else f", with {PERCENT} intervals")
         return Table(caption, tuple(header), tuple(map(tuple, rows)))
 
     def people(self, key: str, column: str) -> Estimate | None:
@@ -245,7 +246,7 @@ def paired_table(result: ComparisonResult) -> Table | None:
     first, other = inert(result.paired[0].first), "other" if len(result.paired) > 1 else inert(result.paired[0].other)
     header = ("on", first, other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
     return Table(
-        f"Against {first}: share of positive margins on the same texts, with 95% intervals", header, tuple(rows)
+        f"Against {first}: share of positive margins on the same texts, with {PERCENT} intervals", header, tuple(rows)
     )
 
 

@@ -242,6 +242,20 @@ def test_rows_without_a_majority_have_no_say_and_are_not_counted() -> None:
     assert held.chosen[1.25] == 1 and held.people.skew.n == 80 and held.against_base.gap.n == 80
 
 
+def test_changes_are_differences_of_the_levels_and_intervals_hold_them() -> None:
+    curve = drawn_curve(11, 100, 0.3, 0.6, -0.5)
+    held = cross_validated_dose(curve, rng())
+    for dose, fixed, change in ((0, held.base, held.against_base), (1, held.plain, held.against_plain)):
+        for name in ("skew", "miscalibration", "gap"):
+            value = getattr(held.people, name).value - getattr(fixed, name).value
+            assert getattr(change, name).value == pytest.approx(value)
+        whole = against_people(curve.margins_at(dose), curve.people, curve.prompt_ids)
+        assert (fixed.skew, fixed.miscalibration) == (whole.skew, whole.miscalibration)
+        assert fixed.mean_signed_gap.value == whole.signed_gap.value and fixed.gap.value > whole.gap.value - 1e-9
+    for one in (held.people.skew, held.people.miscalibration, held.people.gap, held.plain.gap, held.against_base.gap):
+        assert one.low <= one.value <= one.high and one.low < one.high
+
+
 def test_draws_choose_as_the_rows_themselves_would() -> None:
     """Draws that hold every prompt once repeat the estimate, but for how the splits fall."""
     curve = drawn_curve(12, 60, 0.3, 0.6, -0.5, pairs=60)
