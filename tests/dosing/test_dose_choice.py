@@ -31,6 +31,7 @@ from cda.errors import DataError
 from cda.records import Exclusions
 from cda.results.base import Estimate
 from cda.stats.estimators import mean_of
+from cda.stats.people import against_people
 from cda.stats.votes import Majority
 
 
