@@ -303,6 +303,23 @@ def test_duplicates_are_tried_once_whatever_the_grouper_says_and_what_came_most_
     assert (first.record.n_merged, first.record.proposed.reasons) == (5, {"beyond the number of candidates": 9})
 
 
+def test_the_judge_is_asked_only_about_what_the_model_likes() -> None:
+    judge = Judge()
+    (first,) = search(SAMPLES, parts(judge=judge), ONCE)
+    told = {row.candidate: row.preference for row in first.rows}
+    standings = first.record.standings
+    assert all((told[row.candidate] is None) is (row.fate == "reward") for row in standings)
+    assert judge.n_asked == 4 * sum(row.fate != "reward" for row in standings) < 24
+
+
+def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs() -> None:
+    generations = search(SAMPLES, parts(proposer=Proposer(name="jargon")), SMALL)
+    names = [{candidate.id: candidate.bias.name for candidate in each.candidates} for each in generations]
+    assert all(len(set(own.values())) == len(own) and "jargon" not in own.values() for own in names)
+    for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
+        assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
+
+
 def test_what_was_tried_before_is_not_tried_again() -> None:
     class Parrot(Mutator):
         """Says what is known already, and the same for every parent."""
