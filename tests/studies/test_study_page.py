@@ -11,6 +11,8 @@ from cda.studies.export import Item, Shown, Study
 from cda.studies.import_answers import (
     Screened,
     Vote,
+    left_out_table,
+    participant_table,
     study_document,
     summarize_study,
 )
@@ -30,6 +32,19 @@ def result() -> StudyResult:
     attention["p09"] = Attention(answered=2, right=0, passed=False)
     excluded = Exclusions(40, {"of a participant who failed the attention checks": 8})
     return summarize_study(study, Screened(tuple(votes), attention, 8, excluded), Rules(), n_blank=3)
+
+
+def test_who_differs_stands_first(result: StudyResult) -> None:
+    rows = participant_table(result).rows
+    assert rows[0][0] == HOSTILE and rows[0][4:6] == ("100% [68, 100]", "8")
+    # Each of the other two faces one vote for and one against: no majority to differ from.
+    assert [row[4] for row in rows[1:3]] == ["not estimated", "not estimated"]
+    assert rows[3][0] == "p09" and rows[3][-1] == "no: failed the attention checks"
+    assert left_out_table(result).rows == (
+        ("of a participant who failed the attention checks", "8"),
+        ("answers to attention checks (no votes)", "8"),
+        ("rows of tables that are not filled", "3"),
+    )
 
 
 def test_hostile_names_are_inert(result: StudyResult) -> None:
