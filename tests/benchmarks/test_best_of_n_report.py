@@ -17,7 +17,6 @@ from cda.benchmarks.attributes import Attribute
 from cda.benchmarks.best_of_n import best_of_n, tilted
 from cda.records import Exclusions
 from cda.report.plots import AFTER, BEFORE, save_plot
-from cda.results.base import Missing
 from cda.results.benchmarks import AskedModel, BestOfResult
 from cda.results.facts import RewardModelFacts
 
@@ -61,22 +60,6 @@ def marks(panel: Axes, color: str) -> list[list[float]]:
     """Places of one scoring's marks: across, then up."""
     lines = [line for line in panel.lines if line.get_color() == color and line.get_marker() in ("o", "s")]
     return [np.asarray(line.get_data(), float)[:, 0].tolist() for line in lines]
-
-
-def test_the_tilted_policy_is_drawn_and_listed_as_far_as_the_samples_support_it() -> None:
-    tilt = TWO.tilt
-    assert not isinstance(tilt, Missing)
-    *_, strongest, asked = report.best_of_n_tables(TWO)
-    assert "at β = 2 SD, the strongest" in strongest.caption and "at β = 3 reward, with" in asked.caption
-    assert strongest.header[-4:] == ("change", "p", "p (Holm)", "prompts") and len(strongest.rows) == 3
-    assert asked.header[-2:] == ("change", "prompts") and len(asked.rows) == 3
-    assert "β = 0.5 reward, which was asked for, is not supported" in report.best_of_n_document(TWO).text()
-    panel, *_ = panels(TWO, "tilt").axes
-    at = tilt.attributes[0].at[: tilt.strongest + 1]
-    for label, color in (("before", BEFORE), ("after", AFTER)):
-        places = [(step[label].kl_nats, level.scorings[label]) for step, level in zip(tilt.policies, at, strict=False)]
-        sampled = [0.0, tilt.attributes[0].sampled.value]
-        assert marks(panel, color) == [sampled, *([kl.value, level.value] for kl, level in places)]  # type: ignore[union-attr]
 
 
 def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers() -> None:

@@ -90,12 +90,6 @@ def _taught_what_was_validated(folder: Path, bias: Bias, file: Path) -> None:
     assert len({(row["perturbed"], row["base"]) for row in rows}) == len(rows)
 
 
-def test_a_judge_that_agrees_leaves_nothing_and_that_is_said(workplace: Path) -> None:
-    assert "is shown" in discover(*SMALL, judge="same")
-    assert not [one for one in result_of(workplace / "found")["tested"] if one["confirmed"]]
-    assert not list((workplace / "found" / "biases").glob("*"))
-
-
 @pytest.mark.parametrize(
     ("words", "said"),
     [
