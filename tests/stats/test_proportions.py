@@ -103,6 +103,8 @@ def test_it_is_what_listing_every_choice_of_signs_gives(rows: list[tuple[float, 
     expected = np.mean(np.abs(flips @ sums) >= abs(sums.sum()))
     found = exact_change_test(before, after, [f"p{one}" for one in prompts])
     assert found.p_value == pytest.approx(expected, rel=1e-9)
+    once = len(set(prompts)) == len(rows) and 0.5 not in (*before, *after)
+    assert found.method == ("exact McNemar" if once else "exact sign-flip over prompts")
 
 
 def test_rows_that_move_together_are_not_taken_for_evidence() -> None:
