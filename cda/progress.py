@@ -15,8 +15,10 @@ from cda.launch import is_main
 from cda.quiet import hides_bars
 from cda.terminal import put
 
-LINE_EVERY_S, _SHORT_S = 120.0, 10.0
-"""A log gets a line of a bar as often as this, and one at its end if it took longer than that."""
+LINE_EVERY_S, LINE_AT_LAST_S, LINE_EVERY_SHARE = 30.0, 600.0, 0.1
+"""A log gets a line after a tenth of the work, but none within 30 s of the last one, and one after 10 minutes in any case."""
+_SHORT_S = 10.0
+"""Work that took less than this gets no line in a log."""
 _MEASURED_S = 1.0
 """Time after which a speed is believed."""
 
@@ -78,15 +80,16 @@ class Bar(tqdm):  # type: ignore[type-arg]
     """
 
     def __init__(self, label: str | None, total: float | None, unit: str, *, initial: float = 0) -> None:
-        self._of, self._before = unit, initial
+        self._label, self._of, self._before = label or "", unit, initial
         self._lines = not on_terminal()
         self._said = self._begun = time.monotonic()
-        share = "{percentage:.0f}%, " if self._lines else "{percentage:3.0f}%|{bar}| "
+        self._said_share = initial / total if total else 0.0
+        count = "{percentage:3.0f}%|{bar}| {counts}" if total else "{counts}"
         super().__init__(
             total=total, initial=initial, desc=label, leave=not self._lines,
             disable=label is None or total == 0 or hides_bars() or not is_main(),
-            bar_format=f"{{desc}}: {share if total else ''}{{counts}}{{postfix}} [{{elapsed}}{{left}}]",
-            # Lines of a log are written by `display` and `close`, and this bar must write nothing else.
+            bar_format=f"{{desc}}: {count}{{postfix}} [{{elapsed}}{{left}}]",
+            # Lines of a log are written by `_say`, and this bar must write nothing else.
             file=io.StringIO() if self._lines else None,
         )  # fmt: skip
 
@@ -111,17 +114,29 @@ class Bar(tqdm):  # type: ignore[type-arg]
         """Draw the bar; in a log, write a line if one is due."""
         if not self._lines:
             super().display(msg, pos)
-        elif time.monotonic() - self._said >= LINE_EVERY_S:
-            self._said = time.monotonic()
-            put(str(self).strip())
+        elif self._is_due():
+            self._say()
 
     def close(self) -> None:
         """End the bar; in a log, say so if it took long enough to be of interest."""
         if self.disable:
             return
         if self._lines and self.seconds >= _SHORT_S:
-            put(str(self).strip())
+            self._say()
         super().close()
+
+    def _is_due(self) -> bool:
+        since, share = time.monotonic() - self._said, self.n / self.total if self.total else 1.0
+        is_a_tenth = share - self._said_share >= LINE_EVERY_SHARE or not self.total
+        return since >= LINE_AT_LAST_S or (since >= LINE_EVERY_S and is_a_tenth)
+
+    def _say(self) -> None:
+        self._said, self._said_share = time.monotonic(), self.n / self.total if self.total else 0.0
+        share = f"{self.n / self.total:.0%}, " if self.total else ""
+        postfix = f", {self.postfix}" if self.postfix else ""
+        spent = f"{_rounded(self.seconds)} so far" if self._left() else f"done in {_rounded(self.seconds)}"
+        said = [f"{self._label.strip()}: {share}{self.counts}{postfix}", spent, *self._left()]
+        put("; ".join(said))
 
     def _left(self) -> list[str]:
         """The time left for this bar, and the run's stage; nothing at its end."""

@@ -76,23 +76,29 @@ def test_silence_is_explained_on_a_terminal_alone(
     assert said() == ""
 
 
-def test_a_log_gets_a_line_every_two_minutes_and_one_at_the_end(
+def test_a_log_gets_a_line_at_a_tenth_of_the_work_and_30_seconds_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
-    # A test of notebooks leaves it, and with it bars are shown.
-    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+    monkeypatch.delitem(
+        sys.modules, "ipykernel", raising=False
+    )  # a test of notebooks leaves it, and with it bars are shown
     with run_progress(RunProgress(["audit"])), Bar("  scoring", 1000, "texts") as bar:
         for _ in range(1000):
             clock[0] += 1
             bar.n += 1
             bar.display()
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("scoring: 12%, 120/1000 texts [") and lines[0].endswith(
-        ", about 15 min left, stage 1/1]"
-    )
-    assert len(lines) == 9 and lines[-1].startswith("scoring: 100%, 1000/1000 texts [") and "left" not in lines[-1]
+    assert lines[0] == "scoring: 10%, 100/1000 texts; 2 min so far; about 15 min left; stage 1/1"
+    assert len(lines) == 10 and lines[-1] == "scoring: 100%, 1000/1000 texts; done in 17 min"
+    clock[0] = 0.0
+    with Bar("  asking", 10_000, "calls") as bar:
+        bar.n = 500
+        for clock[0] in (599.0, 600.0, 601.0):
+            bar.display()
+        bar.disable = True
+    assert capsys.readouterr().err == "asking: 5%, 500/10000 calls; 10 min so far; about 3.2 h left\n"
 
 
 def test_what_was_known_before_says_nothing_about_speed(monkeypatch: pytest.MonkeyPatch) -> None:
