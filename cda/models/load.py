@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
+from cda.models.adapters import check_adapter, with_adapter
 from cda.models.config import ModelSpec, asked_reads, family_for, head_index, load_config, quiet_files
 from cda.models.declared import check_length
 from cda.models.families import Family
@@ -31,12 +32,10 @@ from cda.models.template import (
 )
 from cda.models.trial import try_template
 from cda.models.weights import (
-    check_adapter,
     compute_in_float32,
     float32_behind_base,
     head_names,
     load_base,
-    with_adapter,
 )
 from cda.records import Message
 

@@ -16,10 +16,9 @@ from stub_client import Stub, asked, client
 
 from cda.counterfactuals import label
 from cda.errors import LLMError
-from cda.llm.agreed import Agreed
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
-from cda.llm.money import CountedLLM, Price, Tally
+from cda.llm.money import Agreed, CountedLLM, Price, Tally
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import complete
 from cda.llm.purse import FOLDER, Purse
