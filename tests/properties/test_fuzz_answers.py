@@ -30,7 +30,7 @@ from cda.rewriting.labels import parse_answers
 from cda.rewriting.triples import parse_questions
 from cda.run import RunFolder, Stage
 from cda.scorers.dialects import endpoint_of
-from cda.scorers.judge import parse_verdict, verdict_code
+from cda.scorers.judge import parse_verdicts, verdict_code
 from cda.scorers.served_client import reward_in, undone
 from cda.training.dose import plain_config
 
@@ -65,7 +65,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "groups": lambda text: mended(parse_groups(text) or [], 5),
     "prompts": lambda text: [why_unusable(one) for one in (parse_items(text, "prompts") or ([], []))[0]],
     "questions": parse_questions,
-    "verdict": parse_verdict,
+    "verdict": parse_verdicts,
     "code": lambda text: verdict_code(user_prompt(text[:1000]), text[:1000], "b"),
     "completion": lambda text: of_content(text.encode("utf-8", "replace"), SERVER),
     "probabilities": lambda text: of_content(text.encode("utf-8", "replace"), SERVER, one_token=True),
