@@ -20,11 +20,7 @@ from cda.models.families import Family
 from cda.models.families.family import Points
 from cda.models.own_files import ModelFiles
 from cda.models.reading import Reading, Reads, pools_by_position, read_by_mask, read_one_output
-from cda.models.refusals import (
-    check_its_class,
-    first_line,
-    own_code_needed,
-)
+from cda.models.refusals import check_its_class, first_line, own_code_needed
 from cda.models.template import (
     Layout,
     Template,
@@ -34,12 +30,7 @@ from cda.models.template import (
     padding_token,
     wants_segments,
 )
-from cda.models.weights import (
-    compute_in_float32,
-    float32_behind_base,
-    head_names,
-    load_base,
-)
+from cda.models.weights import compute_in_float32, float32_behind_base, head_names, load_base
 from cda.records import Message
 
 

@@ -17,10 +17,7 @@ from cda.models.config import CLASSIFIER, ModelSpec, auto_class, family_for, loa
 from cda.models.eight_bit import multiply_by_rounded_weights
 from cda.models.families import Family
 from cda.models.own_files import ModelFiles
-from cda.models.refusals import (
-    first_line,
-    why_not_loadable,
-)
+from cda.models.refusals import first_line, why_not_loadable
 
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
