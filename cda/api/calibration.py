@@ -33,7 +33,7 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
 
     Example:
         >>> import cda
-        >>> found = cda.calibrate("judge:gpt-4o", "votes.csv", contrasts="pairs.jsonl", budget_usd=5)  # doctest: +SKIP
+        >>> found = cda.calibrate("judge:gpt-4o", "votes.csv", contrasts="contrasts.jsonl", budget_usd=5)  # doctest: +SKIP
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
     terms = Terms.of("cda.calibrate", CalibrateArguments, options)
@@ -62,7 +62,7 @@ def dose(before: Model, after: Model, /, votes: Data | None = None, **options: U
 
     Example:
         >>> import cda
-        >>> found = cda.dose("scores:before.jsonl", "scores:after.jsonl", "votes.csv", contrasts="pairs.jsonl")  # doctest: +SKIP
+        >>> found = cda.dose("scores:before.jsonl", "scores:after.jsonl", "votes.csv", contrasts="contrasts.jsonl")  # doctest: +SKIP
         >>> found.chosen, found.own.held_out["jargon"].people.gap  # doctest: +SKIP
     """
     terms = Terms.of("cda.dose", DoseArguments, options)

@@ -68,7 +68,7 @@ def audit(
     from cda.recipe.load import is_recipe
 
     if check_reward is not None:
-        others = {"bias": options["biases"], "pairs": options["contrasts"], "by": by, "out": options["out"], "export": export,
+        others = {"bias": options["biases"], "contrasts": options["contrasts"], "by": by, "out": options["out"], "export": export,
                   "fail-if": call.fail_if, "only": call.only, "fresh": options["fresh"], "limit": options["limit"], "figures": options["figures"],
                   **{name: options[name] for name in _FILES}}  # fmt: skip
         unused = [f"--{name}" for name, value in others.items() if value]
@@ -80,7 +80,7 @@ def audit(
             [f"cda audit takes one model, and found {len(models)}; several: cda compare {' '.join(models) or 'A B …'}"]
         )
     if is_recipe(target):
-        given = {"bias": (options["biases"], "biases"), "pairs": (options["contrasts"], "audit.contrasts"), "by": (by, "audit.by"),
+        given = {"bias": (options["biases"], "biases"), "contrasts": (options["contrasts"], "audit.contrasts"), "by": (by, "audit.by"),
                  **{name: (options[name], f"audit.{name}") for name in _FILES}}  # fmt: skip
         problems = [
             f"--{name}: not with a recipe, which says it itself; use {setting}=..."

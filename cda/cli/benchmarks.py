@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from cda.cli.app import ALWAYS, MEASURE, TARGET, Call, Overrides, app, job, settings_apart
-from cda.cli.output import running
+from cda.cli.app import ALWAYS, MEASURE, TARGET, Call, Overrides, job, settings_apart
 from cda.errors import RecipeError
 from cda.jobs.options import BestOfArguments, DataArguments, DiscoverArguments, QualityArguments
 
@@ -59,13 +58,6 @@ def best_of(
     from cda.api.benchmarks import best_of as measured
 
     call.output.show(measured(model, responses, **options, overrides=call.words(overrides)))
-
-
-@app.command("win-rate", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def win_rate() -> None:
-    """Refused with the command that has it now."""
-    with running():
-        raise RecipeError(["cda win-rate MODEL FIRST SECOND: it is now `cda quality MODEL FIRST --over SECOND`"])
 
 
 @job(MEASURE, "seed columns", DiscoverArguments)

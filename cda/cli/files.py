@@ -78,7 +78,7 @@ def inspect(
 
 
 @job(MAKE, "limit seed columns")
-def pairs(
+def triples(
     call: Call,
     out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")],
     overrides: Overrides = None,
@@ -92,7 +92,7 @@ def pairs(
     """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
     from dataclasses import replace
 
-    from cda.counterfactuals.triples import PairsSource, make_pairs
+    from cda.counterfactuals.triples import TriplesSource, make_triples
     from cda.errors import RecipeError
     from cda.files.paths import user_path
     from cda.recipe.load import load_model_audit
@@ -100,10 +100,10 @@ def pairs(
 
     if kind not in ("opinion", "technical"):
         raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
-    settings = {"name": "pairs", **({"biases": bias} if bias else {})}
+    settings = {"name": "triples", **({"biases": bias} if bias else {})}
     loaded = replace(load_model_audit("embedded", settings, call.words(overrides, "triples")), confirmed=call.yes)
-    source = PairsSource(queries, topics, responses, kind, per_topic, call.limit)  # type: ignore[arg-type]
-    counts = make_pairs(loaded, source, user_path(out))
+    source = TriplesSource(queries, topics, responses, kind, per_topic, call.limit)  # type: ignore[arg-type]
+    counts = make_triples(loaded, source, user_path(out))
     call.output.show(Written(folder=user_path(out), rows=counts), "")
 
 

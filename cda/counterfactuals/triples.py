@@ -1,4 +1,4 @@
-"""`cda pairs`: RATE triples to audit on, from queries, from topics, or from responses that are there already."""
+"""`cda triples`: RATE triples to audit on, from queries, from topics, or from responses that are there already."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ANSWER_TOKENS, _QUESTIONS_TOKENS, _REQUEST_TOKENS = 300, 150, 300
 
 
 @dataclass(frozen=True, slots=True)
-class PairsSource:
+class TriplesSource:
     """Source of the triples: exactly one of the three files."""
 
     queries: str | None = None
@@ -48,7 +48,7 @@ class PairsSource:
     """Maximum number of queries or responses, drawn with the seed; None: all."""
 
 
-def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str, int]:
+def make_triples(loaded: LoadedRecipe, source: TriplesSource, out: Path) -> dict[str, int]:
     """Write triples in both directions, as `cda audit --triples` reads them; return how many by bias. RecipeError: not exactly
     one source, or no LLM, or no key of it, where one is needed. DataError: nothing usable. RunError: `out` not
     writable.
@@ -105,7 +105,7 @@ class _Read:
     """Responses to make triples of, at most."""
 
 
-def _read(source: PairsSource, audit: AuditSection, seed: int) -> _Read:
+def _read(source: TriplesSource, audit: AuditSection, seed: int) -> _Read:
     """Read the file, and draw as many rows of it as are wanted. DataError: it cannot be read, or holds nothing usable."""
     if source.responses:
         responses, exclusions = read_responses(load_rows(source.responses), source.responses, audit)
@@ -172,7 +172,7 @@ def _planned(read: _Read, loaded: LoadedRecipe) -> list[Planned]:
     return planned
 
 
-def _texts(read: _Read, source: PairsSource, llm: LlmAccess, seed: int) -> tuple[Sequence[Original], Exclusions]:
+def _texts(read: _Read, source: TriplesSource, llm: LlmAccess, seed: int) -> tuple[Sequence[Original], Exclusions]:
     """Responses with their prompts, and their labels for the bias if a file has them."""
     if read.responses:
         return read.responses, read.exclusions

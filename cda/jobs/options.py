@@ -77,7 +77,7 @@ BIAS = Flag(
     "bias",
     more={"autocompletion": "biases"},
 )
-CONTRASTS = Flag("Contrasts of your own: prompt, base, perturbed.", name="pairs")
+CONTRASTS = Flag("Contrasts of your own: prompt, base, perturbed.")
 CHECKED = 'Preference pairs for accuracy; `"none"` for no such check.'
 _QUICK = "For a quick look: take at most so many pairs, contrasts, triples and quality pairs of each bias, drawn with the seed."
 

@@ -573,7 +573,7 @@ Study {study.fingerprint}, seed {study.seed}.
 `key.json` says which answer is which. **Keep it to yourself**: a participant who knows it is no judge.{made}
 
     cda study import THIS_FOLDER ANSWERS
-    cda audit my-org/my-reward-model --pairs {folder}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
+    cda audit my-org/my-reward-model --contrasts {folder}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
 
 Do not export again into this folder while people are judging: their answers belong to this study alone. Tell participants:
 

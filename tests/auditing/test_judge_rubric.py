@@ -180,7 +180,7 @@ def test_a_prompt_against_bias_is_compared_paired_by_contrast(serve: Any, pairs:
     for run, words in zip(runs, ((), ("score.judge.prompt=style-blind",)), strict=True):
         done = CliRunner().invoke(
             app,
-            ["audit", "judge:local", "--bias", "jargon", "--pairs", str(pairs), "--quality", "none",
+            ["audit", "judge:local", "--bias", "jargon", "--contrasts", str(pairs), "--quality", "none",
              "--triples", "none", "--out", run, url, *words],
         )  # fmt: skip
         assert done.exit_code == 0, done.output

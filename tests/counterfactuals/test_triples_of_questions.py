@@ -1,4 +1,4 @@
-"""`cda pairs`: what cannot be labelled is refused before an answer is paid for."""
+"""`cda triples`: what cannot be labelled is refused before an answer is paid for."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_a_relative_measure_needs_labels_before_anything_is_asked(source: str, r
     server = Served(lambda _: status(500), lambda: status(500))
     server.routes = lambda *call: (asked.append(call), status(500))[1]
     try:
-        words = ["pairs", str(tmp_path / "out.jsonl"), source, str(file), "--bias", "jargon", "--bias", "length",
+        words = ["triples", str(tmp_path / "out.jsonl"), source, str(file), "--bias", "jargon", "--bias", "length",
                  "llm.model=m", f"llm.base_url={server.url}", f"llm.cache={tmp_path / 'cache'}"]  # fmt: skip
         done = CliRunner().invoke(app, words)
     finally:
