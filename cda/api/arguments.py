@@ -25,11 +25,11 @@ from cda.files.paths import is_a_file, user_path
 from cda.installed import check_installed
 from cda.jobs.options import AuditArguments, Biases, Confirm, Data, Model, defaults_of, options_of
 from cda.launch import use_all_cores
-from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.resources.artifacts import check_form, folder_suffix
+from cda.results.kinds import FILES
 from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
 Check = Callable[[object], bool]
@@ -306,7 +306,7 @@ def refuse_results(model: object, of_one: bool = True) -> list[str]:
         return [
             f"{model}: the folder of a finished run. `cda report {model}` draws its report, `cda compare {model} …` compares it"
         ]
-    held = [name for name in OTHER_RESULTS if is_a_file(folder / name)]
+    held = [name for name in FILES if is_a_file(folder / name)]
     return [f"{model}: holds {held[0]}, the result of another command; give a model"] if held else []
 
 

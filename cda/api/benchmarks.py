@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from cda.api.arguments import Terms, declared, loaded_with_folder, path_text, several
-from cda.api.results import BestOf, Quality, shown
+from cda.api.results import BestOf, Quality
 from cda.api.rows import as_reference
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
@@ -49,7 +49,7 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
     opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
     with opened as (loaded, other):
-        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"], over))
+        return measure_quality(loaded, files, adapter, other, dose, options["figures"], over)
 
 
 @declared(BestOfArguments)
@@ -85,11 +85,10 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
     opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
     with opened as (loaded, other):
         subjects = asked_subjects(loaded.recipe.model, adapter, other, dose)
-        done = run_best_of_n(
+        return run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
             columns=columns, split=split, figures=options["figures"], limit=terms.limit,
         )  # fmt: skip
-        return shown(BestOf, done)
 
 
 def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:

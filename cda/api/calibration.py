@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any, Unpack
 
 from cda.api.arguments import Terms, declared, loaded_with_folder, put
-from cda.api.results import Calibration, Dose, shown
+from cda.api.results import Calibration, Dose
 from cda.api.rows import as_reference
 from cda.calibration.calibrate import run_calibrate
 from cda.dosing.stage import run_mixed
@@ -38,7 +38,7 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
     """
     terms = Terms.of("cda.calibrate", CalibrateArguments, options)
     with _loaded(model, votes, terms, options) as (loaded, _):
-        return shown(Calibration, run_calibrate(loaded, options["figures"]))
+        return run_calibrate(loaded, options["figures"])
 
 
 @declared(DoseArguments)
@@ -67,7 +67,7 @@ def dose(before: Model, after: Model, /, votes: Data | None = None, **options: U
     """
     terms = Terms.of("cda.dose", DoseArguments, options)
     with _loaded(before, votes, terms, options, after) as (loaded, other):
-        return shown(Dose, run_mixed(loaded, str(other), options["figures"]))
+        return run_mixed(loaded, str(other), options["figures"])
 
 
 @contextmanager

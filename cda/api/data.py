@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 from cda.api.arguments import RUNS, Terms, declared, loaded_for_model, put, several
-from cda.api.results import DataAudit, shown
+from cda.api.results import DataAudit
 from cda.api.rows import as_reference
 from cda.errors import RecipeError
 from cda.jobs.options import Data, DataArguments
@@ -47,4 +47,4 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
         put(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
     asked = DataOptions(by, labels, columns, split, terms.limit, options["figures"], biases is not None)
     with loaded_for_model("embedded", settled, terms) as loaded:
-        return shown(DataAudit, run_data(file, loaded, asked))
+        return run_data(file, loaded, asked)

@@ -172,5 +172,4 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         **files,
     }
     with loaded_with_folder(model, terms, nested, inputs, (), options["judge"], "judge") as (loaded, _):
-        found = run_discover(loaded, options)
-        return Discovery(loaded.recipe.run_path, found.summary, found.result, found.topics)
+        return Discovery(loaded.recipe.run_path, run_discover(loaded, options))

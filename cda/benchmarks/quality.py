@@ -21,7 +21,7 @@ from cda.errors import DataError, RecipeError
 from cda.files.jsonl import write_json, write_jsonl
 from cda.files.paths import refuse_link
 from cda.finetuning.applied import asked_subjects, check_subject
-from cda.jobs.perform import Done, Job, Made, perform
+from cda.jobs.perform import Job, Made, perform
 from cda.launch import is_main, say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
@@ -45,8 +45,7 @@ from cda.stats.draws import drawn
 from cda.stats.estimators import share_of
 from cda.stats.proportions import exact_change_test
 
-RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
-PAGE, TABLES = "report.html", "quality.md"
+SCORES, REWARDBENCH = "scores.jsonl", "rewardbench"
 _SAME = "both sides read the same after the cut"
 _NO_VERDICT, _NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
 _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
@@ -60,7 +59,7 @@ def measure_quality(
     dose: float | None = None,
     figures: str | None = None,
     over: str | None = None,
-) -> Done[QualityResult]:
+) -> QualityResult:
     """Check, score, measure and write; the result is alike in every process, the main one writes.
     `files` are files, saved folders or hub ids in any known format, or `embedded`; with `over`, one file of outputs, which are
     compared with those of `over`. CdaError: something cannot be used."""
@@ -108,18 +107,15 @@ def measure_quality(
             versions=versions(),
             files=sources,
         )
-        document = report.quality_document(result)
-        forms: dict[str, Form] = {
-            PAGE: document.page, TABLES: document.markdown, SCORES: rows, RESULT: result,
-        }  # fmt: skip
+        forms: dict[str, Form] = {SCORES: rows}
         if over is None:
             forms[f"{REWARDBENCH}/"] = None
             if is_main():
                 _write_rewardbench(out / REWARDBENCH, report.rewardbench_files(result, rows))
-        return Made(result, document, forms)
+        return Made(result, forms)
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
-    job = Job("cda quality", RESULT, partial(_plan, sets, subjects), work, costs)
+    job = Job(QualityResult, partial(_plan, sets, subjects), work, costs)
     return perform(job, loaded, str(recipe.run.folder), figures)
 
 
@@ -133,10 +129,10 @@ def _limited(quality: QualitySet, most: int | None, seed: int) -> QualitySet:
     return replace(quality, items=items, exclusions=Exclusions(found.seen, reasons))
 
 
-def _plan(sets: Sequence[QualitySet], subjects: Sequence[Subject], out: Path) -> list[str]:
+def _plan(sets: Sequence[QualitySet], subjects: Sequence[Subject]) -> list[str]:
     """Steps of a dry run."""
     read = [f"items       {each.name}: {len(each.items)}, read as {each.format} ({each.exclusions})" for each in sets]
-    return [*(subject.planned for subject in subjects), *read, f"report      {out / PAGE}"]
+    return [*(subject.planned for subject in subjects), *read]
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:

@@ -72,4 +72,4 @@ def discover(call: Call, model: Scorer, overrides: Overrides = None, **options: 
         options[several] = options[several] or ()
     result = search(model, **options, **call.paid(overrides, "responses"))
     # Only a search that waits for its review has no result.
-    call.output.show(result.topics or result.result or Plan(settings={}, lines=()), result.summary)
+    call.output.show(Plan(settings={}, lines=()) if isinstance(result.found, str) else result.found, result.summary)

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic_core import to_jsonable_python
 
@@ -56,6 +56,7 @@ from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
 from cda.results.facts import LLMUse, RunFacts, StageRun
+from cda.results.kinds import FILES
 from cda.results.stages import TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import distinct_texts
@@ -278,17 +279,6 @@ _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
 REPORT = "report.html"
 Produce = Callable[[Path], Result | dict[str, Any]]
-A = TypeVar("A", bound=AuditResult)
-OTHER_RESULTS = (
-    "quality.json",
-    "best_of_n.json",
-    "discover.json",
-    "topics.json",
-    "comparison.json",
-    "calibration.json",
-    "dose.json",
-    "data.json",
-)
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
@@ -523,7 +513,7 @@ def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
 def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | None = None) -> Path:
     """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files.
     With a folder `out` it is written there, and nothing in the run's folder."""
-    audit = audit_of(run_folder, AuditResult)
+    audit = audit_of(run_folder)
     file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
@@ -545,10 +535,10 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     return html
 
 
-def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
+def audit_of(run_folder: RunFolder) -> AuditResult:
     """The finished audit of a run (else RunError), with the choice of its dose and the run's costs; DataError if it was changed."""
     run_folder.output_of("audit")  # names the command to run first if there is no audit
-    audit = load(kind, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
+    audit = load(AuditResult, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
     trained = len(audit.scorings) > 1
     if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:
         audit = audit.model_copy(update={"dose": chosen})
@@ -568,7 +558,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     if words:
         raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
     if not is_a_file(path / "audit" / AUDIT_FILE):
-        results = [name for name in OTHER_RESULTS if is_a_file(path / name)]
+        results = [name for name in FILES if is_a_file(path / name)]
         other = f"; it holds {results[0]} of another command, with its page next to it" if results else ""
         raise RunError(
             f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
@@ -578,7 +568,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     audited = path / "audit" / AUDIT_FILE
     stop_if_dry(
         None,
-        lambda: [_read_from(audited, audit_of(run_folder, AuditResult)), f"report      {place / REPORT}"],
+        lambda: [_read_from(audited, audit_of(run_folder)), f"report      {place / REPORT}"],
         ("only", "limit", "seed", "column"),
     )
     if out is not None:

@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import cda
-from cda.api.results import Calibration
+from cda.results.dose import CalibrationResult as Calibration
 from cda.embedded.texts import audit_contrasts
 from cda.features import n_words
 from cda.files.jsonl import write_jsonl
