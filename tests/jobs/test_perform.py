@@ -59,7 +59,10 @@ def test_a_dry_run_says_plan_and_cost_and_does_nothing(tmp_path: Path) -> None:
     with planning(False, {"size": 3}, lambda plan, _: plans.append(plan)):
         perform(painting(worked), None, tmp_path / "new")
     assert not worked and not (tmp_path / "new").exists()
-    assert plans[0].settings == {"size": 3} and plans[0].lines[:2] == ("paints      all", f"report      {tmp_path / 'new' / 'report.html'}")
+    assert plans[0].settings == {"size": 3} and plans[0].lines[:2] == (
+        "paints      all",
+        f"report      {tmp_path / 'new' / 'report.html'}",
+    )
     assert plans[0].lines[2].startswith("llm         ") and "7 calls" in plans[0].lines[2]
 
 
