@@ -68,8 +68,6 @@ def discover(call: Call, model: Scorer, overrides: Overrides = None, **options: 
 
     if call.output.as_json and options["review"]:
         raise RecipeError(["--json: not with --review, which has no result before the test"])
-    for several in ("attributes", "topics"):
-        options[several] = options[several] or ()
     result = search(model, **options, **call.paid(overrides, "responses"))
     # Only a search that waits for its review has no result.
     call.output.show(Plan(settings={}, lines=()) if isinstance(result.found, str) else result.found, result.summary)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Option
 
 from cda.cli.app import ALWAYS, LOOK_UP, MAKE, MEASURE, TRAIN, Call, Overrides, job
-from cda.jobs.options import COMMON
+from cda.jobs.options import InspectOptions, MergeOptions, TriplesOptions
 
 
-@job(MEASURE, "limit html prompts dry_run full columns")
+@job(MEASURE, "limit html prompts dry_run full columns", InspectOptions)
 def inspect(
     call: Call,
     target: Annotated[
@@ -22,30 +23,6 @@ def inspect(
         ),
     ],
     overrides: Overrides = None,
-    n: Annotated[int, Option(help="How many to show, and to make, of each bias and direction.")] = 8,
-    bias: Annotated[list[str] | None, Option(help="Look at this bias alone; may be given several times.")] = None,
-    seed: Annotated[int, Option(help="Draws what is shown.")] = 42,
-    worst: Annotated[
-        str | None,
-        Option(
-            help="Show first where the reward moved most (reward), what else changed most (drift), or what failed (failed)."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        Option(help="Whose rewards to show; `none` for none. Default: those available, else the recipe's model."),
-    ] = None,
-    responses: Annotated[
-        str | None, Option(help="Rewrite answers of this file: prompt, response and, where known, has_attribute.")
-    ] = None,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Make a few now, even where the recipe's run holds rewrites.")
-    ] = False,
-    limit: Annotated[
-        int,
-        Option(min=1, help="Take the numbers from at most so many of each bias and direction.", rich_help_panel=COMMON),
-    ] = 200,
-    html: Annotated[str | None, Option(help="Write a page to this file as well.")] = None,
     prompts: Annotated[
         bool,
         Option(
@@ -53,6 +30,8 @@ def inspect(
             help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too.",
         ),
     ] = False,
+    *,
+    options: InspectOptions,
 ) -> None:
     """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
     from cda.launch import use_all_cores
@@ -61,12 +40,8 @@ def inspect(
     use_all_cores()
     quiet_libraries()
     from cda.inspection.inspect import inspect_rewrites
-    from cda.inspection.sources import InspectOptions
 
-    words = call.words(overrides, "triples")
-    options = InspectOptions(
-        n, tuple(bias or ()), seed, worst, model, responses, fresh, limit, html, confirmed=call.yes
-    )
+    words, options = call.words(overrides, "triples"), replace(options, confirmed=call.yes)
     if prompts:
         from cda.inspection.fresh import prompts_text
         from cda.results.commands import Prompts
@@ -77,33 +52,24 @@ def inspect(
         call.output.show(*inspect_rewrites(target, words, options))
 
 
-@job(MAKE, "limit seed columns")
+@job(MAKE, "limit seed columns", TriplesOptions)
 def triples(
     call: Call,
     out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")],
     overrides: Overrides = None,
     bias: Annotated[list[str] | None, Option(help="Name or bias file; several times for several.")] = None,
-    queries: Annotated[str | None, Option(help="Prompts or conversations; clean questions are kept.")] = None,
-    topics: Annotated[str | None, Option(help="A topic a line; questions are written on them.")] = None,
-    responses: Annotated[str | None, Option(help="Rows of prompt, response and, where known, has_attribute.")] = None,
-    kind: Annotated[str, Option(help="Of questions on topics: opinion or technical.")] = "technical",
-    per_topic: Annotated[int, Option(help="Questions on each topic.")] = 5,
+    *,
+    options: TriplesOptions,
 ) -> None:
     """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
-    from dataclasses import replace
-
-    from cda.counterfactuals.triples import TriplesSource, make_triples
-    from cda.errors import RecipeError
+    from cda.counterfactuals.triples import make_triples
     from cda.files.paths import user_path
     from cda.recipe.load import load_model_audit
     from cda.results.commands import Written
 
-    if kind not in ("opinion", "technical"):
-        raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
     settings = {"name": "triples", **({"biases": bias} if bias else {})}
     loaded = replace(load_model_audit("embedded", settings, call.words(overrides, "triples")), confirmed=call.yes)
-    source = TriplesSource(queries, topics, responses, kind, per_topic, call.limit)  # type: ignore[arg-type]
-    counts = make_triples(loaded, source, user_path(out))
+    counts = make_triples(loaded, options, user_path(out))
     call.output.show(Written(folder=user_path(out), rows=counts), "")
 
 
@@ -142,40 +108,26 @@ def _plan_of_texts(rows: dict[str, int], folder: Path) -> list[str]:
     ]
 
 
-@job(TRAIN, end=ALWAYS)
+@job(TRAIN, "", MergeOptions, ALWAYS)
 def merge(
     call: Call,
     sources: Annotated[
         list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
     ],
-    out: Annotated[str, Option(help="New folder for the result.")],
-    dose: Annotated[
-        list[float] | None,
-        Option(
-            help="How much of each adapter, one for each: 0 none, 1 as trained, more is possible; left out: a run's chosen dose, 1 of an adapter."
-        ),
-    ] = None,
-    base: Annotated[str | None, Option(help="Base model, where the adapters do not say it or say another.")] = None,
-    precision: Annotated[str, Option(help="Of the merged weights: fp32 or bf16.")] = "fp32",
-    adapter_only: Annotated[
-        bool, Option("--adapter-only", help="Write one adapter at the dose, and merge nothing.")
-    ] = False,
-    push: Annotated[
-        str | None, Option(help="Upload the result to the hub as organisation/name; private where new.")
-    ] = None,
+    *,
+    options: MergeOptions,
 ) -> None:
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
     from cda.files.paths import user_path
     from cda.quiet import quiet_libraries
 
     quiet_libraries()
-    from cda.pipeline.merge import MergeOptions
     from cda.pipeline.merge import merge as merge_sources
     from cda.results.commands import Written
 
-    folder = user_path(out)
-    merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
-    call.output.show(Written(folder=folder), "")
+    options = replace(options, out=user_path(options.out))
+    merge_sources(sources, options)
+    call.output.show(Written(folder=options.out), "")
 
 
 @job(LOOK_UP, end=ALWAYS)

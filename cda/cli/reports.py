@@ -24,7 +24,7 @@ def report(
     ] = None,
 ) -> None:
     """Draw the report, after running whatever is missing for it; or that of a finished run's folder."""
-    of_recipes = {"--only": call.only, "--limit": call.limit, "--seed": call.seed, "--column": call.column}
+    of_recipes = {"--only": call.only, "--limit": call.limit, "--seed": call.seed, "--column": call.columns}
     if Path(recipe).expanduser().is_dir():
         why = f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is"
         if problems := [f"{name}: {why}" for name, value in of_recipes.items() if value not in (None, False)]:

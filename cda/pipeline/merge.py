@@ -21,6 +21,7 @@ from cda.files.jsonl import write_text
 from cda.files.paths import unwritable, user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
+from cda.jobs.options import MergeOptions
 from cda.launch import say
 from cda.models.adapter_base import check_base
 from cda.models.config import ModelSpec, load_config, quiet_files
@@ -40,19 +41,6 @@ MergePrecision = Literal["fp32", "bf16"]
 # Private settings of a training: tokens, local paths, account names.
 _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^report_to$")
 _PATHS = ("/", "~", "./")
-
-
-@dataclass(frozen=True, slots=True)
-class MergeOptions:
-    """Options of `cda merge`: new folder, doses (one a source, or none for the chosen or trained ones), a base if sources name
-    none or another, the precision of a merged model, the adapter alone, a repository of the hub."""
-
-    out: Path
-    doses: tuple[float, ...] = ()
-    base: str | None = None
-    precision: str = "fp32"
-    adapter_only: bool = False
-    push: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
