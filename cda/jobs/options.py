@@ -263,6 +263,14 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     limit: Limit
 
 
+class TextArguments(Paid, ModelSettings, DoseSettings, total=False):
+    """Options of `cda.label`."""
+
+
+class RewriteArguments(TextArguments, total=False):
+    direction: Annotated[Literal["add", "remove"], Arg("`add` the bias or `remove` it.", "add", "")]
+
+
 @dataclass(frozen=True, slots=True)
 class InspectOptions:
     """Options of `cda inspect`."""
