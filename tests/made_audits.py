@@ -46,7 +46,6 @@ from cda.stats.proportions import beyond_noise
 
 Audit = dict[str, Any]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
-SEED = 0
 _UNMEASURED = ("dose_applied", "plain", "seeds")
 
 
@@ -129,7 +128,7 @@ def _rate(two: bool) -> tuple[dict[str, BiasRate], dict[str, TripleSkew]]:
     triples, scores = _triples()
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
     flips = flips_of([triple.has_attribute for triple in triples], triples, "rules", "measured long word share")
-    rate = rate_room.rate(triples, {"jargon": flips}, scorings, 0.5, SEED)
+    rate = rate_room.rate(triples, {"jargon": flips}, scorings, 0.5)
     return rate, result_room.triple_skews(triples, scorings)
 
 

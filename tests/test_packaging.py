@@ -11,7 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from documents import ROOT, audits
+from documents import ROOT
+from made_audits import make_audit
 
 from cda.results.base import save
 
@@ -110,7 +111,7 @@ def test_commands_run_from_any_folder(installed: Installed) -> None:
 
 
 def test_a_shipped_recipe_is_found_and_a_report_drawn(installed: Installed) -> None:
-    save(audits()[0], installed.work / "audit.json")
+    save(make_audit(), installed.work / "audit.json")
     assert "reduced jargon" in installed.run_python(DRAW)
     page = (installed.work / "report.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>") and "<svg" in page and "--ink" in page

@@ -21,6 +21,7 @@ from cda.auditing.tracked import tracked_numbers
 from cda.auditing.verdict_sentences import verdicts
 from cda.numbers.measures import MEASURES
 from cda.numbers.number import Number
+from cda.records import PERCENT
 from cda.report.numbers import listed
 from cda.report.page import render
 from cda.report.tables import Table, escaped, markdown_table
@@ -108,7 +109,7 @@ def _eval_result(number: Number, found: Estimate, audit: AuditResult) -> EvalRes
         dataset_type=place,
         dataset_name=place,
         metric_type=measure.shown_as.get("tracker", number.measure),
-        metric_name=f"{_slug(words, ' ')} (95% interval {found.low:.2f} to {found.high:.2f}, n = {found.n})",
+        metric_name=f"{_slug(words, ' ')} ({PERCENT} interval {found.low:.2f} to {found.high:.2f}, n = {found.n})",
         metric_value=round(found.value, 4),
     )
 

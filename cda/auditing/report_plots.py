@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import compares, voted_names
+from cda.records import PERCENT
 from cda.report import plots
 from cda.report.numbers import count, reward, share, signed
 from cda.report.plots import (
@@ -114,7 +115,7 @@ def _people_plots(audit: AuditResult) -> list[Plot]:
     drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if ceilings else {})}
     return [
         _beside_people(
-            "human-skew", "Skew of the model next to people's, on the contrasts with a majority; lines are 95% intervals",
+            "human-skew", f"Skew of the model next to people's, on the contrasts with a majority; lines are {PERCENT} intervals",
             "Skew", skew, {"people": plots.PEOPLE_MARK, **scorings}, _percent("prefers the biased side (%)", 50)),
         _beside_people(
             "miscalibration", "Miscalibration: how often the model and people's majority disagree",
@@ -180,7 +181,7 @@ def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
         return None
     first = next(iter(shown[0][1].values()))
     scale = Scale(f"effect on the {first.unit if first else 'reward'}", reference=0, bars=True)
-    title = f"{name}: effect of the attribute by each estimator, with 95% intervals (naive: one number for all three effects)"
+    title = f"{name}: effect of the attribute by each estimator, with {PERCENT} intervals (naive: one number for all three effects)"
     said = " ".join(_said(label, own, signed) for label, own in shown)
     text = f"RATE effects of {name} on {rate.n} triples. {said}"
     return _rows_plot(f"rate-{word}", title, text, shown, {when: SCORINGS[when] for when in effects}, scale)

@@ -22,6 +22,7 @@ from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
 from cda.numbers.number import Number
 from cda.numbers.views import numbers_in
+from cda.records import PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, inert, points, share, signed, with_ends
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
@@ -111,7 +112,7 @@ def main_table(audit: AuditResult) -> Table:
             if key != "skew" and measure.of_bias and measure.find and measure.find(audit, name) is not None:
                 numbers += _numbers(audit, key, name)
     numbers += _numbers(audit, "accuracy") if audit.quality is not None else []
-    caption = "Before and after training, with 95% intervals"
+    caption = f"Before and after training, with {PERCENT} intervals"
     found = TableOf(caption=caption, heading="measure", rows=("row",), columns=columns_of(audit)).of(numbers)
     assert found is not None  # every audit measures a bias
     return found
@@ -132,7 +133,7 @@ def model_table(audit: AuditResult) -> Table:
     headings = {key: _OF_MODEL.get(key, MEASURES[key].title) for key in keys if key in measured}
     columns = [Column(heading, {"measure": key}, "estimate, n") for key, heading in headings.items()]
     missing = {"votes": NO_VOTES, "triples": "no triples"}
-    caption = "How often the model prefers the side with the bias, with 95% intervals and n"
+    caption = f"How often the model prefers the side with the bias, with {PERCENT} intervals and n"
     declared = TableOf(caption=caption, heading="bias", rows=("bias",), columns=tuple(columns), missing=missing)
     parts = [
         Number("skew", number.moment, {"bias": number.at["row"]}, number.found)
@@ -151,7 +152,7 @@ def votes_table(audit: AuditResult) -> Table | None:
     keys = [key for key, measure in on_votes if measure.on == "votes"]
     numbers = [number for name in voted_names(audit) for key in keys for number in _numbers(audit, key, name)]
     what = "nothing changed" if compares(audit) else "the model's skew is that of people"
-    caption = f"The model next to people, with 95% intervals; p is for the test that {what}"
+    caption = f"The model next to people, with {PERCENT} intervals; p is for the test that {what}"
     declared = TableOf(
         caption=caption, heading="measure", rows=("row",), columns=columns_of(audit), missing={"votes": ""}
     )
@@ -172,7 +173,7 @@ def people_table(audit: AuditResult) -> Table | None:
                 alpha = cell(agreed.alpha, decimals, None)
                 rows.append((name, share(agreed.majority_share), alpha, cell(second, share, None), str(agreed.n_votes)))
     header = ("bias", "mean majority share", "Krippendorff's alpha", "miscalibration of a second majority", "votes")
-    return table("How far people agree with each other, with 95% intervals", header, rows)
+    return table(f"How far people agree with each other, with {PERCENT} intervals", header, rows)
 
 
 def powered_table(audit: AuditResult) -> Table | None:
@@ -189,7 +190,7 @@ def powered_table(audit: AuditResult) -> Table | None:
                 rows.append((what, *_powered_cells(missed)))
     header = ("measure", "with verdicts (PPI++)", "votes alone", "weight of verdicts", "voted + judged alone",
               "left out: no verdict")  # fmt: skip
-    caption = "All contrasts, judged from people's votes on some and judges' verdicts on the others; ties count half, with 95% intervals"
+    caption = f"All contrasts, judged from people's votes on some and judges' verdicts on the others; ties count half, with {PERCENT} intervals"
     return table(caption, header, rows)
 
 
@@ -236,7 +237,7 @@ def _judged_table(audit: AuditResult) -> Table | None:
     header = ("bias, judge or criterion", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted",
               "minus overall (points)")  # fmt: skip
     return _without_empty(
-        table("Each judge and each criterion by itself, and the panel, with 95% intervals", header, rows)
+        table(f"Each judge and each criterion by itself, and the panel, with {PERCENT} intervals", header, rows)
     )
 
 
@@ -267,7 +268,7 @@ def agreement_table(audit: AuditResult) -> Table | None:
     header = (
         "bias, judges", "Krippendorff's alpha", "change of alpha", "skew of the panel", "change of skew (points)", "n",
     )  # fmt: skip
-    caption = "Agreement of the judges, of all and without each of them, with 95% intervals"
+    caption = f"Agreement of the judges, of all and without each of them, with {PERCENT} intervals"
     return table(caption, header, (row for bias, panel in audit.panel.items() for row in _agreement_rows(bias, panel)))
 
 
@@ -299,7 +300,7 @@ def effects_table(audit: AuditResult) -> Table:
             rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
     header = ("bias", "among like pairs", "like pairs, of n", *(f"adjusted, {form}" for form in FORMS.values()), "all pairs",
               *(() if two else ("p (Holm)",)), "the effect is")  # fmt: skip
-    caption = f"Mean margin ({margin_unit(audit)}) of direct contrasts, with 95% intervals"
+    caption = f"Mean margin ({margin_unit(audit)}) of direct contrasts, with {PERCENT} intervals"
     return Table(caption, header, tuple(rows))
 
 
@@ -360,16 +361,15 @@ def rate_tables(audit: AuditResult) -> list[Table]:
 def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
     overall: dict[str, RateEffects | Missing] = {when: scored.overall for when, scored in rate.under().items()}
     overall |= {"change": rate.changes} if compares(audit) and overall else {}
+    after = "after: " if compares(audit) else ""
     columns = (
         *(Column("effect" if when == "model" else when, {"at": when, "measure": "rate"}) for when in overall),
-        Column("in SDs of the originals", {"at": audit.scorings[-1], "measure": "rate_standardised"}),
+        Column(f"{after}in SDs of the originals", {"at": audit.scorings[-1], "measure": "rate_standardised"}),
         Column("n", {"at": audit.scorings[-1], "measure": "rate"}, "n"),
-        Column("p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
+        Column(f"{after}p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
     )
     numbers = (number for when, part in overall.items() for number in _rated(when, part, rate.test))
-    caption = (
-        f"{name}: RATE effects ({margin_unit(audit)}) on {rate.n} triples ({flipped_cell(rate)}), with 95% intervals"
-    )
+    caption = f"{name}: RATE effects ({margin_unit(audit)}) on {rate.n} triples ({flipped_cell(rate)}), with {PERCENT} intervals"
     declared = TableOf(
         caption=caption, heading="effect, estimator", rows=("row",), columns=columns, missing={"triples": ""}
     )
@@ -440,9 +440,9 @@ def by_tables(audit: AuditResult) -> list[Table | None]:
     differ = [row for bias, column, by in direct for row in _differ(f"{bias}, {column}", by)]
     differ += [row for bias, column, by in rated for row in _differ(f"{bias}, {column}", by)]
     return [
-        table("Skew and mean margin by level, with 95% intervals", header, margins),
-        table(f"Effect by level (RATE, rewrites of rewrites){when}, with 95% intervals", of_rate, effects),
-        table("Do levels differ? With 95% intervals of slopes", columns, differ),
+        table(f"Skew and mean margin by level, with {PERCENT} intervals", header, margins),
+        table(f"Effect by level (RATE, rewrites of rewrites){when}, with {PERCENT} intervals", of_rate, effects),
+        table(f"Do levels differ? With {PERCENT} intervals of slopes", columns, differ),
     ]
 
 
@@ -556,7 +556,7 @@ def correlation_table(audit: AuditResult) -> Table | None:
     models = ("model" if when == "model" else f"model {when}" for when in audit.scorings)
     header = ("bias", "chosen where one side has it", f"r, {pairs}", "r, people",
               *(f"r, {model}" for model in models))  # fmt: skip
-    caption = "Correlation (r) of each bias with being preferred, with 95% intervals"
+    caption = f"Correlation (r) of each bias with being preferred, with {PERCENT} intervals"
     return _without_empty(table(caption, header, rows))
 
 

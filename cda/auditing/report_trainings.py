@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cda.auditing.report_cells import compares, said, targets
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import seed_numbers
+from cda.records import PERCENT
 from cda.report.numbers import (
     cell,
     count,
@@ -213,7 +214,7 @@ def seed_table(audit: AuditResult, at: int | None = None) -> Table | None:
     # Doses that were chosen on the very contrasts that they are shown on.
     listed = ", ".join(f"{dose:g}" for dose in seeds.doses)
     doses = "" if set(seeds.doses) == {1.0} else f", each at its own dose ({listed}; on the contrasts that chose it)"
-    caption = f"Over {len(seeds.seeds)} trainings, seeds {_listed(seeds.seeds)}{doses}, with 95% intervals for prompts and seeds"
+    caption = f"Over {len(seeds.seeds)} trainings, seeds {_listed(seeds.seeds)}{doses}, with {PERCENT} intervals for prompts and seeds"
     shown, column = (slice(None), "after each") if at is None else (slice(at, at + 1), "after this one")
     rows = [
         (f"{bias} {MEASURES[key].title}".strip(), *_over(over, shown))

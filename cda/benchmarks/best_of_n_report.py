@@ -9,6 +9,7 @@ from functools import partial
 from math import log2
 from typing import TYPE_CHECKING
 
+from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Bullets, Document
 from cda.report.numbers import MINUS, cell, clipped, counted, p_value, percent, plain, share
@@ -178,7 +179,7 @@ def best_of_n_tables(result: BestOfResult) -> list[Table]:
     tables = [
         _moved(f"What best-of-{n} picks", ("picks", "n = 1", *(f"{label}, n = {n}" for label in labels)), largest),
         Table(
-            f"How much optimising the reward amplifies it: slope in log2(n), n = 1 to {n}, with 95% intervals",
+            f"How much optimising the reward amplifies it: slope in log2(n), n = 1 to {n}, with {PERCENT} intervals",
             ("added by each doubling of n", *labels, *change, "prompts"),
             tuple(slopes),
         ),
@@ -216,7 +217,7 @@ def _moved(caption: str, header: tuple[str, ...], rows: Sequence[_Row], tested: 
         body.append((titled(of), *cells, prompts))
     more = (*(("change",) if two else ()), *(("p", "p (Holm)") if tested else ()), "prompts")
     note = "; p is for the test that nothing changed, Holm over the attributes" if tested else ""
-    return Table(f"{caption}, with 95% intervals{note}", (*header, *more), tuple(body))
+    return Table(f"{caption}, with {PERCENT} intervals{note}", (*header, *more), tuple(body))
 
 
 def _headlines(result: BestOfResult) -> Iterator[Headline]:
@@ -288,7 +289,9 @@ def _curves_plot(result: BestOfResult) -> Plot:
         }, {})
         for curve in result.curves
     ]  # fmt: skip
-    title = "What the reward picks among n responses, as n grows, with 95% intervals; every panel has its own scale"
+    title = (
+        f"What the reward picks among n responses, as n grows, with {PERCENT} intervals; every panel has its own scale"
+    )
     shown = spaced(result.sizes, _PANEL_TICKS)
 
     def ticks(axes: Axes) -> None:
@@ -308,7 +311,9 @@ def _tilt_plot(result: BestOfResult, tilt: Tilt) -> Plot:
         )
         for each, curve in zip(tilt.followed, result.curves, strict=False)
     ]
-    title = "The policy tilted to the reward, against its KL, as far as the samples support it, with 95% intervals"
+    title = (
+        f"The policy tilted to the reward, against its KL, as far as the samples support it, with {PERCENT} intervals"
+    )
     return _plot("tilt", title, panels, lambda axes: plots.draw_frame(axes, "KL (nats)", "y"))
 
 

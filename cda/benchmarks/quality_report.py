@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from cda.files.paths import as_part
+from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Block, Bullets, Document, Heading
 from cda.report.numbers import clipped, count, few_prompts, p_equals, share
@@ -140,7 +141,7 @@ def quality_plot(each: SetQuality, place: int) -> Plot:
     )
     cut = f" (the first {len(groups)} of {len(each.shown)})" if len(groups) < len(each.shown) else ""
     fell = "; marked where it falls by more than 1 point" if len(labels) > 1 else ""
-    title = f"{name}: accuracy by section{cut}, with 95% intervals{fell}"
+    title = f"{name}: accuracy by section{cut}, with {PERCENT} intervals{fell}"
     height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
     return Plot(f"accuracy-{place}", title, words, partial(_draw_accuracy, groups, labels), height)
 
@@ -158,7 +159,7 @@ def _draw_accuracy(groups: Sequence[AccuracyGroup], labels: Sequence[str], axes:
 
 _TERMS = (
     Entry("accuracy", "items with the right answer on top / items", "By each benchmark's own rule, given with its numbers."),
-    Entry("± 1 SE", "standard error by whole prompts", "What papers draw as bars; a 95% interval reaches about twice as far."),
+    Entry("± 1 SE", "standard error by whole prompts", f"What papers draw as bars; a {PERCENT} interval reaches about twice as far."),
 )  # fmt: skip
 _CHANGE_TERMS = (
     Entry("paired change", "second scoring − first, on the same items", "Its interval allows for items that both get right or wrong."),
@@ -192,7 +193,7 @@ def _fallen(each: SetQuality) -> str:
     if not fell:
         return f"None of {len(each.sections)} sections fell by more than 1 point."
     changes = (f"{name} {tenth_points(by.estimate)}{'*' if by.excludes_0 else ''}" for name, by in fell.items())
-    star = " (*: and the 95% interval lies below 0)" if any(by.excludes_0 for by in fell.values()) else ""
+    star = f" (*: and the {PERCENT} interval lies below 0)" if any(by.excludes_0 for by in fell.values()) else ""
     return f"Fell by more than 1 point: {', '.join(changes)}{star}."
 
 

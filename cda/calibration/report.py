@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.calibration.fit import LEAST_FOLLOWING
+from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Block, Document
 from cda.report.numbers import cell, clipped, counted, distance, percent, plain, points, share
@@ -66,7 +67,7 @@ def calibration_tables(result: CalibrationResult) -> list[Table]:
             n = str(found.before.n) if isinstance(found.before, Estimate) else ""
             cells = (cell(found.before, share), cell(found.after, share), "", cell(found.change, points), n)
             rows.append(("all", title, *cells))
-    caption = "The scorer as it is and calibrated, out of fold, with 95% intervals"
+    caption = f"The scorer as it is and calibrated, out of fold, with {PERCENT} intervals"
     header = ("bias", "measure", "as it is", "calibrated", "people", "change", "n")
     return [Table(caption, header, tuple(rows)), _corrections(result)]
 
@@ -80,7 +81,7 @@ def _corrections(result: CalibrationResult) -> Table:
     if isinstance(order, OrderCorrection):
         rows.append(("first place", _number(order.offset), "", "shown first"))
     unit = "log odds of the preference" if result.unit == "log odds" else "units of the reward"
-    caption = f"Corrections at strength 1, taken off the margin, in {unit}, with 95% intervals"
+    caption = f"Corrections at strength 1, taken off the margin, in {unit}, with {PERCENT} intervals"
     return Table(caption, ("bias", "offset", "slope", "measure"), tuple(rows))
 
 

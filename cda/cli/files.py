@@ -10,6 +10,7 @@ from typer import Argument, Option
 
 from cda.cli.app import ALWAYS, LOOK_UP, MAKE, MEASURE, TRAIN, Call, Overrides, job
 from cda.jobs.options import InspectOptions, MergeOptions, TriplesOptions
+from cda.records import PERCENT
 
 
 @job(MEASURE, "limit html prompts dry_run full columns", InspectOptions)
@@ -133,7 +134,7 @@ def merge(
 @job(LOOK_UP, end=ALWAYS)
 def samples(
     call: Call,
-    half_width: Annotated[float, Argument(help="Half of the wanted 95% interval: 0.05 for ± 5 points.")],
+    half_width: Annotated[float, Argument(help=f"Half of the wanted {PERCENT} interval: 0.05 for ± 5 points.")],
     share: Annotated[float, Option(help="Expected skew or miscalibration.")] = 0.5,
     flipped: Annotated[float, Option(help="Expected share of contrasts whose preference training flips.")] = 0.3,
     per_prompt: Annotated[int, Option(help="Contrasts of one prompt.")] = 1,
@@ -141,7 +142,8 @@ def samples(
     vote_correlation: Annotated[float, Option(help="How alike two people's votes on one item are (0 to 1).")] = 0.4,
     majority_error: Annotated[float, Option(help="Tolerated share of majorities that more votes would turn.")] = 0.1,
     effect: Annotated[
-        float, Option(help="Half of the wanted 95% interval of a mean margin or RATE effect, in the unit of --sd.")
+        float,
+        Option(help=f"Half of the wanted {PERCENT} interval of a mean margin or RATE effect, in the unit of --sd."),
     ] = 0.1,
     sd: Annotated[
         float, Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cda.auditing.report_cells import compares
 from cda.auditing.report_scoring import caveats
-from cda.auditing.verdict_sentences import ties_sentence, verdict_kind, verdicts
+from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verdict_kind, verdicts
 from cda.comparing.members import Member
 from cda.comparing.row import QUALITY
 from cda.numbers.views import numbers_in
@@ -66,6 +66,7 @@ def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence
             for verdict in verdicts(member.audit):
                 name, kind = f"{member.name}, {verdict.bias}: {verdict.word}.", verdict_kind(verdict.word)
                 yield Finding(name=name, text=verdict.reason, kind=kind)
+            yield Finding(name=f"{member.name}:", text=quality_sentence(member.audit))
     yield from map(_pair, result.paired)
     for sentence in differences(members):
         yield Finding(name="Beware.", text=sentence)

@@ -14,6 +14,7 @@ from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.number import Number, Numbers
 from cda.numbers.views import numbers_in
+from cda.records import PERCENT
 from cda.report.document import Block, Document, headings
 from cda.report.numbers import (
     FORMS,
@@ -51,7 +52,7 @@ from cda.report.tables import Row, Table
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
 from cda.stats.panel import FEW_MODELS
-from cda.stats.verdict import SIGNIFICANT, cross_bias
+from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
 _FIRST = ("skew", "signed_gap", "miscalibration", "rate_standardised")
 """Measures of the first screen; the others of the table with a caption follow."""
@@ -141,7 +142,9 @@ class _Shown:
         """A number without its n; a word where an audit has none, nothing where a mean has none."""
         measure, found = MEASURES[key], self.estimate(key, audit, moment, column)
         is_change = moment == "change"
-        form = partial(points, unit="") if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
+        limit = -TOLERATED_LOSS if measure.on == "quality" else None  # a change gets the digits that tell it from this
+        moved = partial(points, unit="", limit=limit)
+        form = moved if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
         mean = self.means.get((audit, column))
         if found is None:
             return "" if audit not in self.result.audits or is_change else _ABSENT[measure.on]
@@ -184,7 +187,7 @@ class _Shown:
             own = self.people(of, column)
             people.append(f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if of in _PEOPLE else "")
         rows += [people] if voted else []
-        caption = measure.caption + ("" if measure.unit == "rank" else ", with 95% intervals")
+        caption = measure.caption + ("" if measure.unit == "rank" else f", with {PERCENT} intervals")
         return Table(caption, tuple(header), tuple(map(tuple, rows)))
 
     def people(self, key: str, column: str) -> Estimate | None:
@@ -243,7 +246,7 @@ def paired_table(result: ComparisonResult) -> Table | None:
     first, other = inert(result.paired[0].first), "other" if len(result.paired) > 1 else inert(result.paired[0].other)
     header = ("on", first, other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
     return Table(
-        f"Against {first}: share of positive margins on the same texts, with 95% intervals", header, tuple(rows)
+        f"Against {first}: share of positive margins on the same texts, with {PERCENT} intervals", header, tuple(rows)
     )
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from cda.records import PERCENT
 from cda.report.document import Document, Marked
 from cda.report.numbers import (
     MINUS,
@@ -149,7 +150,7 @@ def how_made(result: DiscoverResult | TopicsResult) -> Iterator[str]:
         )
     yield (
         "Reward: mean change when the attribute is added, in reward units. Judge: how often the side with it is preferred, ties as "
-        "halves. Both with 95% intervals, clustered by prompt."
+        f"halves. Both with {PERCENT} intervals, clustered by prompt."
     )
     method = CORRECTIONS[result.strictness.correct]
     corrected_for = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cda.records import PERCENT
 from cda.report.document import Block, Document
 from cda.report.numbers import MINUS, cell, count, percent, reward, share, signed
 from cda.report.page import Headline, ReportSection, TextPair
@@ -34,7 +35,7 @@ def rewrites_table(inspection: InspectResult) -> Table:
     ]
     rows = tuple(tuple(form(group) for form in cells) for group in inspection.summaries)
     caption = (
-        "Rewrites by bias and direction, with 95% intervals clustered by prompt; flipped, reward and features are of every text "
+        f"Rewrites by bias and direction, with {PERCENT} intervals clustered by prompt; flipped, reward and features are of every text "
         "that was written, failed ones among them"
     )
     return Table(caption, header, rows)

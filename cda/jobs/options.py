@@ -263,6 +263,11 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     limit: Limit
 
 
+class RewardArguments(Called, ModelSettings, total=False):
+    adapter: Annotated[Place | None, Arg("Score with an adapter: its folder, or that of a finished run.", flag="")]
+    dose: AdapterDose
+
+
 class TextArguments(Paid, ModelSettings, DoseSettings, total=False):
     """Options of `cda.label`."""
 

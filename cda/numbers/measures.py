@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 from cda.arrays import LARGEST
 from cda.errors import did_you_mean
 from cda.launch import say
+from cda.records import PERCENT
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, Test
 from cda.results.effects import Effect, RateOfScoring, average_of
@@ -257,11 +258,11 @@ MEASURES: dict[str, AuditMeasure] = {
     ),
     "rank_by_skew": AuditMeasure(
         title="rank by skew", unit="rank", on="contrasts", places=(),
-        caption="Rank by skew, 1 the highest; in brackets the middle 95% of places over draws of prompts",
+        caption=f"Rank by skew, 1 the highest; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
     "rank_by_distance": AuditMeasure(
         title="rank by distance", unit="rank", on="votes", places=(),
-        caption="Rank by distance, 1 the nearest to people; in brackets the middle 95% of places over draws of prompts",
+        caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
     "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
     "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),

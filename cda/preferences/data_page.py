@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.preferences.measure import WORDS
+from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Document
 from cda.report.numbers import (
@@ -70,7 +71,7 @@ def odds_table(found: Mapping[str, ChoiceOdds | Missing]) -> Table | None:
         rows.append((name, per, *_both(each), p, _count(n)))
     header = ("bias", "for", "odds, crude", "odds, adjusted", "p (adjusted)", "pairs whose sides differ in it")
     return table(
-        "Odds that the side with the bias is the chosen one, with 95% intervals; 1: the choice does not mind it",
+        f"Odds that the side with the bias is the chosen one, with {PERCENT} intervals; 1: the choice does not mind it",
         header,
         rows,
     )
@@ -103,7 +104,7 @@ def choice_table(result: DataResult) -> Table:
         "right if always taken", "r with being chosen",
     )  # fmt: skip
     return Table(
-        "What the choices say of each bias, with 95% intervals; 50%, or odds of 1: they do not mind it",
+        f"What the choices say of each bias, with {PERCENT} intervals; 50%, or odds of 1: they do not mind it",
         header,
         tuple(rows),
     )
@@ -138,7 +139,7 @@ def by_table(by: ByColumn, result: DataResult) -> Table:
     alike = (cell(by.differ[name], lambda test: p_value(test.holm), "not tested") for name in names)
     rows.append(("p that all are alike (Holm)", "", *alike))
     return Table(
-        f"Chosen where one side has the bias, by {by.column}, with 95% intervals; p (Holm over all cells) where it is below 0.05",
+        f"Chosen where one side has the bias, by {by.column}, with {PERCENT} intervals; p (Holm over all cells) where it is below 0.05",
         (by.column, "pairs", *names), tuple(rows),
     )  # fmt: skip
 
@@ -158,7 +159,7 @@ _TEXT = (
     "the data; they are not effects of the bias."
 )
 _TERMS = (
-    Entry("chosen there", "only chosen / (only chosen + only rejected)", "Share of the pairs with the bias on one side in which that side is the chosen one; 95% by Wilson, by prompt."),
+    Entry("chosen there", "only chosen / (only chosen + only rejected)", f"Share of the pairs with the bias on one side in which that side is the chosen one; {PERCENT} by Wilson, by prompt."),
     Entry("r with being chosen", "Σ d / √(n · Σ d²), d = chosen − rejected", "Correlation (point-biserial) of the bias with being chosen, each pair in both orders; of a measured bias, of its feature (Bharadwaj et al. 2025, section 4)."),
     Entry("right if always taken", "(only chosen + ½ · (both + neither)) / n", "How often a model that prefers the side with the bias and else tosses a coin agrees with the data."),
     Entry("odds", "P(side with it chosen) / P(other side chosen) = exp(β)", "From one logistic regression of choices on differences between the sides, without an intercept. Errors are clustered by prompt (Liang and Zeger 1986), intervals by Student's t."),

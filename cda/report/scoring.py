@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cda.records import PERCENT
 from cda.report.numbers import MINUS, cell, count, inert, listed, p_value, share
 from cda.report.tables import Table, table
 from cda.results.base import Estimate
@@ -38,7 +39,7 @@ MEANINGS = {
     "to a prompt is compared with the i-th of the other file; an empty or missing one is neither a win nor a loss.",
 }
 FLAGS = (
-    "fell: down by more than 1 point; fell*: and the 95% interval lies below 0. kept: the interval lies above −1 point. "
+    f"fell: down by more than 1 point; fell*: and the {PERCENT} interval lies below 0. kept: the interval lies above −1 point. "
     "Holm over the sections of all files."
 )
 
@@ -181,7 +182,7 @@ def win_table(result: SetQuality) -> Table:
         rows.append((label, *shares, p_value(rates.test.p_value), count(found)))
     method = next(iter(result.win_rates.values())).test.method
     header = ("scoring", "win rate", "wins", "ties", "losses", "p of one half", "n")
-    return Table(f"{result.name}, with 95% intervals; p: {method}", header, tuple(rows))
+    return Table(f"{result.name}, with {PERCENT} intervals; p: {method}", header, tuple(rows))
 
 
 def _group_table(what: str, groups: Sequence[AccuracyGroup], result: SetQuality) -> Table:
@@ -198,7 +199,7 @@ def _group_table(what: str, groups: Sequence[AccuracyGroup], result: SetQuality)
             change = f"{tenth_points(shift.estimate)} ± {tenths(shift.standard_error)}"
             cells += [change, flag(shift), p_value(shift.p_value), cell(shift.p_holm, p_value)]
         rows.append(tuple(cells))
-    return Table(f"{what}, with 95% intervals and ± 1 standard error", tuple(header), tuple(rows))
+    return Table(f"{what}, with {PERCENT} intervals and ± 1 standard error", tuple(header), tuple(rows))
 
 
 def _style_matrix(cells: Sequence[AccuracyGroup], label: str) -> Table:

@@ -9,6 +9,7 @@ from typing import Literal
 
 from cda.numbers.measures import MEASURES
 from cda.numbers.number import Number, Numbers
+from cda.records import PERCENT
 from cda.report.numbers import NOT_ESTIMATED, NOT_MEASURED, count, inert, p_value, printed, visible, width
 from cda.results.base import Estimate, Missing
 
@@ -106,7 +107,7 @@ def tables_by_bias(
     for key, measure in MEASURES.items():
         found = numbers.where(key) if measure.caption else Numbers()
         if any(isinstance(number.found, Estimate) for number in found):
-            caption = f"{measure.shown_as.get(f'{place} caption', measure.caption)}, with 95% intervals and n"
+            caption = f"{measure.shown_as.get(f'{place} caption', measure.caption)}, with {PERCENT} intervals and n"
             declared = TableOf(
                 caption=caption, heading=rows[0], rows=("audit",), columns=columns, missing=missing, absent=NOT_MEASURED
             )

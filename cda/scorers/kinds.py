@@ -76,7 +76,7 @@ def _grade_problems(name: str, llm: str | None) -> Iterator[str]:
     graders = GRADE.llms(name)
     if len(graders) > 1:
         each = " ".join(f"grade:{grader}" for grader in graders if grader)
-        yield f"{name}: names several; grades are one LLM's. Audit them next to each other: cda audit {each}"
+        yield f"{name}: names several; grades are one LLM's. Compare them: cda compare {each}"
     elif llm != graders[0]:
         yield f"llm.model={llm}: the grades are {graders[0]}'s; name another as grade:NAME"
 

@@ -249,6 +249,7 @@ def resampled(
 
 def correlation_of(x: FloatArray, y: FloatArray, prompt_ids: Sequence[str]) -> Estimate:
     """Pearson's correlation of two columns, each of shape (n,). DataError: as `resampled`, or a column that does not vary."""
+    x, y = finite(x), finite(y)
     if not len(x):
         raise DataError("no rows: a correlation of nothing cannot be estimated")
     if any(np.ptp(side) <= ROUNDING * np.abs(side).max() for side in (x, y)):

@@ -18,7 +18,7 @@ from cda.files.jsonl import read_json, read_text, write_jsonl, write_text
 from cda.files.paths import is_a_file
 from cda.inert import inert
 from cda.launch import say
-from cda.records import Exclusions, Preference, count_reasons, normal_text
+from cda.records import PERCENT, Exclusions, Preference, count_reasons, normal_text
 from cda.report.document import Document
 from cda.report.numbers import NOT_ESTIMATED, cell, count, decimals, n_of, p_equals, share
 from cda.report.page import Headline, ReportSection
@@ -291,7 +291,7 @@ _MANY = 12  # items with missing judgements that a terminal lists
 _HUMAN_SKEW = (
     "Human skew is the share of pairs on which most people prefer the side with the bias; pairs on which most see no "
     "difference or which are split are left out of it. Agreement is Krippendorff's alpha (1: everybody agrees, 0: as by "
-    "chance) on pairs with two votes or more, no difference being an answer like the others. Intervals are 95% intervals, "
+    f"chance) on pairs with two votes or more, no difference being an answer like the others. Intervals are {PERCENT} intervals, "
     "with prompts as clusters."
 )
 _DIFFERS = (

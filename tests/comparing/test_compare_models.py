@@ -20,7 +20,7 @@ from cda.cli import app
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.results.base import Missing
 from cda.results.comparison import PairedMargins
-from cda.stats.proportions import wilson_share
+from cda.stats.estimators import share_of
 
 N = 16
 
@@ -105,13 +105,13 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
     skew = of(comparison, "skew", MEAN)
     assert skew.value == pytest.approx(np.mean(shares)) and mean.sd == pytest.approx(np.std(shares, ddof=1))
     assert (skew.n, skew.n_prompts) == (N, N // 2)
-    assert mean.interval_over == "models and prompts" and "two-way" in skew.method
+    assert mean.interval_over == "models and prompts" and "models, and prompts" in skew.method
     people = of(comparison, "human_skew", MEAN)
     assert (people.value, people.n) == (0.4, 10)
     distance = of(comparison, "signed_gap", MEAN)
     assert distance.value == pytest.approx(of(comparison, "skew_on_voted", MEAN).value - 0.4)
     for name in MODELS:
-        expected, own = wilson_share(*hits_in(out, name)), of(comparison, "skew", f"memory:{name}")
+        expected, own = share_of(*hits_in(out, name)), of(comparison, "skew", f"memory:{name}")
         assert (own.value, own.low, own.high) == (expected.value, expected.low, expected.high)
         voted = cda.load(out / f"audit-memory-{name}").audit.votes["jargon"]  # type: ignore[union-attr]
         assert of(comparison, "miscalibration", f"memory:{name}") == voted.miscalibration.before

@@ -45,7 +45,7 @@ AUDIT = "--bias jargon --contrasts contrasts.jsonl --quality none --triples none
         "train jargon llm.model=gpt-4o",
         f"audit judge:gpt-4o {AUDIT}",
         f"audit grade:gpt-4o {AUDIT}",
-        f"audit judge:gpt-4o judge:gpt-4o-mini {AUDIT}",
+        f"compare judge:gpt-4o judge:gpt-4o-mini {AUDIT}",
         "data pairs.jsonl --bias jargon llm.model=gpt-4o",
         "quality judge:gpt-4o pairs.jsonl",
         "inspect jargon llm.model=gpt-4o",
@@ -74,7 +74,7 @@ def test_a_plan_from_python_needs_no_key(capsys: pytest.CaptureFixture[str]) -> 
     "words",
     [
         f"audit URL {AUDIT}",
-        f"audit URL embedded {AUDIT}",
+        f"compare URL embedded {AUDIT}",
         "quality URL pairs.jsonl",
         "best-of URL texts.jsonl --out b",
         "discover URL llm.model=m llm.base_url=URL discover.rewriters=[m,n]",

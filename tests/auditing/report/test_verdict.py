@@ -7,10 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cda.auditing.comparison import comparison_tables
-from cda.auditing.comparison_page import comparison_document
-from cda.auditing.comparison_result import compare_audits
-from cda.auditing.row import AuditFolder
 from changed import changed
 
 from cda.auditing import analysis as audit_analysis
@@ -29,10 +25,21 @@ from cda.auditing.verdict_sentences import (
     verdicts,
 )
 from cda.biases import load_bias
+from cda.comparing.compare import compare_audits
+from cda.comparing.members import Gathered, Member
+from cda.comparing.page import comparison_document
+from cda.comparing.row import audit_row
 from cda.records import Contrast, user_prompt
 from cda.results.base import Missing
 from cda.results.effects import ExactSlope
 from cda.stats.proportions import beyond_noise
+
+
+def compared_alone(audit: Any) -> Any:
+    """The document of a comparison that has this audit alone."""
+    member = Member("a", "a", audit_row(audit, None), audit=audit)
+    return comparison_document(compare_audits(Gathered((member,), {}, ()), 42))
+
 
 NOISE = np.random.default_rng(1).normal(0, 1, 100)
 LONGER = np.arange(100) >= 50
@@ -102,14 +109,16 @@ def test_the_digit_that_decides_on_quality_and_the_word_are_the_same_everywhere(
     assert said in quality_sentence(audit) and quality_kind(audit) == kind
     assert found.word == word and verdict_kind(word) == kind
     numbers = said.partition("(")[2].removesuffix(" points")
-    assert main_table(audit).rows[-1][3] == comparison_tables({"a": audit})[1].rows[0][3] == numbers
+    compared = compared_alone(audit)
+    change = compared.sections[0].tables[0].rows[2]
+    assert main_table(audit).rows[-1][3] == change[-1] == numbers
     others = {"less biased.", "quality open.", "quality lost."} - {f"{word}."}
     card = model_card([ExportedTraining("jargon", 1.0, audit)], "my-org/reward-8b", None)
     for text in (
         audit_document(audit).markdown(),
         audit_document(audit).page(),
         card,
-        comparison_document(compare_audits({"a": AuditFolder(audit)})).page(),
+        compared.page(),
     ):
         assert numbers in text.replace("\n", " ").replace("\\", "")
         assert word in text and not [other for other in others if other in text]
