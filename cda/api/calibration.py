@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
 
-from cda.api.arguments import Terms, declared, loaded_with_folder, put
+from cda.api.arguments import Terms, as_reference, declared, loaded_with_folder, put
 from cda.api.results import Calibration, Dose
-from cda.api.rows import as_reference
 from cda.calibration.calibrate import run_calibrate
 from cda.dosing.stage import run_mixed
 from cda.jobs.options import CalibrateArguments, Data, DoseArguments, Model

@@ -10,9 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Unpack
 
-from cda.api.arguments import RUNS, Terms, audited, declared, loaded_for_model, refuse_results
+from cda.api.arguments import RUNS, Terms, as_reference, audited, declared, loaded_for_model, refuse_results
 from cda.api.results import Audit, Comparison, carry_out, planned_run
-from cda.api.rows import as_reference
 from cda.auditing.audit import planned_calls
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import Gathered, audits_at, gather

@@ -8,6 +8,7 @@ from typing import Unpack
 
 from cda.api.arguments import (
     Terms,
+    as_reference,
     audited,
     check_types,
     declared,
@@ -18,7 +19,6 @@ from cda.api.arguments import (
     refuse_results,
 )
 from cda.api.results import Audit, Discovery, Run, carry_out
-from cda.api.rows import as_reference
 from cda.discovery.discover import run_discover
 from cda.errors import RecipeError, type_in_words
 from cda.jobs.options import AuditArguments, DiscoverArguments, Model, TrainArguments

@@ -9,8 +9,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeVar, Unpack
 
-from cda.api.arguments import Terms, check_types, declared, loaded_for_model
-from cda.api.rows import rows_of
+from cda.api.arguments import Terms, check_types, declared, loaded_for_model, rows_of
 from cda.counterfactuals.label import label_tokens
 from cda.data.load import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of

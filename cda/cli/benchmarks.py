@@ -21,7 +21,7 @@ def data(
     **options: Any,
 ) -> None:
     """What a reward model would learn of each bias from preference pairs, before anything is trained."""
-    from cda.api.data import audit_data
+    from cda.api.benchmarks import audit_data
 
     call.output.show(audit_data(pairs, **options, **call.paid(overrides)))
 
