@@ -46,7 +46,7 @@ def test_a_job_writes_its_files_and_says_where(tmp_path: Path) -> None:
     worked: list[Path] = []
     done = perform(painting(worked), None, tmp_path / "new")
     assert done.folder == tmp_path / "new" and worked == [done.folder]
-    written = f"{done.folder / 'report.html'}, paint.md, paint.json, rows.jsonl, note.txt"
+    written = f"{done.folder / 'report.html'}, paint.md, rows.jsonl, note.txt, paint.json"
     assert done.summary == f"It is painted.\nIt dries.\nWritten: {written}" and str(done) == "It is painted."
     assert Painted.model_validate_json((done.folder / "paint.json").read_text()).model_dump() == done.model_dump()
     assert "It is painted." in (done.folder / "paint.md").read_text()
@@ -59,11 +59,8 @@ def test_a_full_disk_leaves_the_files_of_an_earlier_call(tmp_path: Path) -> None
     out = tmp_path / "out"
 
     def write(text: str, sizes: dict[str, object], last: Callable[[], str]) -> str:
-        result = Painted(text=text)
-        made = Made(
-            result, None, {"note.txt": lambda: text, "paint.json": result, "sizes/": sizes, "last.txt": last}, text
-        )
-        return perform(Job("cda paint", "paint.json", lambda _: [], lambda _: made), None, out).summary
+        made = Made(Painted(text=text), {"note.txt": lambda: text, "sizes/": sizes, "last.txt": last})
+        return perform(Job(Painted, list, lambda _: made), None, out).summary
 
     def full() -> str:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -76,13 +73,14 @@ def test_a_full_disk_leaves_the_files_of_an_earlier_call(tmp_path: Path) -> None
     assert files() == {}
     assert "sizes/" in write("first", {"a/one.json": {"n": 1}, "rows.jsonl": [{"n": 2}]}, lambda: "first")
     before = files()
-    assert set(before) == {"note.txt", "paint.json", "last.txt", "sizes/a/one.json", "sizes/rows.jsonl"}
+    own = {"report.html", "paint.md", "paint.json", "note.txt", "last.txt"}
+    assert set(before) == {*own, "sizes/a/one.json", "sizes/rows.jsonl"}
     with pytest.raises(OSError, match="No space"):
         write("second", {"b.json": {"n": 2}}, full)
     assert files() == before
     (out / "paint.json.partial" / "sizes").mkdir(parents=True)  # a kill left it
     assert "sizes/" not in write("third", {}, lambda: "third")
-    assert set(files()) == {"note.txt", "paint.json", "last.txt"} and files()["note.txt"] == "third"
+    assert set(files()) == own and files()["note.txt"] == "third"
 
 
 def test_a_dry_run_says_plan_and_cost_and_does_nothing(tmp_path: Path) -> None:
