@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from rows import estimate
+
 from cda.results.base import Estimate
 from cda.results.dose import (
     Aim,
@@ -16,12 +18,6 @@ from cda.results.dose import (
     PlainChange,
 )
 from cda.results.skew import AgainstPeople
-
-
-def estimate(value: float, half: float = 0.1, n: int = 100) -> Estimate:
-    return Estimate(
-        value=value, low=value - half, high=value + half, n=n, n_prompts=n, unit="share", method="Wilson 95%"
-    )
 
 
 def held_out(before: float, after: float, half: float, quality: Estimate | None) -> HeldOutBias:

@@ -22,10 +22,10 @@ from cda.files.paths import unwritable, user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
 from cda.launch import say
-from cda.models.adapter_base import check_base
+from cda.models.adapters import check_adapter, check_base
 from cda.models.config import ModelSpec, load_config, quiet_files
 from cda.models.load import load_reward_model
-from cda.models.weights import check_adapter, head_names
+from cda.models.weights import head_names
 from cda.recipe.schema import ModelSection
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.sources import model_spec
@@ -33,26 +33,13 @@ from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder
-from cda.training.dose import DosedModel, adapter_config, check_dose, compose_adapters, read_head
+from cda.training.dose import DosedModel, check_dose, compose_adapters, plain_config, read_head
 from cda.training.hub import Repository, check_push, only_here, push
 
 MergePrecision = Literal["fp32", "bf16"]
 # Private settings of a training: tokens, local paths, account names.
 _PRIVATE = re.compile(r"^hub_|^push_to_hub|token$|_dir$|^run_name$|^project$|^report_to$")
 _PATHS = ("/", "~", "./")
-
-
-@dataclass(frozen=True, slots=True)
-class MergeOptions:
-    """Options of `cda merge`: new folder, doses (one a source, or none for the chosen or trained ones), a base if sources name
-    none or another, the precision of a merged model, the adapter alone, a repository of the hub."""
-
-    out: Path
-    doses: tuple[float, ...] = ()
-    base: str | None = None
-    precision: str = "fp32"
-    adapter_only: bool = False
-    push: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,40 +52,49 @@ class _Source:
     part: ExportedTraining
 
 
-def merge(sources: Sequence[str], options: MergeOptions) -> None:
-    """Check everything, merge or compose, write the card, push if asked to. ModelError: adapter, base, precision, dose or folder
+def merge(
+    sources: Sequence[str],
+    out: Path,
+    doses: Sequence[float] = (),
+    base: str | None = None,
+    precision: str = "fp32",
+    adapter_only: bool = False,
+    push_to: str | None = None,
+) -> None:
+    """Check everything, merge or compose into the new folder `out`, write the card, push if asked to. `doses`: one a source, or none
+    for the chosen or trained ones; `base`: if sources name none, or another. ModelError: adapter, base, precision, dose or folder
     cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
-    precision = check_precision(options.precision)
-    check_new_folder(options.out)
-    read = _read_sources(sources, options.doses)
-    base = _base(read, options.base)
-    spec = model_spec(base)
+    saved_in = check_precision(precision)
+    check_new_folder(out)
+    read = _read_sources(sources, doses)
+    section = _base(read, base)
+    spec = model_spec(section)
     config = load_config(spec)
     heads = head_names(config, spec)
     for source in read:
         check_adapter(source.adapter, heads)
         if note := check_base(source.adapter, spec, config):
             say(note)
-    if options.push is not None:
-        check_push(options.push)
-        if options.adapter_only and Path(spec.name_or_path).is_dir():
-            why = only_here(base.name_or_path, base.name_or_path == EMBEDDED)
+    if push_to is not None:
+        check_push(push_to)
+        if adapter_only and Path(spec.name_or_path).is_dir():
+            why = only_here(section.name_or_path, section.name_or_path == EMBEDDED)
             raise ModelError(
                 f"--push: {why}. Push the merged model (without --adapter-only), or name the base's hub id with --base"
             )
-    card = model_card([source.part for source in read], _public_name(base), None if options.adapter_only else precision)
+    card = model_card([source.part for source in read], _public_name(section), None if adapter_only else saved_in)
     weighted = [(source.adapter, source.dose) for source in read]
     stop_if_dry(
         None,
         lambda: [
             *(f"adapter     {adapter}, dose {dose:g}" for adapter, dose in weighted),
-            f"base        {base.name_or_path}",
-            f"result      {options.out}: {'one adapter' if options.adapter_only else f'merged model in {precision}'}"
-            + (f", pushed to {options.push}" if options.push else ""),
+            f"base        {section.name_or_path}",
+            f"result      {out}: {'one adapter' if adapter_only else f'merged model in {saved_in}'}"
+            + (f", pushed to {push_to}" if push_to else ""),
         ],
     )
-    if options.adapter_only:
-        with new_folder(options.out) as partial:
+    if adapter_only:
+        with new_folder(out) as partial:
             compose_adapters(weighted, read_head(spec), partial, spec.name_or_path)
             (partial / "README.md").write_text(card, encoding="utf-8")
     else:
@@ -107,15 +103,15 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
             if len(weighted) > 1:
                 adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
                 compose_adapters(weighted, read_head(spec), adapter)
-            merge_adapter(spec, adapter, options.out, precision, dose, card)
-    size = sum(file.stat().st_size for file in options.out.rglob("*") if file.is_file()) / 2**20
-    kind = "adapter" if options.adapter_only else f"merged model in {options.precision}"
-    say(f"{options.out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
+            merge_adapter(spec, adapter, out, saved_in, dose, card)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 2**20
+    kind = "adapter" if adapter_only else f"merged model in {saved_in}"
+    say(f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
     for adapter, dose in weighted:
         say(f"  {adapter}: dose {dose:g}")
-    say(f"  base: {base.name_or_path}" if options.adapter_only else f"measure it with: cda audit {options.out}")
-    if options.push is not None:
-        say(f"pushed to {options.push}: {push(options.out, Repository(options.push))}")
+    say(f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}")
+    if push_to is not None:
+        say(f"pushed to {push_to}: {push(out, Repository(push_to))}")
 
 
 def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Source]:
@@ -133,7 +129,7 @@ def _source(given: str, dose: float | None) -> _Source:
     path = user_path(given)
     name = path.resolve().name
     if (path / "adapter_config.json").is_file():
-        base = adapter_config(path).get("base_model_name_or_path")
+        base = plain_config(path).get("base_model_name_or_path")
         if not isinstance(base, str | None):
             raise ModelError(f"{path / 'adapter_config.json'}: base_model_name_or_path is no name; give --base")
         factor = 1.0 if dose is None else dose
@@ -152,7 +148,7 @@ def _source(given: str, dose: float | None) -> _Source:
                 f"{run.stage(stage)}: {', '.join(damaged[:6])}: cut, changed or gone since the stage was finished. Run "
                 "`cda train` with its recipe again, which writes it again"
             )
-    adapter_config(adapter)
+    plain_config(adapter)
     _, factor = adapter_at(given, dose)
     chosen = chosen_dose(run)
     if chosen is not None and chosen.chosen != factor:
@@ -254,7 +250,7 @@ def merge_adapter(
     import torch
 
     check_precision(precision)
-    adapter_config(adapter)
+    plain_config(adapter)
     with new_folder(folder) as partial:
         model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
         model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)

@@ -40,9 +40,8 @@ from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wai
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
 from cda.pipeline import plan as planning
-from cda.pipeline.conversations import check_conversations
 from cda.pipeline.merge import write_adapter_cards
-from cda.pipeline.plan import dose_lines, is_local
+from cda.pipeline.plan import STAGES, check_conversations, dose_lines, is_local, stages_of
 from cda.progress import RunProgress, StageWork, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
@@ -89,10 +88,11 @@ def log_audit(loaded: LoadedRecipe, run_folder: RunFolder, accuracy: float | Mis
 
 
 def _log(tracker: str, audit: AuditResult, accuracy: float | Missing, recipe: Recipe, run_folder: RunFolder) -> bool:
+    measured = {"cda/validation_accuracy": accuracy} if isinstance(accuracy, float) else {}
     try:
         for at, training in enumerate(trainings(recipe.seeds)):
             folder = run_folder.stage(training.stage("train"))
-            numbers = _numbers(audit, accuracy) if training.is_first else seed_metrics(audit, at)
+            numbers = as_metrics(audit) | measured if training.is_first else seed_metrics(audit, at)
             tracked(recipe, training.seed, folder).log(tracker, numbers, run_folder.path / "report" / "logs")
     except Exception as error:  # of a tracker's own library, its files or its server
         say(
@@ -102,10 +102,6 @@ def _log(tracker: str, audit: AuditResult, accuracy: float | Missing, recipe: Re
         return False
     say(f"{tracker}: the audit's numbers are logged")
     return True
-
-
-def _numbers(audit: AuditResult, accuracy: float | Missing) -> dict[str, float]:
-    return as_metrics(audit) | ({"cda/validation_accuracy": accuracy} if isinstance(accuracy, float) else {})
 
 
 def _recorded(run_folder: RunFolder, name: str) -> dict[str, Any]:
@@ -273,21 +269,14 @@ def _number(recipe: Recipe, name: str, default: float = 1) -> float:
     return float(value) if isinstance(value, int | float) else default
 
 
-STAGES = planning.STAGES
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
 REPORT = "report.html"
 Produce = Callable[[Path], Result | dict[str, Any]]
 A = TypeVar("A", bound=AuditResult)
-OTHER_RESULTS = (
-    "quality.json",
-    "best_of_n.json",
-    "discover.json",
-    "topics.json",
-    "comparison.json",
-    "calibration.json",
-    "dose.json",
-    "data.json",
+OTHER_RESULTS = tuple(
+    f"{name}.json"
+    for name in ["quality", "best_of_n", "discover", "topics", "comparison", "calibration", "dose", "data"]
 )
 
 
@@ -320,19 +309,13 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
 def _open_hub(loaded: LoadedRecipe, folder: RunFolder, last: str) -> None:
     """Make the repository of a first training before hours of work: ModelError, if the hub refuses, comes now."""
     repository = asked_repository(loaded.recipe.trainer)
-    if repository is not None and "train" in _kinds(loaded, last) and not folder.record("train"):
+    if repository is not None and "train" in stages_of(loaded, last) and not folder.record("train"):
         made_repository(repository)
 
 
 def _planned(loaded: LoadedRecipe, last: str, only: bool) -> RunProgress:
-    steps = _steps(_kinds(loaded, last), trainings(loaded.recipe.seeds))
+    steps = _steps(stages_of(loaded, last), trainings(loaded.recipe.seeds))
     return planned_progress(loaded, [step for step in steps if not only or step[0] in (last, "adapter")])
-
-
-def _kinds(loaded: LoadedRecipe, last: str) -> tuple[str, ...]:
-    """Stages up to the last one; a command that only chooses a dose also writes the adapter at that dose."""
-    end = "adapter" if last == "dose" else last
-    return ("audit", "report") if loaded.only_audit else STAGES[: STAGES.index(end) + 1]
 
 
 def _run(
@@ -341,7 +324,7 @@ def _run(
     several = trainings(loaded.recipe.seeds)
     takes_dose = False
     note_models(loaded, folder)
-    for kind, training in _steps(_kinds(loaded, last), several):
+    for kind, training in _steps(stages_of(loaded, last), several):
         progress.begin(training.stage(kind))
         if kind == "report":
             if is_main():
@@ -391,7 +374,7 @@ def _run(
 def check_earlier(loaded: LoadedRecipe, last: str) -> None:
     """Raise RunError unless every stage before `last`, which is to run alone, has finished for this recipe."""
     folder = RunFolder(loaded.recipe.run_path)
-    for kind, training in _steps(_kinds(loaded, last), trainings(loaded.recipe.seeds)):
+    for kind, training in _steps(stages_of(loaded, last), trainings(loaded.recipe.seeds)):
         if kind == last:
             return
         # A dose is chosen if it is wanted, and the adapter is written again at it.

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, RootModel, field_va
 from cda.errors import CdaError
 from cda.files.paths import is_reserved, user_path
 from cda.files.yaml_file import read_yaml_mapping, validated
-from cda.llm.money import Price
-from cda.llm.prices import listed_price
+from cda.llm.money import Price, listed_price
 from cda.recipe.sections import (
     AuditSection,
     By,
@@ -360,6 +359,13 @@ class Recipe(Section):
     @property
     def rewrites_by_llm(self) -> bool:
         return self.llm.used_for(self.synthesize.by)
+
+    def n_pairs(self, setting: Literal["counterfactuals", "supplementary"], bias: str) -> int | None:
+        """The number meant for a bias by one number, a number by name (`joint` for the others of several), or null."""
+        count: int | dict[str, int] | None = getattr(self.synthesize, setting)
+        if isinstance(count, dict):
+            return count[bias] if len(self.biases) == 1 or bias in count else count["joint"]
+        return count
 
     @property
     def run_path(self) -> Path:

@@ -14,7 +14,6 @@ import numpy as np
 import pandas
 import pytest
 import torch
-from replies import reply
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import cda
@@ -28,7 +27,7 @@ def by_length(prompts: list[list[dict[str, str]]], responses: list[str]) -> list
     return [len(response) for response in responses]
 
 
-def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any], tmp_path: Path) -> None:
+def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any]) -> None:
     audit = cda.audit(by_length, **small)
     skew = audit.skew["jargon"]
     assert (skew.before.value, skew.before.n, skew.before.n_prompts) == (8 / 12, 12, 12)
@@ -48,17 +47,9 @@ def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any
     html = audit._repr_html_()
     assert "jargon" in html and "data:image/svg+xml;base64," in html and "<script" not in html
     assert "jargon" in str(audit) and "Report:" not in str(audit)
-    content = json.loads((tmp_path / "audit.json").read_text())
-    for text, said in (
-        (Path("audit.json").read_text()[:500], "not valid JSON"),
-        (json.dumps(content | {"schema_version": 99}), "a newer version of cda"),
-        (json.dumps(content | {"schema_version": 1}), "an earlier version of cda"),
-        (json.dumps({"schema_version": 2, "sets": []}), "another command"),
-        ("[1]", "audit"),
-    ):
-        Path("changed.json").write_text(text)
-        with pytest.raises(cda.DataError, match=said):
-            cda.load("changed.json")
+    Path("changed.json").write_text(json.dumps({"schema_version": 2, "sets": []}))
+    with pytest.raises(cda.DataError, match="another command"):
+        cda.load("changed.json")
     with pytest.raises(cda.DataError, match="no such file"):
         cda.load("nowhere.json")
     Path("empty").mkdir()
@@ -173,33 +164,6 @@ def test_one_clear_error_and_nothing_made(
     with pytest.raises(kind, match=said):
         cda.audit(target, **{**small, **changes})
     assert not list(tmp_path.rglob("audit.json"))
-
-
-def test_money_is_agreed_to_beforehand_and_nobody_is_asked(
-    small: dict[str, Any], serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        asked.append(body)
-        return reply("Verdict: 1")
-
-    monkeypatch.setenv("SOME_KEY", "x")
-    monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("nobody is asked"))
-    prices = {"judge-1": {"input": 1000, "output": 1000}}
-    llm = {"model": "judge-1", "api_key_env": "SOME_KEY", "prices": prices, "base_url": serve(answer)}
-    with pytest.raises(cda.SpendingError, match="nothing was sent") as raised:
-        cda.audit("judge:judge-1", llm=llm, **small)
-    dollars = raised.value.dollars
-    assert dollars is not None and dollars > 0
-    with pytest.raises(cda.SpendingError):
-        cda.audit("judge:judge-1", llm=llm, budget_usd=dollars / 2, **small)
-    assert not asked
-    audit = cda.audit("judge:judge-1", llm=llm, budget_usd=2 * dollars, **small)
-    assert len(asked) == 24 and audit.skew["jargon"].before.n == 12  # both orders of 12
-    with pytest.raises(cda.SpendingError, match="no price") as raised:
-        cda.audit("judge:judge-2", llm=llm | {"model": "judge-2", "prices": {}, "base_url": None}, **small)
-    assert raised.value.dollars is None
 
 
 def test_import_is_light_and_every_name_is_there() -> None:

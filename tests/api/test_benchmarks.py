@@ -49,17 +49,6 @@ def test_accuracy_of_a_function_and_of_two() -> None:
     assert set(frame[frame.measure == "sets"].unit) == {"share", "share difference"}
 
 
-def test_best_of_n_follows_a_bias_through_the_picks() -> None:
-    responses = ["Plain text.", "- one\n- two\n- three\n- four", "Plain text, longer than that."]
-    rows = [{"prompt": f"Question {n}?", "responses": responses} for n in range(6)]
-    found = cda.best_of(longer, rows, biases="structure", sizes=[1, 3], betas=[1e3], progress=False)
-    assert not isinstance(found.tilt, cda.Missing) and found.tilt.n_asked == 1
-    curve = found.attributes[0]
-    assert curve.at[0].scorings["model"].value == pytest.approx(1 / 3)
-    assert isinstance(found.quality, cda.Missing) and "structure" in str(found)
-    assert_saved(found)
-
-
 def test_a_win_rate_of_rows() -> None:
     first = [{"prompt": f"Question {n}?", "response": "A long answer."} for n in range(10)]
     other = ["The longest answer of all.", *["Short."] * 9]
@@ -70,6 +59,8 @@ def test_a_win_rate_of_rows() -> None:
     assert_saved(found)
     with pytest.raises(AttributeError, match=r"it is now quality\(model, first, over=second\)"):
         cda.win_rate  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"it is now compare\(folder\)"):
+        cda.leaderboard  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_what_does_not_go_together_is_said() -> None:

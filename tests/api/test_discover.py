@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 import cda
-from cda.biases import load_bias
 
 OPENER = re.compile(r"\A(?:Certainly|Sure|Absolutely|Of course|Definitely|Happy to help|Yes)\b", re.IGNORECASE)
 
@@ -25,19 +24,6 @@ def likes_openers(prompts: list[Any], responses: list[str]) -> list[float]:
 
 def dislikes_openers(prompts: list[Any], responses: list[str]) -> list[float]:
     return [-3.0 * bool(OPENER.match(text)) + noise(text + "j") for _, text in zip(prompts, responses, strict=True)]
-
-
-def test_a_planted_bias_is_found_and_its_file_is_at_hand() -> None:
-    small = {"populations": [16, 5, 3], "batches": [10, 12], "responses_each": 1}
-    found = cda.discover(likes_openers, judge=dislikes_openers, discover=small, progress=False)
-    assert found.folder.name.startswith("discover-memory-likes_openers")
-    assert (found.folder / "report.html").is_file() and "Written" in str(found)
-    assert found.biases and found.result is not None
-    confirmed = [attribute for attribute in found.result.tested if attribute.confirmed]
-    assert confirmed[0].pooled and confirmed[0].pooled.reward.low > 1 and len(confirmed) == len(found.biases)
-    assert cda.load(found.folder / "discover.json").result == found.result
-    bias = load_bias(str(found.biases[0]))
-    assert bias.shows("Certainly! The answer is four.") or bias.shows("Sure, the answer is four.")
 
 
 def test_what_does_not_go_together_is_said(tmp_path: Path) -> None:

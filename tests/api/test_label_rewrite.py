@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from replies import reply
 
 import cda
 
@@ -45,24 +42,3 @@ def test_rewrites_carry_the_bias_or_have_a_reason() -> None:
     assert back.text is not None and "- " not in back.text
     with pytest.raises(cda.DataError, match="'add' or 'remove'"):
         cda.rewrite(rows, "structure", direction="more")  # type: ignore[arg-type]
-
-
-def test_an_llm_labels_and_rewrites_once_that_is_agreed_to(
-    serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        asked = body.get("response_format", {}).get("json_schema", {}).get("schema", {}).get("required", [])
-        return reply(json.dumps(dict.fromkeys(asked, "yes")) if asked else LIST)
-
-    monkeypatch.setenv("SOME_KEY", "x")
-    prices = {"m": {"input": 1, "output": 1}}
-    llm = {"model": "m", "api_key_env": "SOME_KEY", "base_url": serve(answer), "prices": prices}
-    rows = [{"prompt": "Sleep?", "response": PLAIN}]
-    with pytest.raises(cda.SpendingError, match="labelling structure"):
-        cda.label(rows, "structure", llm=llm)
-    (found,) = cda.label(rows, "structure", llm=llm, confirm=True, progress=False)
-    assert found.present is True and found.n_asked == 1
-    with pytest.raises(cda.SpendingError, match="rewriting for structure"):
-        cda.rewrite(rows, "structure", llm=llm)
-    gate = {"gate": {"on": False}}
-    assert cda.rewrite(rows, "structure", llm=llm, budget_usd=1, synthesize=gate, progress=False)[0].text == LIST

@@ -7,20 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changed import changed
-from made_audits import make_audit
 from rows import triples
 from scipy import stats
 
 from cda.auditing.analysis import by_columns
 from cda.auditing.groups import Group
-from cda.auditing.report import audit_document
-from cda.auditing.report_tables import by_sentences, by_tables
 from cda.biases import load_bias
 from cda.data.contrasts import clean_contrasts
-from cda.data.covariates import by_problems, cutoff_problems
 from cda.data.triples import clean_triples
 from cda.records import Contrast, user_prompt
+from cda.resources.sources import by_problems, cutoff_problems
 from cda.results.base import Estimate, Measure, Missing, Test
 from cda.results.effects import ByColumn, Effect
 from cda.scorers.compared import Rewards, text_id
@@ -139,26 +135,3 @@ def test_columns_that_cannot_be_compared_are_named_all_at_once() -> None:
     assert len(found) == 3 and "embedded texts have no columns" in next(by_problems(["topic"], {}))
     cut = list(cutoff_problems(["year"], {"yeer": [1], "year": [1, 1]}))
     assert "'yeer' is no column of audit.by (year)" in cut[0] and "different numbers" in cut[1] and len(cut) == 2
-
-
-def test_the_report_shows_levels_tests_and_what_was_left_out() -> None:
-    topics: list[str | None] = ["rare|<b>" if row < 6 else topic for row, topic in enumerate(TOPICS)]
-    topics[9] = None
-    for labels in (("model",), ("before", "after")):
-        shares = (0.88, 0.4)[: len(labels)]
-        found = found_of({label: RNG.normal(1, 1, N) for label in labels}, topics)
-        audit = changed(
-            make_audit({"jargon": shares}, quality=(0.75, 0.74)[: len(labels)], others=()), "by", {"jargon": found}
-        )
-        direct, rate, differ = by_tables(audit)
-        assert direct is not None and differ is not None and rate is None
-        assert [row[0] for row in direct.rows][:4] == [
-            f"jargon, topic: {name}" for name in ("home", "music", "travel", "other (pooled)")
-        ]  # fmt: skip
-        assert len(direct.header) == len(direct.rows[0]) == (9 if labels[1:] else 7)
-        assert len(differ.rows) == (6 if labels[1:] else 2)
-        words = list(by_sentences(audit))
-        assert "pooled: rare|<b> (6)." in words[0] and words[1].endswith("contrasts without a value, in no level: 1.")
-        assert "jargon, topic: triples are not divided: these triples have no value in it." in words
-        page = audit_document(audit).page()
-        assert "By columns of your data" in page and "rare|&lt;b&gt;" in page and "rare|<b>" not in page

@@ -116,21 +116,6 @@ def test_names_of_judges_that_are_refused(words: tuple[str, ...], message: str, 
     assert message in audit(*words, "llm.base_url=http://127.0.0.1:9/v1", fails=True)[0]
 
 
-def test_what_a_panel_costs_is_agreed_to_at_once(serve: Any, audit: Any) -> None:
-    asked: list[str] = []
-
-    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        asked.append(body["model"])
-        return judge_of(by_word)(body)
-
-    prices = "llm.prices={one: {input: 1, output: 1}, two: {input: 2, output: 2}}"
-    words = ("judge:one,two", f"llm.base_url={serve(answer)}", prices)
-    declined, _ = audit(*words, fails=True)
-    assert "2 steps would spend money" in declined and not asked
-    audit(*words, "--yes")
-    assert sorted(set(asked)) == ["one", "two"] and len(asked) == 2 * 2 * N
-
-
 def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any, report: Callable[[], str]) -> None:
     said, found = audit("judge:local", f"llm.base_url={serve(judge_of(lambda *_: '1'))}")
     skew = found["skew"]["jargon"]

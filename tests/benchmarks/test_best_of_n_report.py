@@ -10,14 +10,13 @@ import pytest
 from changed import changed
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from page_checks import checked, figures, section_ids, words
+from page_checks import checked
 
 from cda.benchmarks import best_of_n_report as report
 from cda.benchmarks.attributes import Attribute
 from cda.benchmarks.best_of_n import best_of_n, tilted
 from cda.records import Exclusions
 from cda.report.plots import AFTER, BEFORE, save_plot
-from cda.results.base import Missing
 from cda.results.benchmarks import AskedModel, BestOfResult
 from cda.results.facts import RewardModelFacts
 
@@ -61,35 +60,6 @@ def marks(panel: Axes, color: str) -> list[list[float]]:
     """Places of one scoring's marks: across, then up."""
     lines = [line for line in panel.lines if line.get_color() == color and line.get_marker() in ("o", "s")]
     return [np.asarray(line.get_data(), float)[:, 0].tolist() for line in lines]
-
-
-def test_the_page_holds_the_largest_n_next_to_one() -> None:
-    text = report.best_of_n_document(TWO).page()
-    first, page = words(text.split("<nav")[0]), checked(text)
-    n_1, n_8, *_, change = report.best_of_n_tables(TWO)[0].rows[0][1:5]
-    assert f"jargon (share): {n_1} at n = 1; at n = 8: {n_8} before," in first and f"; change {change} (p" in first
-    assert first.count("Holm") == 2  # of the attributes, not of the quality
-    assert section_ids(page) == ["curves", "tilt", "scoring", "meaning"] and figures(page) == ["best_of_n", "tilt"]
-    means = changed(changed(TWO, "attributes", TWO.attributes[1:]), "tilt", Missing(reason="nothing to tilt"))
-    text = report.best_of_n_document(means).page()
-    assert figures(checked(text)) == ["best_of_n"] and "is not estimated: nothing to tilt." in text
-    assert "β" not in report.best_of_n_document(means).text()
-
-
-def test_the_tilted_policy_is_drawn_and_listed_as_far_as_the_samples_support_it() -> None:
-    tilt = TWO.tilt
-    assert not isinstance(tilt, Missing)
-    *_, strongest, asked = report.best_of_n_tables(TWO)
-    assert "at β = 2 SD, the strongest" in strongest.caption and "at β = 3 reward, with" in asked.caption
-    assert strongest.header[-4:] == ("change", "p", "p (Holm)", "prompts") and len(strongest.rows) == 3
-    assert asked.header[-2:] == ("change", "prompts") and len(asked.rows) == 3
-    assert "β = 0.5 reward, which was asked for, is not supported" in report.best_of_n_document(TWO).text()
-    panel, *_ = panels(TWO, "tilt").axes
-    at = tilt.attributes[0].at[: tilt.strongest + 1]
-    for label, color in (("before", BEFORE), ("after", AFTER)):
-        places = [(step[label].kl_nats, level.scorings[label]) for step, level in zip(tilt.policies, at, strict=False)]
-        sampled = [0.0, tilt.attributes[0].sampled.value]
-        assert marks(panel, color) == [sampled, *([kl.value, level.value] for kl, level in places)]  # type: ignore[union-attr]
 
 
 def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers() -> None:

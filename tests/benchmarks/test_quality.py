@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -11,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from replies import Answer, reply
 
-from cda.benchmarks.quality import quality_scoring
 from cda.files.jsonl import read_json, read_jsonl
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
@@ -21,7 +18,6 @@ from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
-from cda.results.facts import RewardModelFacts
 from cda.run import file_fingerprint
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel
@@ -200,27 +196,6 @@ def test_a_number_of_ties_with_an_unread_verdict_is_left_out(
     assert "Not compared, 2 of 4 items" in shown
 
 
-def test_a_judge_that_follows_the_place_is_shown_as_such(
-    serve: Callable[[Answer], str], files: Path, cda: Callable[..., str], tmp_path: Path
-) -> None:
-    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        answers = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", body["messages"][1]["content"], re.S)
-        return reply("I cannot say." if any("w27" in each for each in answers) else "Verdict: 1")
-
-    url, out = serve(answer), tmp_path / "out"
-    shown = cda("quality", "judge:some/judge", files / "own.jsonl", "--out", out, f"llm.base_url={url}")
-    (scoring,) = read_json(out / "quality.json")["scorings"]
-    found = scoring["facts"]
-    assert found["position_bias"] == 1.0 and found["flipped"] + found["unread"] == 12 and 0 < found["unread"] < 12
-    names = scoring["model"], scoring["target"], scoring["target_kind"]
-    assert names == ("judge/some-judge", "judge:some/judge", "judge")
-    assert scoring["llm"] == {"model": "some/judge", "base_url": url}
-    assert f"12 comparisons, each in both orders: {found['unread']} without a verdict" in shown
-    assert f"answers that could not be read: {2 * found['unread']} × no verdict in the last line" in shown
-    assert f"Not compared, {found['unread']} of 12 items: {found['unread']} no readable verdict." in shown
-    assert not (out / "rewardbench").exists()
-
-
 def test_files_are_known_before_they_are_scored(write: Write, done: Callable[..., Any], tmp_path: Path) -> None:
     """What became of a file during hours of scoring costs no result, and is not taken for what was scored."""
     own, code = write("own", [{"prompt": "q", "chosen": "better", "rejected": "bad"}]), tmp_path / "mine.py"
@@ -282,14 +257,3 @@ def test_a_scorer_is_named_by_kind_and_policy_without_path_or_password(
     loaded = load_model_audit("embedded", {}, served)  # a password in an address is refused before
     section = loaded.recipe.model.model_copy(update={"name_or_path": target})
     assert open_scorer(Subject("model", section), scorer_settings(loaded)).public_name == name
-
-
-def test_the_result_says_what_was_asked() -> None:
-    facts = RewardModelFacts(kind="reward model", name="/m/policy", texts=1, truncated=0)
-    target = "dpo:org/policy,org/reference"
-    loaded = load_model_audit(target, {}, ["score.log_ratio.beta=0.5", "model.revision=abc"])
-    scorer = open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded))
-    found = quality_scoring(scorer, "policy", "reward", facts)
-    assert (found.target, found.target_kind, found.revision) == (target, "log-ratio", "abc")
-    assert found.log_ratio is not None and found.log_ratio["beta"] == 0.5
-    assert found.facts.name == "policy"  # no path of this machine

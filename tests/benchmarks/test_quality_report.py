@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 from changed import changed
-from page_checks import checked, section_ids, words
+from page_checks import checked
+from rows import estimate
 
 from cda.benchmarks.quality_report import quality_document
 from cda.records import Exclusions
-from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
 from cda.results.facts import RewardModelFacts
 
@@ -26,18 +26,14 @@ FACTS = RewardModelFacts(
 HOSTILE = 'a<script>alert(1)</script>\x1b[31mred\u202eb\ud800\ufffe | "&'
 
 
-def _estimate(value: float, half: float) -> Estimate:
-    return Estimate(value=value, low=value - half, high=value + half, n=1161, n_prompts=1160, unit="share", method="m")
-
-
 def group(name: str, change: float | None = -0.012, **flags: bool) -> AccuracyGroup:
     """84.1%, changed by so much; None: one scoring."""
     found = {"fell": (change or 0) < -0.01, "excludes_0": False, "rules_out_fall": False} | flags
     values = {"before": 0.841} if change is None else {"before": 0.841, "after": 0.841 + change}
-    estimate = _estimate(change or 0, 0.02)
-    shift = AccuracyShift(estimate=estimate, standard_error=0.01, p_value=0.21, p_holm=0.84, p_method="m", **found)
+    moved = estimate(change or 0, 0.02, 1161)
+    shift = AccuracyShift(estimate=moved, standard_error=0.01, p_value=0.21, p_holm=0.84, p_method="m", **found)
     scores = {
-        label: Accuracy(estimate=_estimate(value, 0.03), standard_error=0.0123, n_ties=2)
+        label: Accuracy(estimate=estimate(value, 0.03, 1161), standard_error=0.0123, n_ties=2)
         for label, value in values.items()
     }
     return AccuracyGroup(name=name, scores=scores, shift=None if change is None else shift)
@@ -101,15 +97,6 @@ def test_what_was_left_out_tied_and_rough_is_said() -> None:
         assert said in summary.replace("\n", " ")
     assert "\noverall" not in summary  # one section is the whole
     assert "Warning" not in quality_document(quality(group("Chat"))).text()
-
-
-def test_the_page_holds_change_n_and_what_fell() -> None:
-    result = quality(group("Chat", fell=True, excludes_0=True), group("Hard", -0.03, fell=True), group("Safety", 0.0))
-    text = quality_document(result).page()
-    first = words(text.split("<nav")[0])
-    assert "rb: accuracy 84.1% [81.1, 87.1] before, 82.9% [79.9, 85.9] after; change −1.2 [−3.2, 0.8] points" in first
-    assert "Fell by more than 1 point: Chat −1.2 [−3.2, 0.8]*, Hard −3.0 [−5.0, −1.0] (*: and" in first
-    assert text.count('<li class="bad">') == 1 and section_ids(checked(text)) == ["set-1", "scoring", "meaning"]
 
 
 def test_hostile_names_are_inert() -> None:

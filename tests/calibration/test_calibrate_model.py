@@ -27,7 +27,6 @@ from cda.recipe.load import load_model_audit
 from cda.results.base import Estimate, Missing
 from cda.results.dose import OrderCorrection
 from cda.scorers.calibrated import log_odds, preference_of
-from cda.scorers.compared import text_id
 from cda.scorers.judge import is_swapped
 
 Rows = list[dict[str, Any]]
@@ -155,23 +154,6 @@ def test_quality_takes_the_calibration_and_refuses_a_second_model(scorer: str, t
         cda.quality(scorer, quality(), against="other.py:reward", out=tmp_path / "two", progress=False, **applied)
 
 
-def test_best_of_picks_by_calibrated_rewards(scorer: str, tmp_path: Path) -> None:
-    found = calibrated(scorer, tmp_path / "out")
-    slope = found.corrections["length"].slope
-    texts = [[f"{word} {'more ' * (place * 3)}." for place, word in enumerate(WORDS[at : at + 3])] for at in range(4)]
-    rows = [{"prompt": f"Pick {at}?", "responses": own} for at, own in enumerate(texts)]
-    cda.best_of(scorer, rows, biases="length", out=tmp_path / "best", progress=False,
-                **{"score.calibration": str(tmp_path / "out" / "calibration.json")})  # fmt: skip
-    assert isinstance(slope, Estimate) and found.strength > 0
-    scored = {row["response_id"]: row["reward_model"] for row in read_jsonl(tmp_path / "best" / "scores.jsonl")}
-    assert len(scored) == 12
-    for row in rows:
-        for text in row["responses"]:
-            plain = WORDS.index(text.split()[0]) + 4 * math.log(len(text.split()))
-            expected = plain - found.strength * slope.value * math.log(n_words(text))
-            assert scored[text_id(prompt_of(row["prompt"]), text)] == pytest.approx(expected)
-
-
 def test_a_calibration_of_another_scorer_or_another_version_is_refused(scorer: str, tmp_path: Path) -> None:
     calibrated(scorer, tmp_path / "out")
     applied = {"score.calibration": str(tmp_path / "out" / "calibration.json")}
@@ -228,20 +210,6 @@ def test_a_discovery_corrects_the_scorer_that_the_calibration_was_fitted_for(sco
         f"it was fitted for {scorer}, and this is {name}; run `cda calibrate {name}`"[-60:]
         for name in (other, "embedded")
     ]
-
-
-def test_a_discovery_corrects_an_llm_judge(scorer: str, tmp_path: Path, serve: Callable[[Answer], str]) -> None:
-    url = serve(judge)
-    calibration = calibrated("judge:j", tmp_path / "out", **asked(url, "both"))
-    llm = {"model": "j", "base_url": url, "api_key_env": "CDA_NO_KEY"}
-    verdict = {"by_token": True, "ties": False}
-    rows = [(prompt_of(row["prompt"]), row["perturbed"], row["base"]) for row in contrasts()]
-    plain, corrected = (
-        AskedJudge(discovery_of(scorer, "judge:j", file, judge=verdict, llm=llm).judge)(rows)
-        for file in (None, tmp_path / "out" / "calibration.json")
-    )
-    assert 2 * corrected - 1 == pytest.approx(calibration(*sides_of(rows), 2 * plain - 1), abs=1e-9)
-    assert np.abs(corrected - plain).max() > 0.05
 
 
 def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> None:

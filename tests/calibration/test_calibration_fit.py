@@ -178,8 +178,3 @@ def test_ties_of_a_judge_count_half_as_it_is_and_are_decided_once_corrected() ->
     hits = np.where(rows.margins == 0, 0.5, rows.margins > 0)
     assert own.base.skew.value == pytest.approx(hits.mean()) and own.base.n_ties == N // 4
     assert own.calibrated.skew.value < own.base.skew.value
-
-
-def test_the_same_seed_gives_the_same_numbers() -> None:
-    first, again = (effects(made(0.5, n=60), seed=4, repeats=3, max_loss=0.01) for _ in range(2))
-    assert first.biases == again.biases and (first.drawn.corrections == again.drawn.corrections).all()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ from cda.comparing.page import comparison_document
 from cda.comparing.row import audit_row
 from cda.numbers.views import numbers_in
 from cda.records import Preference
-from cda.results.base import Estimate
 from cda.results.comparison import ComparisonResult, MeasuredTexts
 from cda.stats.people import mean_against_people
 from cda.stats.proportions import paired_change
@@ -147,19 +145,6 @@ def test_a_bias_that_a_model_lacks_is_named_and_not_counted_as_zero() -> None:
     assert "vagueness: not measured for b." in findings(result)
     assert {mean.bias for mean in result.means} == {"jargon"}
     assert "not measured" in comparison_document(result).text()
-
-
-@pytest.mark.parametrize(
-    ("shares", "said"), [((0.8, 0.3), "no mean: 30% to 80%"), ((0.8, 0.7), ", SD "), ((0.8, 0.5), ", SD ")]
-)
-def test_no_mean_is_shown_of_models_on_both_sides_of_no_effect(shares: Sequence[float], said: str) -> None:
-    members = [
-        model(name, seed, targets={"jargon": (share,)}, votes=None)
-        for seed, (name, share) in enumerate(zip("ab", shares, strict=True))
-    ]
-    result = compared(*members)
-    (row,) = [row for row in comparison_document(result).sections[0].tables[0].rows if row[0].startswith("mean")]
-    assert said in row[2] and isinstance(found(result, "skew", "mean of 2 reward models", "model"), Estimate)
 
 
 def test_text_from_outside_is_inert_and_every_name_is_on_the_page() -> None:

@@ -120,7 +120,7 @@ def read_back(bias: Bias, folder: Path, comment: str = "") -> Bias:
     return load_bias(str(path))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(
     description=LINES,
     question=LINES,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -186,26 +185,3 @@ def test_mistakes_are_messages(workplace: Path, words: tuple[str, ...], said: st
     done = CliRunner().invoke(app, [*WORDS, *words])
     assert done.exit_code == 2 and said in " ".join(done.output.split()) and "Traceback" not in done.output, done.output
     assert not (workplace / "found").exists()
-
-
-def test_a_text_file_of_prompts_names_no_topic(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    (workplace / "prompts.txt").write_text("One?\nTwo?\n", encoding="utf-8")
-    words = [
-        "discover",
-        "scorers.py:reward",
-        "--prompts",
-        "prompts.txt",
-        "--by-topic",
-        "llm.model=x",
-        "discover.rewriters=[a,b]",
-    ]
-    done = CliRunner().invoke(app, [*words, "--out", "found"])
-    assert done.exit_code == 2 and "prompts.txt: no prompt names a topic" in " ".join(done.output.split()), done.output
-    (workplace / "prompts.jsonl").write_text(
-        "\n".join(json.dumps({"prompt": f"{at}?", "topic": "tea"}) for at in range(20))
-    )
-    planned = CliRunner().invoke(
-        app, [word.replace("prompts.txt", "prompts.jsonl") for word in words] + ["--out", "found", "--dry-run"]
-    )
-    assert planned.exit_code == 0 and "in each of 1 topics by itself" in planned.output, planned.output

@@ -34,7 +34,6 @@ from cda.resources.artifacts import prompt_row
 from cda.results.base import save
 from cda.results.discover import CandidateRecord, Measured, TestedAttribute
 from cda.results.evidence import (
-    Confirmation,
     ConfirmationResult,
     ConfirmSettings,
     HeldOutResult,
@@ -102,29 +101,6 @@ def test_verdicts_are_written(tmp_path: Path) -> None:
     result = read_result(ConfirmationResult, tmp_path)
     assert result.cut_for_judge == 4 and len(list(read_jsonl(tmp_path / "rewrites.jsonl"))) == 24
     assert result.verdicts == verdicts and result.failed == FAILED
-
-
-def test_the_recipe_says_how_the_test_is_corrected_also_for_attributes_that_were_given(tmp_path: Path) -> None:
-    # By itself p is below 0.01; for three candidates it is not.
-    other = [CandidateRecord.of(load_bias(name), "given") for name in ("length", "vagueness")]
-    margins = (1.0, 3.0, -0.8, 2.5, 1.9, -0.9, 2.2, 0.3, 2.0, 1.4)
-    judged = [
-        replace(row, preference=at % 4 / 8) for name in ("good", "fine") for at, row in enumerate(rows(name, margins))
-    ]
-    counts = HeldOutResult(failed={}, already={}, n_prompts=10, verdicts=None, cut_for_judge=0)
-    held = HeldOutRewrites({CANDIDATE.id: tuple(judged)} | {one.id: () for one in other}, counts)
-
-    def tested(*words: str) -> Confirmation:
-        strictness = setup_of(load_model_audit("embedded", {}, list(words))).strictness
-        save_tested(ConfirmationResult, held, strictness, tmp_path)
-        return read_result(ConfirmationResult, tmp_path).results[0]
-
-    default, holm, none = tested(), tested("discover.correct=holm"), tested("discover.correct=none")
-    assert none.p_value is not None and 0.01 / 3 < none.p_value < 0.01
-    assert (default.correct, default.n_entered, default.confirmed) == ("bonferroni", 3, False)
-    assert default.p_corrected == holm.p_corrected == pytest.approx(3 * none.p_value)
-    assert (holm.correct, holm.confirmed) == ("holm", False)
-    assert (none.correct, none.p_corrected, none.confirmed) == ("none", none.p_value, True)
 
 
 USE = LLMUse(asked=3, cached=0, unusable=0, input_tokens=0, output_tokens=0, uncounted=0, dollars=None)

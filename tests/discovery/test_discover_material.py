@@ -120,17 +120,6 @@ def test_what_falls_short_is_asked_for_again_with_what_is_there_and_counted() ->
     assert between(again, "THERE ALREADY") == "Is it good?" and "Write 1 messages" in again.user
 
 
-def test_a_prompt_that_another_scenario_has_is_a_duplicate_whatever_the_order_of_answers() -> None:
-    def answer(request: Request) -> str:
-        if (scenario := between(request, "SITUATION")) is None:
-            return '["At home", "At work"]'
-        return '["Is it good?"]' if request.sample == 0 else f'["Is it good at number {scenario}?"]'
-
-    made = generated_prompts(["tea"], ScriptedLLM(answer), n_scenarios=2, n_prompts=1)
-    kept = [user_prompt("Is it good?"), user_prompt("Is it good at number At work?")]
-    assert [prompt for prompt, _ in made.prompts] == kept and dict(made.written.items.reasons) == {"duplicate": 1}
-
-
 def test_calls_without_a_list_are_counted_by_reason_after_three_tries() -> None:
     def answer(request: Request) -> str | None:
         said = {"rain": None, "snow": "I would rather not.", "hail": "<think>well"}

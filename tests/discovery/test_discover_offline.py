@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from typer.testing import CliRunner
 
 from cda.biases import Bias, load_bias
 from cda.cli import app
-from cda.files.jsonl import read_json, read_jsonl, write_jsonl
+from cda.files.jsonl import read_json, read_jsonl
 from cda.recipe.load import contrasts_beside, load_recipe
 
 SCORERS = '''
@@ -89,34 +88,6 @@ def _taught_what_was_validated(folder: Path, bias: Bias, file: Path) -> None:
     assert sum(bias.shows(row["perturbed"]) for row in rows) > 0.9 * len(rows)
     assert not any(bias.shows(row["base"]) for row in rows)
     assert len({(row["perturbed"], row["base"]) for row in rows}) == len(rows)
-
-
-def test_a_judge_that_agrees_leaves_nothing_and_that_is_said(workplace: Path) -> None:
-    assert "is shown" in discover(*SMALL, judge="same")
-    assert not [one for one in result_of(workplace / "found")["tested"] if one["confirmed"]]
-    assert not list((workplace / "found" / "biases").glob("*"))
-
-
-def test_formats_on_a_narrow_set_of_prompts(workplace: Path) -> None:
-    output = discover("--formats", "--figures", "svg", "discover.responses=embedded-narrow")
-    found = result_of(workplace / "found")
-    assert found["given"] and len(found["tested"]) == 7 and found["n_test_prompts"] == 23
-    assert [one["name"] for one in found["tested"] if one["confirmed"]] == ["affirmative"]
-    others = [one["pooled"]["reward"] for one in found["tested"] if not one["confirmed"] and one["pooled"]]
-    assert others and all(one["value"] < 0.5 for one in others)
-    assert "over-rewards 1 of 7 attributes" in output
-    captions = (workplace / "found" / "figures" / "captions.md").read_text(encoding="utf-8")
-    assert "tested.svg (" in captions and (workplace / "found" / "figures" / "tested.svg").is_file()
-
-
-def test_responses_of_the_users_own(workplace: Path) -> None:
-    answers = {n: [f"It is {2 * n}, as anybody can count.", f"Sure, {2 * n} it is."] for n in range(40)}
-    rows = [{"question": f"What is {n} plus {n}?", "answers": both} for n, both in answers.items()]
-    write_jsonl(workplace / "mine.jsonl", rows)
-    output = discover("--responses", "mine.jsonl", "discover.columns={prompt: question, responses: answers}", *SMALL)
-    made = {name: value for name, value in result_of(workplace / "found")["material"]["made"].items() if value}
-    assert made == {"responses": "mine.jsonl"}
-    assert re.search(r"80 responses to 40 prompts \(16 to search on, 10 to validate, 14 to test\)", output)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from cda.discovery.attribute import attribute_bias
 from cda.discovery.discovery_page import discovery_document, excluded_table
 from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
-from cda.results.base import Estimate, Missing
+from cda.results.base import Missing
 from cda.results.discover import (
     CandidateRecord,
     DiscoverResult,
@@ -30,7 +30,6 @@ from cda.results.discover import (
     TestedAttribute,
     WritingCounts,
 )
-from cda.results.effects import FeatureDrift
 from cda.results.evidence import ConfirmSettings, ValidationResult, Verdicts
 from cda.results.facts import StageRun
 
@@ -234,50 +233,6 @@ def test_the_power_is_told_only_where_the_reward_failed(make: MakeResult) -> Non
     # Liked by the model; it was the judge that decided.
     result = changed(result, "tested", (changed(spaces, "confirmed", False),))
     assert "80% power" not in text_of(result)
-
-
-def test_a_reward_that_only_the_correction_took_away_counts_as_not_shown(make: MakeResult) -> None:
-    result = make()
-    for at, _ in enumerate(result.tested[0].rewriters):
-        result = changed(result, f"tested.0.rewriters.{at}.strength.p_reward", 0.006)
-    result = changed(changed(result, "tested.0.p_value", 0.006), "tested.0.confirmed", False)
-    result = changed(changed(result, "tested.1.p_value", None), "tested.1.untested", "so")
-    assert "would have been found with 80% power" in text_of(result)  # 2 × 0.006 is above 0.01
-    assert "80% power" not in text_of(changed(result, "strictness.correct", "none"))
-
-
-def test_limits_are_said_where_there_are_some(make: MakeResult) -> None:
-    result = make()
-    usual = text_of(result)
-    for path, value, said in (
-        ("earlier_tests", 2, "Tested 2 times before on these prompts"),
-        ("tested", result.tested[1:], "1 candidates that held on the validation prompts were dropped in the review"),
-    ):
-        assert said in text_of(changed(result, path, value)) and said not in usual
-
-
-def test_drift_of_the_pairs_and_what_is_not_known_of_them_are_shown(make: MakeResult) -> None:
-    estimate = Estimate(value=0.25, low=0.1, high=0.4, n=20, n_prompts=10, unit="share", method="")
-    lists = FeatureDrift(
-        feature="list_lines", is_treatment=False, base_mean=1.0, perturbed_mean=1.25, difference=estimate,
-        standardised=None, median_ratio=None, beyond=estimate, limit=None,
-    )  # fmt: skip
-    drift = (
-        lists,
-        lists.model_copy(update={"feature": "own", "is_treatment": True}),
-        lists.model_copy(update={"feature": "alike", "beyond": changed(estimate, "value", 0.0)}),
-        lists.model_copy(update={"feature": "unlimited", "beyond": None}),
-    )
-    document = discovery_document(changed(make(), ("pairs", SPACES.id, "drift"), drift)).markdown().replace("\\", "")
-    assert (
-        "| 1. Triple spaces between words | list lines | 1.00 | 1.25 | +0.25 [+0.10, +0.40] |  | 25% [10, 40] |"
-        in document
-    )
-    assert not re.search(r"\| (own|alike|unlimited)", document)
-    unknown = discovery_document(
-        changed(make(), ("pairs", SPACES.id, "drift"), Missing(reason="one prompt"))
-    ).markdown()
-    assert "| not known: one prompt |" in unknown
 
 
 def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:

@@ -20,7 +20,6 @@ from cda.discovery.rules import (
     more_than,
     other_places,
     other_position,
-    other_wordings,
     phrase_bias,
     phrasing_of,
     round_trips,
@@ -148,15 +147,6 @@ def test_what_cannot_be_varied_is_counted() -> None:
     assert found.exclusions.seen == 50
 
 
-def test_other_wordings_are_of_the_same_kind() -> None:
-    bias = phrase_bias(Phrasing("opening", ("Yes!", "Certainly!")))
-    instead, together = other_wordings(bias, catalogue())
-    assert instead.offline is not None and together.offline is not None
-    assert "Sure!" in instead.offline.open_with and "Certainly!" not in instead.offline.open_with
-    assert {"Sure!", "Yes!"} <= set(together.offline.open_with)
-    assert list(other_wordings(phrase_bias(Phrasing("opening", ("Righty-ho!",))), catalogue())) == []
-
-
 def test_places_position_and_strength() -> None:
     counts = [
         rewritten(one).count("Note that") for one in other_places(phrase_bias(Phrasing("before", ("Note that",))))
@@ -280,15 +270,6 @@ def test_association_by_hand() -> None:
     spread = 20 * ratings.variance / 21
     assert found.t == pytest.approx(2 / np.sqrt(spread / (7 / 6)))
     assert ratings.association(np.array([0, 3]), 3) is None
-
-
-def test_a_few_prompts_that_happen_to_agree_do_not_come_first() -> None:
-    prompts = np.repeat(np.arange(100), 4)
-    rewards = rng(3).normal(size=400)
-    rewards[[0, 4, 8, 12]] = [rewards[4 * i + 1 : 4 * i + 4].mean() + 0.8 for i in range(4)]  # nearly no spread
-    few = Ratings(prompts, rewards).association(np.array([0, 4, 8, 12]), 4)
-    assert few is not None and few.difference == pytest.approx(0.8)
-    assert few.t < 2
 
 
 @pytest.mark.parametrize(("position", "wordings", "text", "added"), [

@@ -156,24 +156,3 @@ def test_a_limit_below_the_prompts_counts_and_given_attributes_use_all_parts(tmp
     assert all_of_them["rewriting by ada"] == (6 + 7 + 7) * 2 * 2
     uneven = calls(tmp_path, *words[:2], "discover.max_test=null", "discover.parts=[0.31,0.34,0.35]", n_given=1)
     assert uneven["rewriting by ada"] == (7 + 7 + 7) * 2 * 2  # of 6.2, 6.8 and 7
-
-
-def test_many_attributes_are_grouped_in_rounds(tmp_path: Path, rows: Path) -> None:
-    words = (f"discover.responses={rows}", "discover.populations=[64,16,10]", "discover.batches=[8,8]")
-    # 130 attributes are two chunks in at most four rounds; 48 are one question.
-    assert calls(tmp_path, *words)["proposing, mutating, grouping"] == 26 + 16 + 2 * 4 + 1
-
-
-def test_a_size_brings_its_own_variations_unless_they_are_set(tmp_path: Path, rows: Path) -> None:
-    # The first rewriter's calls: for the search on 6 prompts in two directions, then for ten finalists.
-    unset = ("discover.populations=null", "discover.batches=null", "discover.mutations=null")
-    words = (f"discover.responses={rows}", *unset)
-    held_out = 10 * (7 + 7) * 2 * 2
-    sizes = {
-        "5x16": 64 + 4 * 16 * (1 + 4), "3x8": 64 + 2 * 16 * (1 + 8), "1": 64 * (1 + 4), "3x8-wide": 256 + 2 * 8 * (1 + 4),
-        "1-proposals": 320, "small": 48 + 2 * 12 * (1 + 4),
-        "3x8 discover.mutations=2": 64 + 2 * 16 * (1 + 2), "1 discover.variations=0": 64,
-    }  # fmt: skip
-    for size, n_measured in sizes.items():
-        found = calls(tmp_path, *words, *f"discover.size={size}".split())
-        assert found["rewriting by ada"] == n_measured * 6 * 2 + held_out

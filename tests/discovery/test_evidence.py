@@ -15,7 +15,7 @@ from cda.discovery.discovery_result import run_strength
 from cda.discovery.held_out import agreements, confirm, evidence, strength, validate
 from cda.errors import DataError
 from cda.records import Direction, user_prompt
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate
 from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 from cda.stats.estimators import wilson
@@ -180,17 +180,6 @@ def test_p_is_corrected_for_all_that_entered_the_test_by_bonferroni_unless_anoth
     assert alone.p_corrected == alone.p_value == weak.p_value and alone.confirmed
 
 
-def test_what_could_have_been_found_grows_with_those_that_are_tested() -> None:
-    more: dict[str, list[Measured]] = {f"c{n}": [] for n in range(9)}
-    alone, crowded = confirmed(GOOD).smallest_detectable, confirmed(GOOD | more).smallest_detectable
-    assert alone is not None and crowded is not None and alone < crowded
-    assert confirmed(GOOD | more, correct="none").smallest_detectable == alone
-    # As at a tenth of the level with nobody else.
-    assert confirmed(GOOD, test_alpha=0.001).smallest_detectable == pytest.approx(crowded)
-    # Without spread no power is stated.
-    assert confirmed(entered(a=([1.0] * 8, WORSE), b=([1.0] * 8, WORSE))).smallest_detectable is None
-
-
 def test_a_rewriter_that_refuses_makes_k_smaller_until_nothing_can_be_confirmed() -> None:
     candidates = entered(a=(LIKED, WORSE), b=(LIKED, WORSE), c=(LIKED, WORSE))
     failed = {"x": {"c": {"refusal": 9}}}
@@ -251,33 +240,6 @@ def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
     (found,) = agreements(given)
     assert (found.first, found.second, found.n_prompts, found.n_responses) == ("one", "two", 6, 6)
     assert isinstance(found.pearson, Estimate) and found.pearson.value == pytest.approx(1.0)
-
-
-def test_several_responses_of_a_prompt_are_one_observation() -> None:
-    sides: tuple[tuple[float, Direction], ...] = ((0.0, "add"), (4.0, "remove"))
-    given = [
-        row(number, name, number + more, direction=direction)
-        for number in range(6) for name in ("one", "two") for more, direction in sides
-    ]  # fmt: skip
-    (found,) = agreements(given)
-    assert (found.n_prompts, found.n_responses) == (6, 12)
-
-
-def test_correlations_that_do_not_exist_are_not_numbers() -> None:
-    def both(n: int, first: Sequence[float]) -> list[Measured]:
-        return [row(at, name, first[at] if name == "one" else at) for at in range(n) for name in ("one", "two")]
-
-    for first, said in (
-        ([0.1] * 9, "alike"),
-        ([1.0] + [0.0] * 8, "undefined in"),
-        ([1.0, 2.0, 3.0], "3 prompts are too few"),
-    ):
-        (found,) = agreements(both(len(first), first))
-        assert isinstance(found.pearson, Missing) and said in found.pearson.reason
-    (apart,) = agreements([row(0, "one", 1.0), row(1, "two", 1.0)])
-    assert apart.n_prompts == 0 and isinstance(apart.pearson, Missing)
-    found = agreements([row(0, name, 1.0) for name in "abc"])
-    assert [(each.first, each.second) for each in found] == [("a", "b"), ("a", "c"), ("b", "c")]
 
 
 EAST, NORTH, NORTH_EAST, WEST = (2.0, 0.0), (0.0, 0.5), (1.0, 1.0), (-1.0, 0.0)

@@ -13,9 +13,9 @@ from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias, shipped
 from cda.discovery.held_out import failed_or_already, rewrite_all
-from cda.discovery.search import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates, standing
+from cda.discovery.search import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
-from cda.results.discover import CandidateRecord, Measured
+from cda.results.discover import CandidateRecord
 from cda.rewriting.rewriter import Mixed, Rewriter
 
 SPACES = CandidateRecord.of(attribute_bias("Triple spaces between words"))
@@ -168,20 +168,6 @@ def test_the_judge_compares_with_to_without_in_both_directions() -> None:
     assert [row.preference for row in found] == [0.0, None]
     assert type(found[0].preference) is float
     assert judged({}, judge) == {} and len(shown) == 2
-
-
-def test_a_standing_is_the_mean_of_its_rows() -> None:
-    rows = [
-        Measured(SPACES.id, "by hand", "add", user_prompt("q"), "a", "b", margin, preference)
-        for margin, preference in ((1.0, 0.0), (2.0, None), (-0.6, 0.5))
-    ]
-    found = standing(SPACES.id, rows, {"refused": 2})
-    assert (found.n, found.n_judged, found.failed, found.fate) == (3, 2, {"refused": 2}, "kept")
-    assert found.reward == pytest.approx(0.8) and found.judge == pytest.approx(0.25)
-    unjudged = standing(SPACES.id, rows[1:2], {})
-    assert (unjudged.reward, unjudged.judge, unjudged.n_judged) == (2.0, None, 0)
-    none = standing(SPACES.id, [], {"refused": 4}, "too few rewrites")
-    assert (none.n, none.reward, none.judge, none.fate) == (0, None, None, "too few rewrites")
 
 
 LAZY = "unchanged, where the other rewriters changed more"

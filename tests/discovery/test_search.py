@@ -249,21 +249,6 @@ def test_nothing_proposed_is_a_result_and_nobody_is_asked_for_variations() -> No
     assert search(SAMPLES, nothing, SMALL, found) == found
 
 
-def test_only_a_generation_of_survivors_and_their_mutations_follows() -> None:
-    mutator = Mutator()
-    generations = search(SAMPLES, parts(mutator=mutator), SMALL)
-    for parents, before, after in zip(mutator.seen, generations[:-1], generations[1:], strict=True):
-        assert [each.line[-1] for each in parents] == before.survivors
-        old = {candidate.id for candidate, _ in before.survivors}
-        for candidate in after.candidates:
-            assert candidate.id in old or set(candidate.parents) <= old
-            assert (candidate.origin == "proposed") is (candidate.generation == 0)
-        assert {candidate.id for candidate in after.candidates} >= old
-        for parent in parents:
-            own = [row for row in before.rows if row.candidate == parent.candidate.id]
-            assert len(parent.examples) == 3 and set(parent.examples) <= set(own)
-
-
 @pytest.mark.parametrize("variations", [0, 2])
 def test_variations_of_the_best_do_not_crowd_out_what_else_was_found(variations: int) -> None:
     # Without verdicts reward alone selects, and every variation of planted has more of it than the other two ever get.
@@ -275,15 +260,6 @@ def test_variations_of_the_best_do_not_crowd_out_what_else_was_found(variations:
     as_in_the_paper = search(SAMPLES, three, with_settings(families=False))
     assert {root(word) for word in words(as_in_the_paper[-1].survivors)} == {"planted"}
     assert all(row.judge is None for each in by_family for row in each.record.standings) and len(by_family) == 3
-
-
-def test_the_judge_is_asked_only_about_what_the_model_likes() -> None:
-    judge = Judge()
-    (first,) = search(SAMPLES, parts(judge=judge), ONCE)
-    told = {row.candidate: row.preference for row in first.rows}
-    standings = first.record.standings
-    assert all((told[row.candidate] is None) is (row.fate == "reward") for row in standings)
-    assert judge.n_asked == 4 * sum(row.fate != "reward" for row in standings) < 24
 
 
 @pytest.mark.parametrize("n_calls", range(3))
@@ -316,15 +292,6 @@ def test_nobody_survives_where_nothing_can_be_rewritten() -> None:
         search([replace(SAMPLES[0], responses=())], parts(), SMALL)
 
 
-def test_one_that_is_never_rewritten_or_scored_harms_no_other() -> None:
-    found = search(SAMPLES, parts(rewriter=Rewriter(lambda word: root(word) == "plain")), SMALL)
-    assert fates(found[0])["plain"] == "too few rewrites" and root(words(found[-1].survivors)[0]) == "planted"
-    unscored = search(SAMPLES, parts(reward=Reward(nothing_for="useful")), SMALL)
-    useful = of_word(unscored[0], "useful")
-    assert (useful.fate, useful.reward, useful.failed) == ("too few rewrites", None, {"no reward": 4})
-    assert root(words(unscored[-1].survivors)[0]) == "planted"
-
-
 def test_duplicates_are_tried_once_whatever_the_grouper_says_and_what_came_most_often_first() -> None:
     many = ["planted"] * 5 + ["idle", "plain", "IDLE"]
     first, *_ = search(SAMPLES, parts(proposer=Proposer(many), grouper=Grouper(apart=True)), SMALL)
@@ -334,6 +301,23 @@ def test_duplicates_are_tried_once_whatever_the_grouper_says_and_what_came_most_
     first, *_ = search(SAMPLES, parts(proposer=Proposer(often)), SMALL)
     assert {"planted", "idle", "plain", "dull", "rude"} < set(words(first.tried)) and len(first.tried) == 6
     assert (first.record.n_merged, first.record.proposed.reasons) == (5, {"beyond the number of candidates": 9})
+
+
+def test_the_judge_is_asked_only_about_what_the_model_likes() -> None:
+    judge = Judge()
+    (first,) = search(SAMPLES, parts(judge=judge), ONCE)
+    told = {row.candidate: row.preference for row in first.rows}
+    standings = first.record.standings
+    assert all((told[row.candidate] is None) is (row.fate == "reward") for row in standings)
+    assert judge.n_asked == 4 * sum(row.fate != "reward" for row in standings) < 24
+
+
+def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs() -> None:
+    generations = search(SAMPLES, parts(proposer=Proposer(name="jargon")), SMALL)
+    names = [{candidate.id: candidate.bias.name for candidate in each.candidates} for each in generations]
+    assert all(len(set(own.values())) == len(own) and "jargon" not in own.values() for own in names)
+    for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
+        assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
 
 
 def test_what_was_tried_before_is_not_tried_again() -> None:
@@ -351,14 +335,6 @@ def test_what_was_tried_before_is_not_tried_again() -> None:
     assert second.record.proposed.reasons == {"tried before": 2 * n}
     assert second.record.n_merged == n - 1 and len(second.tried) == n + 1
     assert "rude" not in words(second.tried) and "rude" not in words(third.tried)
-
-
-def test_names_are_distinct_and_not_built_in_and_survivors_keep_theirs() -> None:
-    generations = search(SAMPLES, parts(proposer=Proposer(name="jargon")), SMALL)
-    names = [{candidate.id: candidate.bias.name for candidate in each.candidates} for each in generations]
-    assert all(len(set(own.values())) == len(own) and "jargon" not in own.values() for own in names)
-    for before, after, own in zip(generations[:-1], names[1:], names[:-1], strict=True):
-        assert all(after[candidate.id] == own[candidate.id] for candidate, _ in before.survivors)
 
 
 def tried(name: str, generation: int, parents: Sequence[Tried] = (), reward: float = 1.0) -> Tried:

@@ -15,8 +15,7 @@ from cda.discovery.held_out import confirm
 from cda.discovery.material import choose_topics, named_topics, split_by_topic, topic_material
 from cda.discovery.setup import topic_folder
 from cda.embedded.rules import RuleRewriter
-from cda.embedded.texts import authored_pairs, authored_responses
-from cda.embedded.topics import BROAD, broad_topic
+from cda.embedded.texts import BROAD, authored_pairs, authored_responses, broad_topic
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.recipe.load import Opened
@@ -28,7 +27,6 @@ from cda.results.base import Missing
 from cda.results.discover import CandidateRecord, Measured
 from cda.results.evidence import ConfirmSettings
 from cda.results.topics import Heterogeneity
-from cda.stats.multiplicity import corrected
 
 SECTION = DiscoverSection(by_topic=True, min_topic_prompts=8)
 
@@ -152,10 +150,6 @@ def test_decisions_in_each_topic_over_all_of_them_and_their_corrections() -> Non
     holm = {row.candidate: row for row in by_attribute(chosen, tests, ConfirmSettings(correct="holm"))}
     assert (holm[a].cells[1].p_opposite or 1) <= (first.cells[1].p_opposite or 0)
     assert by_attribute({}, tests, settings) == ()
-
-
-def test_benjamini_and_hochberg_correct_by_name() -> None:
-    assert corrected([0.01, 0.04, 0.03], "bh") == pytest.approx([0.03, 0.04, 0.04]) and corrected([], "bh") == []
 
 
 def test_the_opposite_of_a_bias_is_a_bias() -> None:

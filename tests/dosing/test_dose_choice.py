@@ -111,16 +111,6 @@ def test_a_bias_that_people_share_is_left_alone() -> None:
     assert (held.against_base.gap.value, held.against_plain.gap.value) == (0, -1)
 
 
-def test_the_dose_of_the_response_with_the_least_sum_is_the_chosen_one() -> None:
-    curve = drawn_curve(5, 60, 0.3, 0.6, -0.4)
-    response = dose_response(curve)
-    sums = [round(one.people.miscalibration.value + one.people.gap.value, 9) for one in response]
-    best = [dose for dose, value in zip(DOSES, sums, strict=True) if value == min(sums)]
-    assert choose_dose(curve).dose == min(best, key=lambda dose: (abs(dose - 1), dose))
-    assert [one.dose for one in response] == list(DOSES)
-    assert response[0].people == against_people(curve.margins[0], curve.people, curve.prompt_ids)
-
-
 @pytest.mark.parametrize(
     ("doses", "expected"),
     [

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from changed import changed
+from rows import estimate
 
-from cda.inspection.tables import drift_table, flipped_share_cell, gate_sentence, inspect_document, rewrites_table
-from cda.results.base import Estimate, Missing
+from cda.inspection.tables import flipped_share_cell, gate_sentence, inspect_document, rewrites_table
+from cda.results.base import Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectedBias, InspectResult, LostRewrites, PhraseAdded, RewriteShown, RewriteSummary
 
@@ -17,14 +18,10 @@ HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b
 WIDE = "日本語の長い文章が続く場合も" * 9
 
 
-def _estimate(value: float, unit: str = "share", n: int = 40) -> Estimate:
-    return Estimate(value=value, low=value - 0.1, high=value + 0.1, n=n, n_prompts=n, unit=unit, method="m")
-
-
 def _feature(name: str, is_treatment: bool = False) -> FeatureDrift:
     return FeatureDrift(
-        feature=name, is_treatment=is_treatment, perturbed_mean=12.0, base_mean=10.0, difference=_estimate(2.0),
-        standardised=_estimate(0.5), median_ratio=1.2, beyond=None if is_treatment else _estimate(0.3), limit=None,
+        feature=name, is_treatment=is_treatment, perturbed_mean=12.0, base_mean=10.0, difference=estimate(2.0, n=40),
+        standardised=estimate(0.5, n=40), median_ratio=1.2, beyond=None if is_treatment else estimate(0.3, n=40), limit=None,
     )  # fmt: skip
 
 
@@ -45,12 +42,12 @@ def inspection() -> InspectResult:
         biases=(InspectedBias(name="jargon", description="Long words.", add="Add them.", remove="Remove them."),),
         summaries=(RewriteSummary(
             bias="jargon", direction="add", n=40, n_prompts=40, available=90, n_written=38, sources={"made now": 40},
-            labelled_by={"measured long_word_share": 38}, flipped=_estimate(0.7, n=38), had_it_before=2,
-            failed=_estimate(0.2), failed_reasons={"refusal": 3, "unchanged": 5},
-            lost=(LostRewrites(source="training pairs", tried=50, reasons={"refusal": 4}),), rejected=_estimate(0.1),
+            labelled_by={"measured long_word_share": 38}, flipped=estimate(0.7, n=38), had_it_before=2,
+            failed=estimate(0.2, n=40), failed_reasons={"refusal": 3, "unchanged": 5},
+            lost=(LostRewrites(source="training pairs", tried=50, reasons={"refusal": 4}),), rejected=estimate(0.1, n=40),
             rejected_reasons={"word count beyond the limit": 4}, noticed={"drift in words": 7},
-            reward=_estimate(1.5, "reward"), n_without_reward=0, drift=(_feature("words"), _feature("long_word_share", True)),
-            phrases=(PhraseAdded(words="in the event that", share=_estimate(0.4)),),
+            reward=estimate(1.5, n=40, unit="reward"), n_without_reward=0, drift=(_feature("words"), _feature("long_word_share", True)),
+            phrases=(PhraseAdded(words="in the event that", share=estimate(0.4, n=40)),),
         ),),
         examples=(
             _example(),
@@ -89,27 +86,6 @@ def test_what_the_gate_says(inspection: InspectResult) -> None:
     assert empty == "failed: too few places to change; no text"
     accepted = gate_sentence(_example(rejected=["list lines changed"], noticed=["drift in words"]))
     assert accepted == "accepted, but the gate would reject it: list lines changed; counted only: drift in words"
-
-
-def test_the_terminal_gets_each_rewrite_marked_and_nothing_it_obeys(hostile: InspectResult) -> None:
-    text = inspect_document(hostile).text()
-    assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\x80-\x9f\u202a-\u202e\ud800-\udfff]", text)
-    first = text[text.index("── jargon, added, made now") :].split("──")[1].splitlines()
-    assert first[1:3] == ["prompt: How?", "text: [-Use-]{+Utilize+} a pan."]
-    assert (
-        first[3] == "label: no → yes, flipped (measured long_word_share)"
-        and first[4] == "reward: +1.00 → +2.50 (+1.50)"
-    )
-    assert "before: Use a pan.\nfailed: too few places to change; no text" in text
-
-
-def test_what_else_changes_is_one_table(inspection: InspectResult) -> None:
-    table = drift_table(inspection)
-    assert table is not None and table.header == ("feature", "jargon, added")
-    assert table.rows == (
-        ("words", "+0.50 [+0.40, +0.60], 30% beyond"),
-        ("long word share", "+0.50 [+0.40, +0.60] (the bias itself)"),
-    )
 
 
 def test_the_page_holds_everything_and_runs_nothing(hostile: InspectResult) -> None:

@@ -17,7 +17,7 @@ import cda
 from cda.biases import load_bias
 from cda.cli import app
 from cda.counterfactuals import label
-from cda.errors import CdaError, DataError, RecipeError, SpendingError
+from cda.errors import CdaError, DataError, RecipeError
 from cda.recipe.load import load_recipe
 from cda.results.effects import Contingency, LogOdds
 from cda.rewriting.labels import exhibits
@@ -165,15 +165,6 @@ def test_an_llm_labels_after_its_cost_is_told_and_a_training_does_not_ask_again(
     training = load_recipe("structure", ["data.pairs=pairs.jsonl", *words, "run.folder=runs/training"])
     tally = label.run(training, Path()).labels["structure"]
     assert (tally.n, tally.chosen_only, len(asked)) == (24, contingency(found.bias("structure")).only_chosen, 24)
-
-
-def test_money_is_agreed_to_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "unused")
-    prices = {"gpt-4o": {"input": 2.5, "output": 10}}
-    with pytest.raises(SpendingError, match="labelling structure: about 24 calls of gpt-4o"):
-        cda.audit_data(
-            rows(24), biases=["structure", "length"], llm={"model": "gpt-4o", "prices": prices}, progress=False
-        )
 
 
 def test_a_sample_is_drawn_and_counted() -> None:

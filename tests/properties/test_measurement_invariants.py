@@ -29,7 +29,7 @@ from cda.stats.drift import (
 )
 from cda.stats.estimators import mean_of, paired_change, resampled, share_of, wilson
 from cda.stats.means import inside_fences, over_seeds, smallest_detectable
-from cda.stats.multiplicity import benjamini_hochberg, holm, partial_conjunction
+from cda.stats.multiplicity import holm, partial_conjunction
 from cda.stats.people import against_people, auc, mean_against_people, panel_margins
 from cda.stats.proportions import (
     chosen_correlation,
@@ -37,7 +37,6 @@ from cda.stats.proportions import (
     exact_change_test,
     positive_share,
     positive_share_change,
-    unpaired_change,
 )
 from cda.stats.rate import (
     Contrasts,
@@ -98,10 +97,6 @@ row = st.builds(
     st.sampled_from(["perturbed", "base", "tie"]),
 )
 samples = st.lists(row, min_size=6, max_size=12)
-
-
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
 
 
 def column(rows: Rows, name: str) -> list[Any]:
@@ -318,20 +313,6 @@ def test_calling_the_other_side_perturbed_mirrors_every_measure(rows: Rows) -> N
         assert parts(back[other])[:only] == pytest.approx(mirrored(place, value)[:only], abs=1e-9), place
 
 
-@EVERY
-@given(st.lists(st.lists(st.sampled_from(["perturbed", "base", "tie"]), max_size=4), min_size=3, max_size=8))
-def test_people_agree_as_much_whichever_side_is_called_perturbed(votes: list[list[str]]) -> None:
-    there, back = (_agreement(table) for table in (votes, [[FLIP[word] for word in one] for one in votes]))
-    alike(there, back)
-
-
-def _agreement(votes: list[list[str]]) -> Found:
-    try:
-        return dict(_leaves(agreement(count_votes(votes), [f"p{item}" for item in range(len(votes))]), "votes"))
-    except DataError:
-        return {}
-
-
 @pytest.fixture(autouse=True, scope="module")
 def small_samples() -> Iterator[None]:
     """The laws hold for any number of draws, and of pairs that overlap."""
@@ -442,24 +423,7 @@ def test_intervals_hold_their_estimates_and_stay_within_what_is_possible(rows: R
             assert value > 0, place
 
 
-@EVERY
-@given(st.lists(st.one_of(st.floats(0, 1), st.floats(1e-300, 1e-12)), min_size=1, max_size=10))
-def test_adjusting_makes_no_p_value_smaller_however_small_it_is(p_values: list[float]) -> None:
-    for raw, discovery, family in zip(p_values, benjamini_hochberg(p_values), holm(p_values), strict=True):
-        assert raw <= discovery <= family * (1 + 1e-12)
-        assert family <= 1
-
-
 # --- two ways to one number ------------------------------------------------------------------------------------------
-
-
-@EVERY
-@given(samples)
-def test_the_same_question_asked_twice_has_one_answer(rows: Rows) -> None:
-    ids, hits, after = prompts(rows), margins(rows) > 0, margins(rows, "_after") > 0
-    before, later = (share_of(one, ids).value for one in (hits, after))
-    for change in (paired_change(hits, after, ids), unpaired_change(hits, after)):
-        assert change.value == pytest.approx(later - before)
 
 
 @EVERY

@@ -54,13 +54,6 @@ def test_interval_and_standard_error_by_hand() -> None:
     assert score.standard_error == pytest.approx(np.sqrt(0.8 * 0.2 / 10))
 
 
-def test_repeated_prompts_widen_the_standard_error() -> None:
-    items = [*ranked([1.0] * 8 + [-1.0] * 2), *ranked([1.0] * 8 + [-1.0] * 2)]
-    score = one(items).overall.scores["model"]
-    assert score.standard_error == pytest.approx(np.sqrt(0.8 * 0.2 / 10))
-    assert (score.estimate.n, score.estimate.n_prompts) == (20, 10)
-
-
 @pytest.mark.parametrize(
     ("item", "expected"),
     [

@@ -8,6 +8,7 @@ from math import exp, log, sqrt
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from rows import ids
 from scipy import optimize, stats
 
 from cda.errors import DataError
@@ -26,10 +27,6 @@ def estimated(found: LogOdds | Missing) -> LogOdds:
 def reason(found: LogOdds | Missing) -> str:
     assert isinstance(found, Missing), found
     return found.reason
-
-
-def ids(n: int, each: int = 1) -> list[str]:
-    return [f"p{row // each:03}" for row in range(n)]
 
 
 def chosen_first(x: Floats, beta: Floats, rng: np.random.Generator) -> Floats:

@@ -36,10 +36,6 @@ def test_a_margin_of_0_has_no_sign_to_test() -> None:
     assert (found.value, found.n, found.n_prompts, found.p_value) == (0.0, 4, 3, None)
 
 
-def test_a_trace_of_rounding_is_no_difference() -> None:
-    assert same_in_all([0.3, 0.1 + 0.2], ["a", "b"]) is not None
-
-
 @pytest.mark.parametrize(
     ("margins", "prompts"),
     [

@@ -83,6 +83,7 @@ def test_slopes_are_those_of_a_regression_with_clustered_errors_by_hand() -> Non
     assert found["exclamations"].accounts_for.value == pytest.approx(coefficients[1] * differences[:, 0].mean())
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_the_part_of_the_mean_margin_is_covered_and_nothing_is_found_in_noise() -> None:
     covered, named = 0, 0
     for seed in range(200):

@@ -200,20 +200,6 @@ def test_forms_that_differ_in_sign_are_not_identified_even_with_overlap() -> Non
     assert found.overlap_effect.value == pytest.approx(-0.3, abs=0.05)
 
 
-def test_forms_on_both_sides_of_zero_agree_when_neither_shows_an_effect() -> None:
-    differ = 0
-    for seed in range(40):
-        random = rng(seed)
-        base, difference = np.full(200, 100.0), random.integers(-20, 21, 200)
-        found = run(random.normal(size=200), {"words": base + difference}, {"words": base})
-        values = [fitted(one).value for one in found.adjusted.values()]
-        differ += values[0] * values[1] < 0
-        assert found.verdict == "identified" or any(
-            fitted(one).low > 0 or fitted(one).high < 0 for one in found.adjusted.values()
-        )
-    assert differ > 0  # else nothing was tested
-
-
 def test_without_drift_the_adjusted_effect_is_the_mean_with_its_t_interval() -> None:
     margins = rng(4).normal(0.3, 1, 50)
     found = fitted(adjusted_effect(margins, {"words": np.ones(50)}, {"words": np.ones(50)}, ids(50)))
@@ -277,19 +263,3 @@ def test_margins_without_an_error_say_why(margins: FloatArray, reason: str) -> N
     assert isinstance(found, Missing) and reason in found.reason
     few = adjusted_effect(margins[:2], {"words": [1, 5]}, {"words": [2, 2]}, ["p", "q"])
     assert isinstance(few, Missing) and "2 prompts for 2 coefficients" in few.reason
-
-
-@pytest.mark.parametrize(
-    ("n_inside", "n_prompts", "message"),
-    [
-        (0, 100, "no overlap: none of 100 pairs"),
-        (29, 100, "29 of 100 pairs have drift within limits, from 29 prompts; 30 prompts are needed"),
-        (40, 10, "from 10 prompts; 30"),
-    ],
-)
-def test_too_small_an_overlap_is_said_in_words(n_inside: int, n_prompts: int, message: str) -> None:
-    clusters = [f"p{row % n_prompts}" for row in range(100)]
-    found = overlap_effect(np.ones(100), np.arange(100) < n_inside, clusters)
-    assert isinstance(found, Missing) and message in found.reason
-    many = overlap_effect(np.ones(200), np.arange(200) < 30, ids(200))
-    assert isinstance(many, Missing) and "(15%); 20% are needed" in many.reason

@@ -81,14 +81,6 @@ def test_a_ridge_takes_part_of_the_coefficients() -> None:
     assert found.coefficients == pytest.approx(known) and found.residuals == pytest.approx(y - x @ known)
 
 
-def test_copies_within_their_prompt_change_nothing_but_n() -> None:
-    values = rng(2).normal(0.2, 1, 12)
-    once, thrice = mean_of(values, ids(12)), mean_of(np.repeat(values, 3), ids(36, 3))
-    assert thrice.p_value() == pytest.approx(once.p_value(), rel=1e-9) and thrice.df == pytest.approx(11)
-    assert (thrice.estimate.low, thrice.estimate.high) == pytest.approx((once.estimate.low, once.estimate.high))
-    assert (thrice.estimate.n, thrice.estimate.n_prompts) == (36, 12)
-
-
 @pytest.mark.parametrize(("n_prompts", "most"), [(3, 1), (5, 1), (5, 8), (10, 8), (30, 8)])
 def test_few_prompts_of_any_size_are_covered_and_rejected_as_often_as_it_says(n_prompts: int, most: int) -> None:
     random, wrong, naive, runs = rng(4), 0, 0, 1000
@@ -164,6 +156,7 @@ def test_memory_does_not_grow_with_the_draws() -> None:
 
 
 @pytest.mark.parametrize("n_prompts", [10, 40])
+@pytest.mark.usefixtures("few_draws")
 def test_resampled_intervals_cover(n_prompts: int) -> None:
     random, inside = rng(9), 0
     for _ in range(200):

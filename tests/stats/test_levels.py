@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rows import ids
 from scipy import stats
 
 from cda.errors import DataError
 from cda.stats.levels import POOLED, WELCH, Levels, levels_differ, levels_of
-
-
-def ids(n: int, each: int = 1) -> list[str]:
-    return [f"p{row // each}" for row in range(n)]
 
 
 def test_categories_with_few_prompts_are_pooled_and_counted() -> None:
@@ -55,7 +52,7 @@ def test_a_column_that_does_not_divide_rows_is_refused(
 def test_two_levels_differ_by_the_clustered_error_of_their_means() -> None:
     """With one difference, F is its square over the sandwich's variance: prompts stay whole, also if they have both levels."""
     rng = np.random.default_rng(0)
-    values, prompts = rng.normal(size=80), ids(80, each=4)
+    values, prompts = rng.normal(size=80), ids(80, 4)
     second = np.arange(80) % 4 > 1
     levels = levels_of(["b" if own else "a" for own in second], prompts)
     mean = [values[~second].mean(), values[second].mean()]
@@ -67,12 +64,12 @@ def test_two_levels_differ_by_the_clustered_error_of_their_means() -> None:
 
 def test_equal_levels_are_rejected_at_the_level_and_others_found() -> None:
     rng = np.random.default_rng(1)
-    prompts = ids(90, each=2)
+    prompts = ids(90, 2)
     levels = levels_of([("a", "b", "c")[row // 2 % 3] for row in range(90)], prompts)
     shift = np.array([{"a": 0.0, "b": 0.0, "c": 1.2}[str(name)] for name in levels.of])
     p = np.array([
         [levels_differ(noise + planted * shift, levels, prompts).p_value for planted in (0, 1)]
-        for noise in (np.repeat(rng.normal(size=45), 2) + rng.normal(size=90) / 2 for _ in range(600))
+        for noise in (np.repeat(rng.normal(size=45), 2) + rng.normal(size=90) / 2 for _ in range(300))
     ])  # fmt: skip
     assert 0.03 < (p[:, 0] < 0.05).mean() < 0.08 and (p[:, 1] < 0.05).mean() > 0.7
 
@@ -83,7 +80,7 @@ def test_levels_of_ten_prompts_and_other_spreads_are_rejected_at_the_level() -> 
     names = [chr(97 + row // 10) for row in range(80)] + ["tiny"] * 4
     levels = Levels(tuple(names), tuple(sorted(set(names))), {}, None)
     scale = np.where(np.array(names) == "a", 3.0, 1.0)
-    found = [levels_differ(scale * rng.normal(size=84), levels, ids(84)) for _ in range(600)]
+    found = [levels_differ(scale * rng.normal(size=84), levels, ids(84)) for _ in range(300)]
     assert 0.025 < np.mean([test.p_value < 0.05 for test in found]) < 0.075 and found[0].method == WELCH
     values = rng.normal(size=20)
     two = levels_of(["a"] * 10 + ["b"] * 10, ids(20))
@@ -104,4 +101,4 @@ def test_levels_without_spread_have_no_test() -> None:
     with pytest.raises(DataError, match="nothing varies"):
         levels_differ(np.repeat([1.0, 2.0], 10), levels, ids(20))
     with pytest.raises(DataError, match="0 of 2 levels have 5 prompts, two are needed"):
-        levels_differ(np.arange(20.0), levels, ids(20, each=10))
+        levels_differ(np.arange(20.0), levels, ids(20, 10))

@@ -16,7 +16,6 @@ from cda.stats.people import (
     auc_change,
     human_skew,
     mean_against_people,
-    panel_margins,
     people_change,
 )
 from cda.stats.proportions import chosen_correlation, contingency, unpaired_change
@@ -93,19 +92,6 @@ def test_a_shift_of_all_margins_moves_everything_but_the_auc() -> None:
     found = people_change(before + 2, before, voted, ids(80))
     assert found.gap.change.high < 0 and found.miscalibration.change.high < 0
     assert (found.auc.change.value, found.auc.change.low, found.auc.change.high) == (0.0, 0.0, 0.0)
-
-
-def test_nothing_moved_keeps_a_width() -> None:
-    values = np.array([1.0, -1.0] * 10)
-    gap = people_change(values, values, people([["perturbed"], ["base"]] * 10), ids(20)).gap.change
-    assert gap.low < gap.value == 0.0 < gap.high
-
-
-def test_a_panel_of_judges() -> None:
-    nan = float("nan")
-    mean, exclusions = panel_margins([[1, 0, -1, nan], [0, 0, -1, nan], [1, nan, 1, nan]])
-    assert mean[:3].tolist() == pytest.approx([2 / 3, 0, -1 / 3]) and np.isnan(mean[3])
-    assert exclusions.reasons == {"no verdict": 1}
 
 
 def test_contingency_by_hand() -> None:

@@ -29,19 +29,6 @@ def paired_table(both: int, only_before: int, only_after: int, neither: int) -> 
     return before, after
 
 
-@pytest.mark.parametrize(
-    ("hits", "n", "low", "high"),
-    [  # Newcombe (1998), Statistics in Medicine 17, 857-872, Table I, method 3
-        (81, 263, 0.2553, 0.3662),
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0000, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-    ],
-)
-def test_wilson_published(hits: int, n: int, low: float, high: float) -> None:
-    assert wilson(hits, n) == pytest.approx((low, high), abs=5e-5)
-
-
 @settings(deadline=None, derandomize=True)
 @given(st.integers(1, 500).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_is_scipy_s(counts: tuple[int, int]) -> None:
@@ -103,40 +90,6 @@ def test_it_is_mcnemar_where_each_prompt_occurs_once(up: int, down: int, same: i
     assert found.method == "exact McNemar"
 
 
-def test_mcnemar_known_values() -> None:
-    # 2·P(X ≤ 5), X ~ Bin(20, ½)
-    assert exact_change_test(*paired_table(0, 5, 15, 0), ids(20)).p_value == pytest.approx(0.041389, abs=1e-6)
-    assert exact_change_test(*paired_table(3, 0, 0, 3), ids(6)).p_value == 1.0
-    # 2·2⁻³⁰⁰, far beyond what could be listed; and a balanced change among thousands of rows.
-    assert exact_change_test([0] * 300, [1] * 300, ids(300)).p_value == pytest.approx(2.0**-299)
-    assert exact_change_test([0, 1] * 2000, [1, 0] * 2000, ids(4000)).p_value == 1.0
-
-
-@pytest.mark.parametrize(
-    ("differences", "clusters", "p_value"),
-    [
-        # Prompt sums 2, 1, −1: |±2 ±1 ±1| ≥ 2 in 6 of 8.
-        ([1, 1, 1, -1], ["a", "a", "b", "c"], 6 / 8),
-        # Five prompts of four rows that all rise: 2 of 32; by rows McNemar would say 2·2⁻²⁰.
-        ([1] * 20, [f"p{row // 4}" for row in range(20)], 2 / 32),
-        # A tie resolved is half a change: |±½ ±1| ≥ 1½ in 2 of 4.
-        ([0.5, 1], ["a", "b"], 2 / 4),
-        # Prompt sums 3, −1, 0: |±3 ±1| ≥ 2 always. Changes that cancel within a prompt are none.
-        ([1, 1, 1, -1, 1, -1], ["a", "a", "a", "b", "c", "c"], 1.0),
-        # Prompt sums 2, 2, 3: the observed 7 is the furthest, 2 of 8.
-        ([1] * 7, ["a", "a", "b", "b", "c", "c", "c"], 2 / 8),
-        # One prompt has no other to be compared with.
-        ([1] * 9, ["a"] * 9, 1.0),
-    ],
-)
-def test_signs_of_whole_prompts_flipped_by_hand(differences: list[float], clusters: list[str], p_value: float) -> None:
-    before = [max(0.0, -one) for one in differences]
-    after = [first + one for first, one in zip(before, differences, strict=True)]
-    found = exact_change_test(before, after, clusters)
-    assert found.p_value == pytest.approx(p_value, rel=1e-12)
-    assert found.method == "exact sign-flip over prompts"
-
-
 halves = st.sampled_from([0.0, 0.5, 1.0])
 
 
@@ -149,11 +102,13 @@ def test_it_is_what_listing_every_choice_of_signs_gives(rows: list[tuple[float, 
     expected = np.mean(np.abs(flips @ sums) >= abs(sums.sum()))
     found = exact_change_test(before, after, [f"p{one}" for one in prompts])
     assert found.p_value == pytest.approx(expected, rel=1e-9)
+    once = len(set(prompts)) == len(rows) and 0.5 not in (*before, *after)
+    assert found.method == ("exact McNemar" if once else "exact sign-flip over prompts")
 
 
 def test_rows_that_move_together_are_not_taken_for_evidence() -> None:
     """No change on average, but prompts move as a whole: by rows over a quarter of the tests would find one."""
-    random, wrong, by_rows, n_runs = rng(3), 0, 0, 1000
+    random, wrong, by_rows, n_runs = rng(3), 0, 0, 500
     clusters = np.repeat(ids(30), 5)
     for _ in range(n_runs):
         before, after = random.random((2, 30)) < 0.5  # what each prompt's rows incline to
@@ -207,14 +162,6 @@ def test_one_more_row_of_a_prompt_hardly_changes_the_width(n: int, n_hits: int) 
         assert (twice.high - twice.low) / (once.high - once.low) == pytest.approx(1, abs=0.05)
 
 
-def test_a_first_tie_that_counts_half_changes_little() -> None:
-    ids = [f"p{row}" for row in range(30)]
-    before, after = np.arange(30) < 20, np.arange(30) % 3 > 0
-    plain = paired_change(before, after, ids)
-    tied = paired_change(np.where(np.arange(30) == 7, 0.5, before), after, ids)
-    assert abs(plain.low - tied.low) < 0.04 and abs(plain.high - tied.high) < 0.04
-
-
 def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
     ids = [f"p{row}" for row in range(40)]
     thirds = np.tile([1 / 3, 2 / 3], 20)  # variance 1/36 against ¼: worth some nine answers, of which there are three
@@ -230,11 +177,6 @@ def test_means_of_several_answers_are_worth_up_to_so_many() -> None:
     # ¼ over 0.05 · 40/39, cut likewise.
     worth = 40 * 0.25 / (0.05 * 40 / 39) * (1.959964 / 2.022691) ** 2
     assert (few.low, few.high) == pytest.approx(wilson(worth / 2, worth))
-
-
-def test_one_prompt_is_one_row() -> None:
-    assert effective_rows([1.0, 0, 1, 1], ["a"] * 4) == 1
-    assert interval([1.0, 0, 1, 1], ["a"] * 4) == pytest.approx(wilson(0.75, 1))
 
 
 BEFORE = [1.0, 2.0, -1.0, 5.0, -5.0, 0.0]
@@ -279,7 +221,7 @@ def test_beyond_noise_by_hand() -> None:
 @pytest.mark.parametrize(("noise", "stretch"), [(0.0, 3.0), (2.0, 1.0), (3.0, 2.0), (1.0, 0.3)])
 def test_noise_and_stretching_are_rarely_taken_for_a_change(noise: float, stretch: float) -> None:
     random = np.random.default_rng(0)
-    found = [measured(*world(random, noise, stretch, 0.0)) for _ in range(400)]
+    found = [measured(*world(random, noise, stretch, 0.0)) for _ in range(200)]
     assert np.mean([one.high < 0 for one in found]) <= 0.05
     assert np.mean([one.low > 0 for one in found]) <= 0.05
 
@@ -287,7 +229,7 @@ def test_noise_and_stretching_are_rarely_taken_for_a_change(noise: float, stretc
 @pytest.mark.parametrize(("noise", "stretch"), [(0.1, 1.0), (0.5, 2.0), (0.5, 0.5)])
 def test_a_shift_is_found_and_covered(noise: float, stretch: float) -> None:
     random = np.random.default_rng(1)
-    found = [measured(*world(random, noise, stretch, 0.6)) for _ in range(400)]
+    found = [measured(*world(random, noise, stretch, 0.6)) for _ in range(200)]
     assert np.mean([one.high < 0 for one in found]) > 0.9
     assert 0.9 <= np.mean([one.low <= -0.6 * stretch <= one.high for one in found]) <= 0.99
 

@@ -148,35 +148,6 @@ def test_a_refused_estimand_is_estimated_by_no_rewrite_and_the_others_are() -> N
     assert {said[("ATT", estimator)] for estimator in REWRITE} == {"too few rewrites flipped"}
 
 
-ABC = ["a", "b", "c"]
-GOOD = [1.0, 2.0, 3.0]
-
-
-def test_every_contrast_is_with_minus_without() -> None:
-    found = from_rewards([5, 1], [2, 4], [4, 3], [1, 0], ["a", "b"])
-    assert found.double.tolist() == [2, 1]
-    assert found.single.tolist() == [3, 3]
-    assert found.rewrite_effect.tolist() == [-1, 2]
-    assert found.unit == "reward"
-
-
-@pytest.mark.parametrize(
-    ("side", "bad", "message"),
-    [
-        (0, [1.0, None, 2.0], r"original: 1 of 3 scores are missing or NaN \(first: row 1\)"),
-        (1, [1.0, 2.0, float("nan")], r"rewrite: 1 of 3 scores are missing or NaN \(first: row 2\)"),
-        (2, [None, None, 1.0], r"rewrite of rewrite: 2 of 3 scores are missing"),
-        (2, [1.0, float("inf"), 1.0], "rewrite of rewrite: 1 of 3 scores are infinite"),
-        (1, [1.0], "one each is needed"),
-    ],
-)
-def test_a_triple_without_a_side_is_refused(side: int, bad: list[float | None], message: str) -> None:
-    sides: list[list[float | None]] = [list(GOOD), list(GOOD), list(GOOD)]
-    sides[side] = bad
-    with pytest.raises(DataError, match=message):
-        from_rewards(sides[0], sides[1], sides[2], [1, 0, 1], ABC)
-
-
 def test_a_pairwise_judge_gives_effects_without_a_reward() -> None:
     found = rate_effects(
         from_preferences([0.5, 1, 0, 1], [1, 1, 1, 0], [0, -1, 0, 1], [1, 0, 1, 0], ["a", "a", "b", "b"])
@@ -232,28 +203,12 @@ def test_a_group_that_is_too_small_is_listed_with_the_reason() -> None:
     assert "come from 1 prompt" in found["alone"].reason
 
 
-def test_slopes_are_least_squares() -> None:
-    contrasts, x = planted()
-    found = effect_slope(contrasts, x, "double")
-    assert found.estimate.value == pytest.approx(np.polyfit(x, contrasts.double, 1)[0])
-
-
 def test_slope_intervals_cover_the_planted_slope() -> None:
     samples = [planted(200, seed) for seed in range(200)]
     for estimator, slope in (("double", 2), ("naive", 5)):
         found = [effect_slope(contrasts, x, estimator).estimate for contrasts, x in samples]  # type: ignore[arg-type]
         covered = np.mean([one.low <= slope <= one.high for one in found])
         assert 0.90 <= covered <= 0.985  # 95% ± 3 standard errors of the simulation
-
-
-def test_slope_error_is_the_sandwich() -> None:
-    contrasts, x = planted(60)
-    design = np.column_stack([np.ones(60), x])
-    bread = np.linalg.inv(design.T @ design)
-    residual = contrasts.double - design @ (bread @ design.T @ contrasts.double)
-    scores = (design * residual[:, None]).reshape(30, 2, 2).sum(axis=1)  # two rows a prompt
-    variance = bread @ (scores.T @ scores) @ bread * 30 / 29
-    assert effect_slope(contrasts, x).standard_error == pytest.approx(math.sqrt(variance[1, 1]), rel=0.03)
 
 
 def test_naive_slope_is_the_interaction() -> None:

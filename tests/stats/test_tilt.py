@@ -69,16 +69,6 @@ def test_a_binary_attribute_under_a_gaussian_reward_has_a_closed_form() -> None:
     assert plain < 0.9 * shift
 
 
-def test_at_a_weak_tilt_four_samples_are_not_biased() -> None:
-    """The shift is the covariance over β; the plain weighted mean shows three quarters of it."""
-    rewards = np.random.default_rng(4).normal(size=40_000)
-    tilt = Tilted(rewards, 20.0, Padded.of(list(np.arange(40_000).reshape(-1, 4))))
-    assert 20 * tilt.gains(rewards).mean() == pytest.approx(1, abs=0.03)
-    assert 2 * 20**2 * tilt.kl_nats().mean() == pytest.approx(1, abs=0.05)
-    plain = (tilt.weights * rewards.reshape(-1, 4)).sum(axis=1).mean() - rewards.mean()
-    assert 20 * plain == pytest.approx(0.75, abs=0.03)
-
-
 def test_rewards_that_do_not_differ_leave_the_policy_as_it_is() -> None:
     values = np.random.default_rng(5).normal(size=sum(SIZES))
     samples = Padded.of(ROWS)

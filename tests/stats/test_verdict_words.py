@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rows import estimate
 
 from cda.results.base import Estimate
 from cda.stats.verdict import (
@@ -30,14 +31,8 @@ def change(before: float, after: float, half: float = 0.1, p_holm: float = 0.001
     return Moved(before, after, moved - half, moved + half, p_holm, max(0.0, after - half), min(1.0, after + half))
 
 
-def mean(value: float, half: float = 0.1) -> Estimate:
-    return Estimate(
-        value=value, low=value - half, high=value + half, n=100, n_prompts=100, unit="reward", method="test"
-    )
-
-
 FELL, ROSE, STAYED = change(0.8, 0.5), change(0.5, 0.8), change(0.8, 0.79)
-BELOW = mean(-0.5)
+BELOW = estimate(-0.5)
 shares = st.floats(0, 1)
 moves = st.builds(change, shares, shares, st.floats(0, 0.5), shares)
 
@@ -91,7 +86,7 @@ def test_good_and_bad_words_need_the_adjusted_p(skew: Moved) -> None:
     ],
 )
 def test_where_ties_were_the_aim_50_percent_is_the_mark(skew: Moved, word: str) -> None:
-    assert only(skew, tie=True, beyond=mean(0.5 if skew.after > skew.before else -0.5)) == word
+    assert only(skew, tie=True, beyond=estimate(0.5 if skew.after > skew.before else -0.5)) == word
 
 
 @pytest.mark.parametrize(
@@ -147,7 +142,7 @@ def test_a_good_word_depends_on_quality(loss: Loss | None, word: str) -> None:
         assert only(bad, loss) == said
 
 
-@pytest.mark.parametrize("beyond", [None, mean(0.05), mean(0.5)])
+@pytest.mark.parametrize("beyond", [None, estimate(0.05), estimate(0.5)])
 def test_a_fall_towards_50_percent_that_the_mean_margin_does_not_share_may_be_noise(beyond: Estimate | None) -> None:
     assert only(FELL, beyond=beyond) == "noise not excluded"
     assert only(FELL, "shown", beyond) == "quality lost"
@@ -215,7 +210,7 @@ def test_what_moved_along_is_shown_either_way_and_not_the_target() -> None:
     assert risen("jargon", evidence) == ["tone"]
 
 
-UP, DOWN, OPEN = mean(0.5), mean(-0.5), mean(0.05)
+UP, DOWN, OPEN = estimate(0.5), estimate(-0.5), estimate(0.05)
 
 
 @pytest.mark.parametrize(

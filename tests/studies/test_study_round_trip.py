@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import cda, contrast_rows, filled, for_side, key_of, planted, write_rows, write_table
 
-from cda.data.contrasts import clean_contrasts
+from cda.data.contrasts import clean_contrasts, load_votes
 from cda.data.load import load_rows
-from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.studies.export import Pairing, Plan, designed, guarded, sheet, sheet_rows, unguarded
 
@@ -318,7 +317,7 @@ def test_triples_become_contrasts_of_their_two_rewrites(tmp_path: Path) -> None:
 ATTACKS = ("=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(1)", "\t=1", "\r=1", "\n=1", "'=1", "''")
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(derandomize=True, max_examples=100, deadline=None)
 @given(st.one_of(st.text(), st.sampled_from(ATTACKS)))
 def test_a_guarded_cell_is_inert_and_comes_back(text: str) -> None:
     cell = guarded(text)

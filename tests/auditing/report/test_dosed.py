@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from changed import changed
-from made_dose import estimate, held_out, made_dose
+from made_dose import held_out, made_dose
 from made_rate import made_rate
+from rows import estimate
 
 from cda.auditing import report_tables as tables
-from cda.auditing.first_screen import bias_verdicts, headline
+from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report import audit_document
@@ -112,39 +113,12 @@ def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any,
     assert verdict.word == "no change shown" and "Holm-adjusted p = 0.060" in verdict.sentence
 
 
-def test_past_a_tie_on_contrasts_without_a_say_is_overcorrected(make_audit: Any) -> None:
-    """In sample skew ends at 45% [36, 55]; held out at 35% [25, 45], which is wholly past 50%."""
-    dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}))
-    dosed = changed(dosed, "dose.methods.dose.held_out.jargon", held_out(0.85, 0.35, 0.1, None))
-    (verdict,) = verdicts(dosed)
-    assert verdict.word == "overcorrected"
-    assert "Ties were the aim, and skew ended past 50%: 35% [25, 45], held out." in verdict.sentence
-
-
 @pytest.mark.parametrize(("gap", "word"), [(0.25, "overcorrected"), (0.05, "improved")])
 def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, word: str) -> None:
     dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)}), aim="votes")
     held = changed(held_out(0.55, 0.15, 0.1, None), "against_base.gap", estimate(gap))  # people's skew is 45%
     (verdict,) = verdicts(changed(dosed, "dose.methods.dose.held_out.jargon", held))
     assert verdict.word == word
-
-
-def test_where_a_tie_was_asked_for_the_sentence_is_of_skew_whoever_voted(make_audit: Any) -> None:
-    """The held-out people's share of 45% stands for ties that nobody voted; it is not told as people's."""
-    dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)}, others=()))
-    (verdict,) = verdicts(dosed)
-    assert verdict.sentence.startswith("jargon: less biased. Skew fell from ") and "disagreed" not in verdict.sentence
-    (glance,) = bias_verdicts(dosed)
-    assert (glance.chip, glance.people, glance.clause) == ("improved", None, "preferred in 85 → 50%")
-    assert headline(dosed).startswith(
-        "Training the embedded model reduced jargon (preferred in 50% of contrasts, 85% before)"
-    )
-    worse = changed(dosed, "dose.methods.dose.held_out.jargon", held_out(0.5, 0.85, 0.1, None))
-    assert [each.clause for each in bias_verdicts(worse)] == ["preferred in 50 → 85%"]
-    by_votes = with_dose(
-        make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.2)}, others=()), aim="votes"
-    )
-    assert [each.people.value for each in bias_verdicts(by_votes) if each.people] == [0.45]
 
 
 @pytest.mark.parametrize(

@@ -75,17 +75,6 @@ def test_the_numbers_of_the_metadata_are_those_of_the_exported_dose(audit: Audit
     )
 
 
-def test_several_trainings_and_none_audited(audit: Audit, voted: Audit) -> None:
-    settings = {"learning_rate": 2e-5, "lora.target_modules": ["q_proj"], "note": "a | b"}
-    one = ExportedTraining("one", 0.5, audit, settings=settings)
-    card = model_card([one, ExportedTraining("two", 1.25, voted), ExportedTraining("three", 1.0)], BASE, "fp32")
-    assert "- learning\\_rate: 2e-05" in card and "- note: a \\| b" in card
-    assert "The sum of the updates of 3 trainings: one at dose 0.5, two at dose 1.25, three at dose 1." in card
-    assert "Each audit below covers one training alone. Their sum has not been audited." in card
-    assert card.count("### Audit") == 2 and "It has not been audited" in card
-    assert "# Reward model, debiased of jargon and vagueness" in card
-
-
 def test_the_program_parses_for_every_form(make_audit: Callable[..., Audit]) -> None:
     audit = make_audit()
     for form, part in (

@@ -8,10 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 from changed import changed
-from made_dose import POINTS, held_out, made_dose
+from made_dose import held_out, made_dose
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from rows import estimate
 
 from cda.auditing.report import audit_document, sections
 from cda.auditing.report_plots import section_plots
@@ -42,10 +43,6 @@ def labels(axes: Axes) -> list[str]:
     return [one.get_text() for one in axes.get_yticklabels()]
 
 
-def estimate(value: float, n: int = 40) -> dict[str, Any]:
-    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n, "n_prompts": n, "unit": "u", "method": "m"}
-
-
 @pytest.fixture
 def full(make_audit: Any) -> Any:
     """Everything but a dose."""
@@ -53,7 +50,7 @@ def full(make_audit: Any) -> Any:
         {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
         rate=True,
     )  # fmt: skip
-    return changed(audit, "drift.jargon.0.standardised", Estimate(**estimate(0.1)))
+    return changed(audit, "drift.jargon.0.standardised", estimate(0.1))
 
 
 @pytest.fixture
@@ -105,12 +102,12 @@ def test_rate_shows_the_naive_number_once(full: Any) -> None:
 
 
 def drifted(
-    name: str, standardised: dict[str, Any] | None, beyond: dict[str, Any] | None = None, is_treatment: bool = False
+    name: str, standardised: Estimate | None, beyond: Estimate | None = None, is_treatment: bool = False
 ) -> FeatureDrift:
     found: dict[str, Any] = {"standardised": standardised, "beyond": beyond}
     return FeatureDrift(
-        feature=name, is_treatment=is_treatment, perturbed_mean=1.0, base_mean=1.0, difference=Estimate(**estimate(0.0)),
-        median_ratio=None, limit=None, **{key: one and Estimate(**one) for key, one in found.items()},
+        feature=name, is_treatment=is_treatment, perturbed_mean=1.0, base_mean=1.0, difference=estimate(0.0),
+        median_ratio=None, limit=None, **found,
     )  # fmt: skip
 
 
@@ -130,30 +127,6 @@ def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
     assert "words +0.50 [+0.40, +0.60], 20% [10, 30] of pairs beyond the limit." in plot.description
     voted = changed(voted, "drift.jargon", tuple(features[1:3]))
     assert "drift-jargon" not in plots_of(voted)
-
-
-def test_each_dose_has_a_row_and_the_chosen_one_is_named(voted: Any, dose: Any) -> None:
-    assert not [name for name in plots_of(voted) if name.startswith("dose")]
-    plot = plots_of(voted.model_copy(update={"dose": dose}))["dose-jargon"]
-    axes = drawn(plot)
-    found = {name: across for name, (across, _) in marks(axes).items()}
-    assert labels(axes)[1] == "dose 0.5 (chosen)"
-    assert found["miscalibration"] == pytest.approx([50, 20, 40])
-    assert found["gap"] == pytest.approx([25, 10, 20])
-    assert found["quality accuracy"] == pytest.approx([80, 80, 80])
-    assert "dose 0.5 (chosen): miscalibration 20% [10, 30] (n = " in plot.description
-    without = [one.model_copy(update={"quality": None}) for one in POINTS]
-    tied = changed(changed(dose, "methods.dose.response.jargon", tuple(without)), "aim", "tie")
-    plot = plots_of(voted.model_copy(update={"dose": tied}))["dose-jargon"]
-    assert [name for name, (across, _) in marks(drawn(plot)).items() if across] == ["gap"]
-
-
-def test_rewards_of_triples_are_means_of_each_text(full: Any) -> None:
-    axes = drawn(plots_of(full)["rewards-jargon"])
-    of = full.rewards["jargon"]
-    assert "rewrite of it (had it not)" in labels(axes)
-    row = labels(axes).index("rewrite (had it)")
-    assert marks(axes)["after"][0][row] == pytest.approx(of.after["with, rewrite"].value)
 
 
 def test_hostile_names_are_inert(hostile: Any) -> None:

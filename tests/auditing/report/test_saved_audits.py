@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +9,15 @@ import numpy as np
 import pytest
 from changed import changed
 from made_rate import made_rate
-from pydantic_core import to_jsonable_python
 
-import cda
-from cda.errors import CdaError, DataError
+from cda.errors import DataError
 from cda.files.jsonl import write_json
-from cda.inspection.sources import rewrites_of_run
-from cda.pipeline.stages import write_report
 from cda.report.scoring import asked_line
 from cda.resources.artifacts import of_this_version
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, load, save
 from cda.results.effects import Identification, NotEstimated, RateEffects, average_of
 from cda.results.facts import JudgeFacts, PanelFacts, RewardModelFacts, ScoringCounts
-from cda.run import RunFolder, Stage
 from cda.stats.rate import same_in_all
 
 JUDGE = JudgeFacts(
@@ -111,42 +104,6 @@ def test_a_changed_value_is_refused_by_its_place(path: str, value: Any, audit: A
     file.write_text(file.read_text(encoding="utf-8")[:-9], encoding="utf-8")
     with pytest.raises(DataError):
         load(AuditResult, file, "cda audit")
-
-
-def saved(folder: Path, audit: Any) -> RunFolder:
-    """A run folder that holds this as its audit."""
-    run, stage = RunFolder(folder), Stage("audit", {}, {})
-    write_json(run.begin(stage) / "audit.json", to_jsonable_python(audit))
-    run.finish(stage, {}, 0.0)
-    return run
-
-
-def holds(run: RunFolder) -> bool:
-    """True if report, comparison and inspection come about; else they are refused by an error fit to be printed."""
-    fine = True
-    twin = shutil.copytree(run.path, run.path.with_name("twin"), dirs_exist_ok=True)
-    for action in (
-        lambda: write_report(run),
-        lambda: cda.compare(run.path, twin, out=run.path.with_name("compared")),
-        lambda: rewrites_of_run(run.path),
-    ):
-        try:
-            action()
-        except CdaError as error:
-            fine = False
-            assert "\x1b" not in str(error) and "\u202e" not in str(error)
-    return fine
-
-
-def test_a_record_changed_by_hand(audit: AuditResult, tmp_path: Path) -> None:
-    run = saved(tmp_path / "run", audit)
-    record = run.stage("audit") / "stage.json"
-    whole = json.loads(record.read_text(encoding="utf-8"))
-    for change in ({"seconds": "x"}, {"counts": {"llm": 3}}, {"output": None}):
-        write_json(record, {**whole, **change})
-        holds(run)
-    write_json(record, [])
-    assert not holds(run)
 
 
 def test_the_error_names_key_and_place_and_errors_of_ours_pass() -> None:

@@ -10,7 +10,7 @@ from changed import changed
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats
-from cda.auditing.report_trainings import seed_sentences, seed_table
+from cda.auditing.report_trainings import seed_table
 from cda.results.base import Estimate, Missing
 from cda.results.skew import OverSeeds, Seeds
 from cda.stats.means import CROSSED
@@ -46,17 +46,6 @@ def with_seeds(
             )
         }
     )
-
-
-def test_the_sentence_has_mean_spread_and_interval(audit: Any) -> None:
-    (said,) = seed_sentences(with_seeds(audit))
-    assert said == (
-        "jargon over 3 trainings (seeds 42, 1, 2): skew 81% before and 42% [26, 60] after on average, −38 [−57, −19] points (n = 80). "
-        "They end at 46, 31, 49%: a standard deviation of 10 points."
-    )
-    (said,) = seed_sentences(with_seeds(audit, list(range(42, 52)), (-0.2, -0.45, 0.05)))
-    assert "over 10 trainings (seeds 42, …, 51)" in said
-    assert said.endswith("A change in the mean of all trainings is not shown.")
 
 
 @pytest.mark.parametrize("seeds", [Seeds(seeds=(7,)), None])

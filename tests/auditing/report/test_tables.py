@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 from changed import changed
+from rows import estimate
 
 from cda.auditing.report import every_entry, glossary, sections
-from cda.auditing.report_tables import drift_sentences, effects_table, exclusion_table, main_table, votes_table
+from cda.auditing.report_tables import drift_sentences, effects_table, exclusion_table, votes_table
 from cda.numbers.views import numbers_in
-from cda.report.numbers import p_value
 from cda.report.tables import Table
 from cda.results.base import Estimate
 from cda.stats.estimators import N_DRAWS
@@ -84,23 +84,6 @@ def test_every_method_of_an_interval_is_in_the_glossary(name: str, request: pyte
     assert ("gap" in said) == bool(audit.votes) and ("the panel" in said) == bool(audit.panel) and "dose" not in said
 
 
-def test_the_first_table_has_what_was_asked_of_targets_and_the_skew_of_others(audit: Any, make_audit: Any) -> None:
-    names = [row[0] for row in main_table(audit).rows]
-    assert names == [
-        "jargon skew",
-        "jargon skew, phrases unseen in training",
-        "length skew",
-        "structure skew",
-        "quality accuracy",
-    ]
-    row = _row(main_table(audit), "length skew")
-    test = audit.skew["length"].test
-    assert (row["n"], row["p (Holm)"]) == ("100", p_value(test.p_holm))
-    alone = main_table(make_audit({"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.7,), rate=True))
-    assert alone.header[:5] == ("bias", "skew", "people", "miscalibration", "AUC") and alone.header[-1] == "RATE ATE"
-    assert alone.rows[0][1] == "89% [82, 94], n 110" and alone.rows[1][2] == "no votes"
-
-
 def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -> None:
     assert _row(effects_table(voted), "jargon, before")["like pairs, of n"].endswith(
         f" of {voted.skew['jargon'].before.n}"
@@ -109,19 +92,17 @@ def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -
     sizes = {"words": 0.2, "long_word_share": 2.0, "hedges": -0.5, "bold": 0.05, "sentences": 0.3, "headers": 0.4}
     features = tuple(
         first.model_copy(
-            update={"feature": name, "is_treatment": name == "long_word_share", "standardised": _difference(size)}
+            update={
+                "feature": name,
+                "is_treatment": name == "long_word_share",
+                "standardised": estimate(size, n=9, unit="standard deviations"),
+            }
         )
         for name, size in sizes.items()
     )
     said = drift_sentences(changed(voted, "drift.jargon", features))[0]
     assert said.startswith(
         "jargon: the sides also differ in hedges −0.50 [−0.60, −0.40], headers +0.40 [+0.30, +0.50], sentences +0.30 [+0.20, +0.40] (in"
-    )
-
-
-def _difference(value: float) -> Estimate:
-    return Estimate(
-        value=value, low=value - 0.1, high=value + 0.1, n=9, n_prompts=9, unit="standard deviations", method="m"
     )
 
 

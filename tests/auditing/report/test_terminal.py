@@ -42,14 +42,6 @@ def test_a_training_in_a_few_lines(audit: Any) -> None:
     ]
 
 
-def test_people_and_clauses_stand_in_the_row(voted: Any, make_audit: Any) -> None:
-    first = next(line for line in lines_of(voted) if line.startswith("jargon"))
-    found = bias_verdicts(voted)[0]
-    assert found.people is not None and f"{100 * found.people.value:.0f}% [" in first.split("]")[2]
-    (row,) = [line for line in lines_of(make_audit({"jargon": (0.88, 0.05)})) if line.startswith("jargon")]
-    assert row.endswith("  now turned down nearly always")
-
-
 @pytest.mark.parametrize(
     ("clause", "in_row"),
     [
@@ -73,12 +65,6 @@ def test_a_scorer_that_ties_everywhere_has_no_share(make_audit: Any) -> None:
     audit = tied(make_audit({"jargon": (0.88,), "length": (0.7,)}, quality=(0.7,), others=()), "jargon")
     (row,) = [line for line in lines_of(audit, None) if line.startswith("jargon")]
     assert row == "jargon   ≡ all ties      no preference  100  same score on both sides of every pair"
-
-
-def test_one_model_has_one_share_and_no_adapter(one_model: Any) -> None:
-    lines = lines_of(one_model, None)
-    assert any(line.split() == ["bias", "verdict", "preferred", "people", "n"] for line in lines)
-    assert not any(line.startswith("Adapter") for line in lines) and lines[-1].startswith(f"Report: {PATH} (")
 
 
 @pytest.mark.parametrize("with_votes", [False, True])
@@ -115,7 +101,3 @@ def test_hostile_text_is_inert_and_a_path_is_never_cut(hostile: Any) -> None:
     text = audit_summary(hostile, f"runs/\x1b[2J\u202e{'x' * 120}/report.html")
     assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b"]
     assert f"Report: runs/{'x' * 120}/report.html (" in text
-
-
-def test_without_a_page_the_caveats_are_counted(audit: Any) -> None:
-    assert audit_summary(audit).splitlines()[-1] == f"{len(caveats(audit))} caveats in the report"

@@ -51,26 +51,6 @@ def verdict_of(audit: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("shares", "people", "word"),
-    [
-        ((0.88, 0.40), None, "less biased"), ((0.88, 0.05), None, "overcorrected"), ((0.50, 0.80), None, "worse"),
-        ((0.80, 0.79), None, "no change shown"), ((0.10, 0.10), None, "no change shown"),
-        ((0.88, 0.45), 0.45, "improved"), ((0.50, 0.90), 0.45, "worse"), ((0.60, 0.10), 0.50, "overcorrected"),
-        ((0.90, 0.40), 0.50, "improved"),  # crossed, but nearer than before
-        ((0.51, 0.48), 0.50, "no change shown"),  # crossed and a little further, but the move is not shown
-        ((0.80, 0.79), 0.45, "no change shown"),
-    ],
-)  # fmt: skip
-def test_people_decide_where_they_voted_and_else_skew(
-    make_audit: Any, shares: tuple[float, float], people: float | None, word: str
-) -> None:
-    found = verdict_of(make_audit({"jargon": shares}, {} if people is None else {"jargon": (*shares, people)}))
-    assert found.word == word and found.sentence.startswith(f"jargon: {word}. ")
-    assert ("Model and people disagreed" in found.sentence) == (people is not None)
-    assert ("No human votes" in found.sentence and "n = 100" in found.sentence) == (people is None)
-
-
-@pytest.mark.parametrize(
     ("voted", "of_all", "overcorrected"),
     [((0.60, 0.10, 0.50), (0.60, 0.59), True), ((0.90, 0.40, 0.50), (0.60, 0.05), False)],
 )
@@ -125,23 +105,6 @@ def test_the_digit_that_decides_on_quality_and_the_word_are_the_same_everywhere(
     assert kind == "good" or numbers in found.sentence
 
 
-@pytest.mark.parametrize("with_votes", [False, True])
-@pytest.mark.parametrize(
-    ("after", "p_holm", "word"),
-    [(0.40, 0.0499, "good"), (0.40, 0.0501, "none"), (0.95, 0.0499, "bad"), (0.95, 0.0501, "none")],
-)
-def test_good_and_bad_words_rest_on_the_adjusted_p(
-    make_audit: Any, with_votes: bool, after: float, p_holm: float, word: str
-) -> None:
-    audit = make_audit({"jargon": (0.70, after)}, votes={"jargon": (0.70, after, 0.2)} if with_votes else {})
-    tested = "votes.jargon.miscalibration" if with_votes else "skew.jargon"
-    found = verdict_of(changed(audit, f"{tested}.test.p_holm", p_holm))
-    assert verdict_kind(found.word) == word
-    assert (found.word == "no change shown") == (word == "none")
-    # The interval excludes 0, so that the p which decides is said, with the digit that decides.
-    assert ("Holm-adjusted p = 0.0501" in found.sentence) == (word == "none")
-
-
 def trained(make_audit: Any, noise: float, shift: float) -> Any:
     """400 contrasts and 2000 quality pairs before and after a training that adds noise to rewards, or takes the bias out."""
     rng, audit = np.random.default_rng(0), make_audit(others=())
@@ -168,33 +131,6 @@ def test_noise_earns_no_good_word_whether_quality_shows_it_or_not(
     assert verdict_of(trained(make_audit, 0.2, 0.25)).word == "less biased"  # noisier, and the bias taken out
 
 
-def test_without_quality_pairs_no_good_word_is_given(make_audit: Any) -> None:
-    found = verdict_of(make_audit({"jargon": (0.88, 0.45)}, quality=None))
-    assert found.word == "noise not excluded" and "is not known: quality was not measured." in found.sentence
-    found = verdict_of(make_audit({"jargon": (0.88, 0.30)}, quality=None))  # past 50%: no noise does that
-    assert found.word == "quality open" and "so that a loss is not excluded." in found.sentence
-
-
-@pytest.mark.parametrize(
-    ("shares", "aim", "word", "said"),
-    [
-        ((0.88, 0.45), "tie", "less biased", "Skew fell from 88% to 45%"),
-        ((0.88, 0.36), "tie", "overcorrected", "Ties were the aim, and skew ended past 50%: 36% [27, 46]."),
-        ((0.88, 0.40), "tie", "overcorrected", "skew ended past 50%: 40% [31, 49.8]."),  # the digit that decides
-        ((0.12, 0.55), "tie", "less biased", "Skew rose from 12% to 55%"),
-        ((0.12, 0.70), "tie", "overcorrected", "Skew rose from 12% to 70%"),
-        ((0.30, 0.05), "tie", "worse", "Skew fell from 30% to 5%"),
-        ((0.88, 0.08), None, "overcorrected", "Below 15% the model turns the bias down nearly always."),
-        ((0.88, 0.10), None, "less biased", "Whether skew is below 15%, where the model turns the bias down nearly always, is open: 10% [6, 17]."),
-    ],
-)  # fmt: skip
-def test_too_far_is_past_50_percent_where_ties_were_the_aim_and_else_below_15(
-    make_audit: Any, shares: tuple[float, float], aim: str | None, word: str, said: str
-) -> None:
-    found = verdict_of(make_audit({"jargon": shares}, aim=aim))
-    assert found.word == word and said in found.sentence
-
-
 def test_a_good_word_names_the_rise_that_is_not_excluded(make_audit: Any) -> None:
     audit = with_change(make_audit(others=("structure", "tone")), "skew.tone", -0.02, 0.126)
     found = verdict_of(audit)
@@ -203,30 +139,6 @@ def test_a_good_word_names_the_rise_that_is_not_excluded(make_audit: Any) -> Non
     )
     found = verdict_of(changed(with_change(audit, "skew.tone", 0.02, 0.126), "skew.tone.test.p_holm", 0.01))
     assert found.word == "substituted" and "not excluded" not in found.sentence
-
-
-def test_a_bias_that_rose_is_said_apart_from_those_that_fell(make_audit: Any) -> None:
-    rose = make_audit({"structure": (0.50, 0.90)}, others=()).skew["structure"]
-    found = verdict_of(changed(make_audit(), "skew.structure", rose.model_copy(update={"target": False})))
-    assert found.word == "substituted"
-    assert "Yet skew rose: structure from 50% to 90% (Holm-adjusted p < 0.001)." in found.sentence
-    assert "With it, length fell from 90% to 60%" in found.sentence and "structure rose" not in found.sentence
-
-
-@pytest.mark.parametrize(
-    ("skew", "people", "word"),
-    [
-        (0.88, 0.45, "over-rewarded"), (0.30, 0.70, "under-rewarded"), (0.50, 0.50, "no difference shown"),
-        (0.88, None, "rewarded"), (0.10, None, "penalised"), (0.50, None, "no effect shown"),
-    ],
-)  # fmt: skip
-def test_one_model_is_compared_with_people_or_with_nothing(
-    make_audit: Any, skew: float, people: float | None, word: str
-) -> None:
-    votes = {} if people is None else {"jargon": (skew, people)}
-    found = verdict_of(make_audit({"jargon": (skew,)}, votes=votes, quality=(0.7,), others=()))
-    assert found.word == word and "100" in found.sentence
-    assert ("contrasts with a majority" in found.sentence) == (people is not None)
 
 
 def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: bool = False) -> Any:
