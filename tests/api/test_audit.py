@@ -53,7 +53,7 @@ def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any
         (Path("audit.json").read_text()[:500], "not valid JSON"),
         (json.dumps(content | {"schema_version": 99}), "a newer version of cda"),
         (json.dumps(content | {"schema_version": 1}), "an earlier version of cda"),
-        (json.dumps({"schema_version": 2, "sets": []}), "another command"),
+        (json.dumps({"schema_version": 3, "sets": []}), "another command"),
         ("[1]", "audit"),
     ):
         Path("changed.json").write_text(text)
