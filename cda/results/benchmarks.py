@@ -156,7 +156,7 @@ class SetQuality(Accuracies):
 class QualityResult(Saved):
     """Measurements of `cda quality`."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     scorings: tuple[QualityScoring, ...]
     """One, or two that are compared."""
     n_tests: int
@@ -323,7 +323,7 @@ class Tilt(Result):
 class BestOfResult(Saved, Curves):
     """Measurements of `cda best-of`."""
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     tilt: Tilt | Missing
     """The same attributes in the policy that is tilted to the reward."""
     responses: str

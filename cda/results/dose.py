@@ -62,7 +62,7 @@ class CalibratedBias(Result):
 class CalibrationResult(Saved):
     """Corrections of one scorer's margins, ready to be applied, and their effect out of fold."""
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     scorer: str
     """The model or judge."""
     scored_as: str | None
