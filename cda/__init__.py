@@ -25,10 +25,9 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(_problem)
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import best_of, quality
+    from cda.api.benchmarks import audit_data, best_of, quality
     from cda.api.calibration import calibrate, dose
     from cda.api.comparing import compare
-    from cda.api.data import audit_data
     from cda.api.results import (
         Audit,
         BestOf,
@@ -51,9 +50,8 @@ __version__ = "0.1.0"
 
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
-    "cda.api.benchmarks": ("best_of", "quality"),
+    "cda.api.benchmarks": ("audit_data", "best_of", "quality"),
     "cda.api.calibration": ("calibrate", "dose"),
-    "cda.api.data": ("audit_data",),
     "cda.api.comparing": ("compare",),
     "cda.api.results": (
         "Audit",

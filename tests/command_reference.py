@@ -28,7 +28,7 @@ RESULTS = {
     "discover": "DiscoverResult; TopicsResult with --by-topic",
     "inspect": "InspectResult; Prompts with --prompts",
     "report": "TrainResult; AuditResult for a folder",
-    "pairs": "Written",
+    "triples": "Written",
     "texts": "Written",
     "study export": "Written",
     "study import": "StudyResult",

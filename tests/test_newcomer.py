@@ -37,7 +37,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def audit(*words: str) -> tuple[int, str]:
-    command = "audit rm.py:reward --pairs pairs.csv --bias jargon --quality none --triples none"
+    command = "audit rm.py:reward --contrasts pairs.csv --bias jargon --quality none --triples none"
     result = CliRunner().invoke(app, [*command.split(), *words])
     return result.exit_code, result.output
 

@@ -1,4 +1,4 @@
-"""Arguments of the Python API, and words of the command line: their types checked, and as the settings of a recipe; scorers
+"""Arguments of the Python API, and words of the command line: their types checked, and as the settings of a recipe; models and rows
 in memory as the names that it holds."""
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
 
-from cda.api.rows import as_reference
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.conditions import Condition, check_conditions
+from cda.data.load import load_rows
+from cda.data.tables import rows_in
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import ModelError, RecipeError, type_in_words
-from cda.files.paths import is_a_file, user_path
+from cda.files.jsonl import write_jsonl
+from cda.files.paths import is_a_file, place_for, user_path, writing
 from cda.installed import check_installed
 from cda.jobs.options import AuditArguments, Biases, Confirm, Data, Model, defaults_of, options_of
 from cda.launch import use_all_cores
-from cda.pipeline.stages import OTHER_RESULTS
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
+from cda.records import content_id
 from cda.resources.artifacts import check_form, folder_suffix
+from cda.results.kinds import FILES
 from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
 
 Check = Callable[[object], bool]
@@ -277,6 +280,29 @@ def put(into: dict[str, object], path: str, value: object) -> None:
     into[last] = {**known, **value} if isinstance(known, Mapping) and isinstance(value, Mapping) else value
 
 
+def as_reference(data: Data, name: str, folder: Path) -> str:
+    """Return a recipe's name for data: a path or hub id unchanged, or a new file of the rows, named after their content.
+
+    `name` is the kind of data, such as `contrasts`; part of the file's name and of messages. Equal rows share one file, which is
+    never overwritten with other rows. Raises DataError for no rows, or what JSON cannot hold; RunError if nothing can be written.
+    """
+    if isinstance(data, str | PathLike):
+        return str(data)
+    rows = rows_of(data, name)
+    file = place_for(folder / f"{name}-{content_id(rows)}.jsonl")
+    if not file.is_file():
+        with writing(file):
+            write_jsonl(file, rows)
+    return str(file)
+
+
+def rows_of(data: Data, name: str) -> list[dict[str, object]]:
+    """Rows of data in memory, or of a file; DataError as `as_reference`, or for a file that cannot be read."""
+    if isinstance(data, str | PathLike):
+        return [dict(row) for row in load_rows(str(data))]
+    return [dict(row) for row in rows_in(data, name)]
+
+
 def audited(options: AuditArguments) -> dict[str, Data | None]:
     """What an audit measures on, by the name of its argument."""
     return {
@@ -306,7 +332,7 @@ def refuse_results(model: object, of_one: bool = True) -> list[str]:
         return [
             f"{model}: the folder of a finished run. `cda report {model}` draws its report, `cda compare {model} …` compares it"
         ]
-    held = [name for name in OTHER_RESULTS if is_a_file(folder / name)]
+    held = [name for name in FILES if is_a_file(folder / name)]
     return [f"{model}: holds {held[0]}, the result of another command; give a model"] if held else []
 
 

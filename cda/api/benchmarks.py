@@ -1,4 +1,4 @@
-"""Accuracy, win rates and best-of-n from Python."""
+"""Accuracy, win rates, best-of-n, and what preference data teach, from Python."""
 
 from __future__ import annotations
 
@@ -6,13 +6,25 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Unpack
 
-from cda.api.arguments import Terms, declared, loaded_with_folder, path_text, several
-from cda.api.results import BestOf, Quality, shown
-from cda.api.rows import as_reference
+from cda.api.arguments import (
+    RUNS,
+    Terms,
+    as_reference,
+    declared,
+    loaded_for_model,
+    loaded_with_folder,
+    path_text,
+    put,
+    several,
+)
+from cda.api.results import BestOf, DataAudit, Quality
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
+from cda.errors import RecipeError
 from cda.finetuning.applied import asked_subjects
-from cda.jobs.options import BestOfArguments, Data, Model, QualityArguments
+from cda.jobs.options import BestOfArguments, Data, DataArguments, Model, QualityArguments
+from cda.preferences.stage import DataOptions, run_data, without_effect
+from cda.resources.artifacts import folder_suffix
 
 
 @declared(QualityArguments)
@@ -49,7 +61,7 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
     opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
     with opened as (loaded, other):
-        return shown(Quality, measure_quality(loaded, files, adapter, other, dose, options["figures"], over))
+        return measure_quality(loaded, files, adapter, other, dose, options["figures"], over)
 
 
 @declared(BestOfArguments)
@@ -85,11 +97,47 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
     opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
     with opened as (loaded, other):
         subjects = asked_subjects(loaded.recipe.model, adapter, other, dose)
-        done = run_best_of_n(
+        return run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
             columns=columns, split=split, figures=options["figures"], limit=terms.limit,
         )  # fmt: skip
-        return shown(BestOf, done)
+
+
+@declared(DataArguments)
+def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
+    """What a reward model would learn of each bias from preference pairs, as `cda data` measures it; no model is asked.
+
+    Args:
+        data: Rows of prompt, chosen and rejected, a file of them, or `embedded`.
+        settings: As for `cda.audit`; an LLM labels with `llm={"model": …}`.
+
+    Returns:
+        Contingency, correlation and odds of each bias, crude and adjusted for the others and the length.
+
+    Raises:
+        CdaError: As `cda.audit`.
+
+    Example:
+        >>> import cda
+        >>> found = cda.audit_data("embedded", biases=["jargon", "length"])  # doctest: +SKIP
+        >>> found.bias("jargon").odds.adjusted  # doctest: +SKIP
+    """
+    terms = Terms.of("cda.audit_data", DataArguments, options)
+    biases, columns, split = options["biases"], options["columns"] or {}, options["split"]
+    settled = terms.nested(biases=biases)
+    given = [word.partition("=")[0] for word in terms.overrides or ()]
+    if problems := without_effect([*given, *settled], terms.where):
+        raise RecipeError(problems)
+    file = as_reference(data, "pairs", terms.inputs)
+    labels, by = (tuple(map(str, several(options[name]))) for name in ("labels", "by"))
+    if terms.out is None:
+        others = [*terms.words, *several(biases), *(f"{ours}={theirs}" for ours, theirs in columns.items())]
+        others += [] if split == "train" else [split]
+        inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": terms.limit}
+        put(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
+    asked = DataOptions(by, labels, columns, split, terms.limit, options["figures"], biases is not None)
+    with loaded_for_model("embedded", settled, terms) as loaded:
+        return run_data(file, loaded, asked)
 
 
 def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Unpack
 
-from cda.api.arguments import Terms, declared, loaded_with_folder, put
-from cda.api.results import Calibration, Dose, shown
-from cda.api.rows import as_reference
+from cda.api.arguments import Terms, as_reference, declared, loaded_with_folder, put
+from cda.api.results import Calibration, Dose
 from cda.calibration.calibrate import run_calibrate
 from cda.dosing.stage import run_mixed
 from cda.jobs.options import CalibrateArguments, Data, DoseArguments, Model
@@ -33,12 +32,12 @@ def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[Cali
 
     Example:
         >>> import cda
-        >>> found = cda.calibrate("judge:gpt-4o", "votes.csv", contrasts="pairs.jsonl", budget_usd=5)  # doctest: +SKIP
+        >>> found = cda.calibrate("judge:gpt-4o", "votes.csv", contrasts="contrasts.jsonl", budget_usd=5)  # doctest: +SKIP
         >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
     """
     terms = Terms.of("cda.calibrate", CalibrateArguments, options)
     with _loaded(model, votes, terms, options) as (loaded, _):
-        return shown(Calibration, run_calibrate(loaded, options["figures"]))
+        return run_calibrate(loaded, options["figures"])
 
 
 @declared(DoseArguments)
@@ -62,12 +61,12 @@ def dose(before: Model, after: Model, /, votes: Data | None = None, **options: U
 
     Example:
         >>> import cda
-        >>> found = cda.dose("scores:before.jsonl", "scores:after.jsonl", "votes.csv", contrasts="pairs.jsonl")  # doctest: +SKIP
+        >>> found = cda.dose("scores:before.jsonl", "scores:after.jsonl", "votes.csv", contrasts="contrasts.jsonl")  # doctest: +SKIP
         >>> found.chosen, found.own.held_out["jargon"].people.gap  # doctest: +SKIP
     """
     terms = Terms.of("cda.dose", DoseArguments, options)
     with _loaded(before, votes, terms, options, after) as (loaded, other):
-        return shown(Dose, run_mixed(loaded, str(other), options["figures"]))
+        return run_mixed(loaded, str(other), options["figures"])
 
 
 @contextmanager

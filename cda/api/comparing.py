@@ -10,13 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import NamedTuple, Unpack
 
-from cda.api.arguments import RUNS, Terms, audited, declared, loaded_for_model, refuse_results
-from cda.api.results import Audit, Comparison, carry_out, planned_run, shown
-from cda.api.rows import as_reference
+from cda.api.arguments import RUNS, Terms, as_reference, audited, declared, loaded_for_model, refuse_results
+from cda.api.results import Audit, Comparison, carry_out, planned_run
 from cda.auditing.audit import planned_calls
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import Gathered, audits_at, gather
-from cda.comparing.page import comparison_csv, comparison_document
+from cda.comparing.page import comparison_csv
 from cda.comparing.row import row_file
 from cda.errors import DataError, RecipeError, RunError
 from cda.files.paths import free_place, is_there, own_folder, user_path
@@ -26,7 +25,6 @@ from cda.launch import is_main, say
 from cda.llm.purse import FOLDER, Purse
 from cda.pipeline import plan as planning
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
-from cda.resources.artifacts import Form
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.commands import ComparisonPlan, Plan
@@ -35,7 +33,6 @@ from cda.run import fingerprint
 from cda.scorers.kinds import scorer_kind
 from cda.user_errors import explain
 
-RESULT = "comparison.json"
 _LONGEST = 40
 """Characters of the targets' names in the name of a comparison's folder."""
 _DEFAULTS, _OF_COMPARISONS = defaults_of(AuditArguments), ("figures", "out", "confirm", "progress", "overrides")
@@ -152,22 +149,19 @@ def plan_comparison(
 def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], options: AuditArguments) -> Comparison:
     """Compare what was read, and write every form."""
 
-    def plan(folder: Path) -> list[str]:
+    def plan() -> list[str]:
         said = [
             f"reads       {each.source}: {each.row.label}; biases: {', '.join(each.row.biases)}"
             for each in gathered.members
         ]
         left = [f"            {name}: {reason}" for name, reason in gathered.refused.items()]
-        return [*said, *left, f"report      {folder / 'report.html'}"]
+        return [*said, *left]
 
     def work(_: Path) -> Made[ComparisonResult]:
         result = compare_audits(gathered, asked.seed, failed, asked.repeated)
-        document = comparison_document(result)
-        files: dict[str, Form] = {"report.html": document.page, "comparison.md": document.markdown,
-                 "comparison.csv": partial(comparison_csv, result), RESULT: result}  # fmt: skip
-        return Made(result, document, files)
+        return Made(result, {"comparison.csv": partial(comparison_csv, result)})
 
-    return shown(Comparison, perform(Job("cda compare", RESULT, plan, work), None, asked.folder, options["figures"]))
+    return perform(Job(ComparisonResult, plan, work), None, asked.folder, options["figures"])
 
 
 def _none_left(failed: Mapping[str, str]) -> RunError:

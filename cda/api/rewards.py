@@ -11,15 +11,15 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from threading import Lock
-from typing import Any
+from typing import Any, Unpack
 
-from cda.api.arguments import Terms, check_types, loaded_for_model, path_text, put, refuse_recipe, refuse_results
+from cda.api.arguments import Terms, declared, loaded_for_model, path_text, put, refuse_recipe, refuse_results
 from cda.api.results import Audit, Run
 from cda.data.load import RowError, as_messages, prompt_of
 from cda.errors import DataError, RecipeError, RunError, refuse
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
-from cda.jobs.options import Model
+from cda.jobs.options import Model, RewardArguments
 from cda.models.load import free_memory
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
@@ -153,15 +153,8 @@ class RewardFunction:
         return rewards.by_text, rewards.read
 
 
-def reward_function(
-    model: Model | Run | Audit,
-    /,
-    *,
-    adapter: str | Path | None = None,
-    dose: float | None = None,
-    overrides: Sequence[str] | None = None,
-    **settings: object,
-) -> RewardFunction:
+@declared(RewardArguments)
+def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArguments]) -> RewardFunction:
     """The reward that an audit measures, as a function (prompts, completions) -> rewards for TRL's GRPO and RLOO and for others.
 
     It reads texts as the audit does: the same template, truncation, precision, adapter, dose and calibration. In fp32 it gives the
@@ -172,9 +165,6 @@ def reward_function(
     Args:
         model: As for `cda.audit`, if it rewards single texts; or a finished run, its folder or result: of a training the base with
             the adapter at the chosen dose, of an audit the audited model, both with the settings of the run.
-        adapter: Score with it: its folder, or that of a finished run.
-        dose: Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder.
-        overrides: Settings as words `section.key=value`; messages then name the command line.
         settings: By the recipe's names, such as `model={"precision": "bf16"}` or `score={"batch_tokens": 8192}`.
 
     Returns:
@@ -193,17 +183,15 @@ def reward_function(
         >>> reward(["Why?", [{"role": "user", "content": "How?"}]], ["So.", [{"role": "assistant", "content": "Like this."}]])
         [3.0, 10.0]
     """
-    check_types("cda.reward_function", adapter=adapter, dose=dose)
-    again = partial(reward_function, model, adapter=adapter, dose=dose, overrides=overrides, **settings)
-    terms = Terms("cda.reward_function", settings, overrides)
-    asked, model, adapter = _of_run(model, adapter)
+    terms, again = Terms.of("cda.reward_function", RewardArguments, options), partial(reward_function, model, **options)
+    asked, model, adapter = _of_run(model, options["adapter"])
     if problems := [*refuse_results(model), *refuse_recipe(model)]:
         raise RecipeError(problems)
     for section, value in terms.nested().items():
         put(asked, section, value)
     with ExitStack() as stack:
         loaded = stack.enter_context(loaded_for_model(model, asked, terms))
-        subject = asked_subjects(loaded.recipe.model, path_text(adapter), None, dose)[-1]
+        subject = asked_subjects(loaded.recipe.model, path_text(adapter), None, options["dose"])[-1]
         scoring = scorer_settings(loaded)
         check_subject(subject, scoring, shares=True, singly=True)
         named = open_scorer(subject, scoring)

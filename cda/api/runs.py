@@ -8,6 +8,7 @@ from typing import Unpack
 
 from cda.api.arguments import (
     Terms,
+    as_reference,
     audited,
     check_types,
     declared,
@@ -18,7 +19,6 @@ from cda.api.arguments import (
     refuse_results,
 )
 from cda.api.results import Audit, Discovery, Run, carry_out
-from cda.api.rows import as_reference
 from cda.discovery.discover import run_discover
 from cda.errors import RecipeError, type_in_words
 from cda.jobs.options import AuditArguments, DiscoverArguments, Model, TrainArguments
@@ -172,5 +172,4 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         **files,
     }
     with loaded_with_folder(model, terms, nested, inputs, (), options["judge"], "judge") as (loaded, _):
-        found = run_discover(loaded, options)
-        return Discovery(loaded.recipe.run_path, found.summary, found.result, found.topics)
+        return Discovery(loaded.recipe.run_path, run_discover(loaded, options))

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
-from cda.api.arguments import Terms, check_types, loaded_for_model
-from cda.api.rows import rows_of
+from cda.api.arguments import Terms, check_types, declared, loaded_for_model, rows_of
 from cda.counterfactuals.label import label_tokens
 from cda.data.load import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
 from cda.errors import DataError
-from cda.jobs.options import Data
+from cda.jobs.options import Data, RewriteArguments, TextArguments
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
 from cda.llm.purse import Purse
 from cda.recipe.load import LoadedRecipe
-from cda.records import Direction, Pair, Prompt, Rewrite, RewriteRequest
+from cda.records import Pair, Prompt, Rewrite, RewriteRequest
 from cda.resources.llm_access import Planned, llm_access, share_purse
 from cda.resources.sources import rewriter
 from cda.rewriting.labels import (
@@ -38,27 +38,15 @@ from cda.rewriting.rewriter import rewrite_request
 T = TypeVar("T")
 
 
-def label(
-    data: Data,
-    bias: str | Path,
-    /,
-    *,
-    llm: str | Mapping[str, object] | None = None,
-    budget_usd: float | None = None,
-    confirm: bool = False,
-    progress: bool = True,
-    **settings: object,
-) -> list[ResponseLabel] | list[PairLabel]:
+@declared(TextArguments)
+def label(data: Data, bias: str | Path, /, **options: Unpack[TextArguments]) -> list[ResponseLabel] | list[PairLabel]:
     """Label responses, or both sides of pairs, with a bias, by its measured feature or by asking an LLM.
 
     Args:
         data: Rows of prompt and response, or of prompt, chosen and rejected; a list of dicts, a Dataset, a frame or a file.
         bias: Name or bias file.
-        llm: Model to ask, or the recipe's section, such as `{"model": "gpt-4o", "base_url": …}`; None: the bias's measure.
-        budget_usd: Dollars that may be spent.
-        confirm: Agree to the cost.
-        progress: Show a progress bar.
-        settings: By the recipe's names, such as `label={"prompt": "paper"}`.
+        settings: By the recipe's names, such as `label={"prompt": "paper"}`; `llm` is the model to ask, or its section, such as
+            `{"model": "gpt-4o", "base_url": …}`, and without it the bias's measure labels.
 
     Returns:
         A label for each row, in order: `present` for a response (None, with the `reason`, if no answer could be read),
@@ -76,11 +64,7 @@ def label(
         >>> cda.label(rows, "structure")[0].present
         True
     """
-    check_types("cda.label", bias=bias)
-    rows = rows_of(data, "data")
-    terms = _terms("cda.label", llm, budget_usd, confirm, progress, settings)
-    with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
-        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
+    with _loaded("cda.label", TextArguments, options, data, bias) as (rows, loaded):
         asks = loaded.recipe.labels_by_llm and loaded.biases[0].label_by == "ask"
         if "response" in _columns(rows, ("response",), ("chosen", "rejected")):
             return _response_labels(*_responses(rows), loaded, asks)
@@ -88,29 +72,15 @@ def label(
         return _pair_labels(pairs, loaded, asks)
 
 
-def rewrite(
-    data: Data,
-    bias: str | Path,
-    /,
-    *,
-    direction: Direction = "add",
-    llm: str | Mapping[str, object] | None = None,
-    budget_usd: float | None = None,
-    confirm: bool = False,
-    progress: bool = True,
-    **settings: object,
-) -> list[Rewrite]:
+@declared(RewriteArguments)
+def rewrite(data: Data, bias: str | Path, /, **options: Unpack[RewriteArguments]) -> list[Rewrite]:
     """Add a bias to responses or remove it, and change nothing else; every rewrite passes the gate.
 
     Args:
         data: Rows of prompt and response, and `reference` (the other response) if the bias is relative to one, as length is.
         bias: Name or bias file.
-        direction: `add` or `remove`.
-        llm: Model to ask, or the recipe's section; None: the bias file's offline rules.
-        budget_usd: Dollars that may be spent.
-        confirm: Agree to the cost.
-        progress: Show a progress bar.
-        settings: By the recipe's names, such as `synthesize={"gate": {"ask_again": 0}}`.
+        settings: By the recipe's names, such as `synthesize={"gate": {"ask_again": 0}}`; `llm` as for `cda.label`, and without it
+            the bias file's offline rules rewrite.
 
     Returns:
         An outcome for each row, in order: its `text`, or None and the `reason`. Never the unmodified text.
@@ -127,13 +97,10 @@ def rewrite(
         >>> cda.rewrite(rows, "structure")[0].text.count("\\n- ") > 0
         True
     """
+    direction = options["direction"]
     if direction not in ("add", "remove"):
         raise DataError(f"direction: 'add' or 'remove'; found {direction!r}")
-    check_types("cda.rewrite", bias=bias)
-    rows = rows_of(data, "data")
-    terms = _terms("cda.rewrite", llm, budget_usd, confirm, progress, settings)
-    with loaded_for_model("embedded", {**terms.nested(), "biases": [str(bias)]}, terms) as loaded:
-        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
+    with _loaded("cda.rewrite", RewriteArguments, options, data, bias) as (rows, loaded):
         prompts, responses, references = _responses(rows)
         requests = [
             RewriteRequest(prompt, response, direction, reference)
@@ -146,17 +113,19 @@ def rewrite(
         return by.rewrite(requests, loaded.biases[0])
 
 
-def _terms(
-    function: str,
-    llm: str | Mapping[str, object] | None,
-    budget_usd: float | None,
-    confirm: bool,
-    progress: bool,
-    settings: Mapping[str, object],
-) -> Terms:
-    if llm is not None:
-        settings = {**settings, "llm": {"model": llm} if isinstance(llm, str) else llm}
-    return Terms(function, settings, budget_usd=budget_usd, confirm=confirm, progress=progress)
+@contextmanager
+def _loaded(
+    function: str, kind: type, options: TextArguments, data: Data, bias: str | Path
+) -> Iterator[tuple[list[dict[str, object]], LoadedRecipe]]:
+    """The rows, and the settings with the bias."""
+    check_types(function, bias=bias)
+    rows = rows_of(data, "data")
+    if isinstance(llm := options.get("llm"), str):
+        options["llm"] = {"model": llm}
+    terms = Terms.of(function, kind, options)
+    with loaded_for_model("embedded", terms.nested(biases=str(bias)), terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
+        yield rows, loaded
 
 
 def _responses(rows: Sequence[dict[str, object]]) -> tuple[list[Prompt], list[str], list[str | None]]:

@@ -128,3 +128,8 @@ def failures(of: AuditResult | AuditRow, conditions: Sequence[Condition]) -> lis
             }
         found.append(each.failure(moments))
     return [problem for problem in found if problem is not None]
+
+
+def failures_of(of: AuditResult | AuditRow, conditions: Sequence[str]) -> list[str]:
+    """The same of conditions in words; RecipeError: another form, or an unknown measure."""
+    return failures(of, conditions_of(conditions, "condition"))

@@ -12,15 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
 from cda.benchmarks.attributes import Attribute, attributes_of, followed
-from cda.benchmarks.best_of_n_report import best_of_n_document
 from cda.data.sampled import load_sampled
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
-from cda.jobs.perform import Done, Job, Made, perform
+from cda.jobs.perform import Job, Made, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
-from cda.resources.artifacts import Form, shown_path, shown_target
+from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.base import Missing, or_missing
@@ -205,8 +204,7 @@ def _difference(step: Mapping[str, FloatArray | None]) -> FloatArray | None:
 
 BIASES = ("jargon", "length", "structure", "sycophancy", "vagueness")
 FEATURES = ("words", "list_lines", "long_word_share")
-RESULT, SCORES, REPORT = "best_of_n.json", "scores.jsonl", "best_of_n.md"
-PAGE = "report.html"
+SCORES = "scores.jsonl"
 
 
 def run_best_of_n(
@@ -223,7 +221,7 @@ def run_best_of_n(
     split: str = "train",
     figures: str | None = None,
     limit: int | None = None,
-) -> Done[BestOfResult]:
+) -> BestOfResult:
     """Prevalence of each attribute among the best of n as n grows, and in the policy tilted to the reward as β falls, of one
     model or of two that are compared, written into `out`. A bias with an absolute measure is
     followed as a share of picks, a relative one (length) and a feature by its mean. `betas` (reward units) are tilts to look at
@@ -239,13 +237,12 @@ def run_best_of_n(
     n_read, n_all = len(prompts_read), len(sampled.prompts)
     of = f"{n_read}" if n_read == n_all else f"{n_read} of {n_all}"
 
-    def plan(out: Path) -> list[str]:
+    def plan() -> list[str]:
         n = sum(len(row.responses) for row in prompts_read)
         return [
             *(subject.planned for subject in subjects),
             f"responses   {responses}: {n} responses to {of} prompts (rows: {sampled.rows})",
             f"follows     {', '.join([*(bias.name for bias in shares), *means])}",
-            f"report      {out / PAGE}",
         ]
 
     def work(_: Path) -> Made[BestOfResult]:
@@ -286,15 +283,10 @@ def run_best_of_n(
             excluded={**left_out, "scored responses": unscored},
             versions=versions(),
         )
-        document = best_of_n_document(result)
-        forms: dict[str, Form] = {
-            PAGE: document.page, REPORT: document.markdown,  RESULT: result,
-            SCORES: _rows(read, rewards, attributes, quality),
-        }  # fmt: skip
-        return Made(result, document, forms)
+        return Made(result, {SCORES: _rows(read, rewards, attributes, quality)})
 
     costs = partial(planned_verdicts, subjects, settings, [(prompt, text, text) for prompt, text in texts])
-    return perform(Job("cda best-of", RESULT, plan, work, costs), loaded, out, figures)
+    return perform(Job(BestOfResult, plan, work, costs), loaded, out, figures)
 
 
 def _asked(subject: Subject, facts: Scorer) -> AskedModel:

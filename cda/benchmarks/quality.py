@@ -18,13 +18,12 @@ from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
 from cda.errors import DataError, RecipeError
 from cda.finetuning.applied import asked_subjects, check_subject
-from cda.jobs.perform import Done, Job, Made, perform
+from cda.jobs.perform import Job, Made, perform
 from cda.launch import say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
 from cda.resources.artifacts import (
-    Form,
     prompt_row,
     shown_path,
     shown_target,
@@ -42,8 +41,7 @@ from cda.stats.draws import drawn
 from cda.stats.estimators import share_of
 from cda.stats.proportions import exact_change_test
 
-RESULT, SCORES, REWARDBENCH = "quality.json", "scores.jsonl", "rewardbench"
-PAGE, TABLES = "report.html", "quality.md"
+SCORES, REWARDBENCH = "scores.jsonl", "rewardbench"
 _SAME = "both sides read the same after the cut"
 _NO_VERDICT, _NO_PARTNER = "no readable verdict", "its partner in Ties has no score"
 _RULES: Mapping[str, Rule] = {"rewardbench-2": "best-of", "rm-bench": "styles"}
@@ -57,7 +55,7 @@ def measure_quality(
     dose: float | None = None,
     figures: str | None = None,
     over: str | None = None,
-) -> Done[QualityResult]:
+) -> QualityResult:
     """Check, score, measure and write; the result is alike in every process, the main one writes.
     `files` are files, saved folders or hub ids in any known format, or `embedded`; with `over`, one file of outputs, which are
     compared with those of `over`. CdaError: something cannot be used."""
@@ -105,15 +103,11 @@ def measure_quality(
             versions=versions(),
             files=sources,
         )
-        document = report.quality_document(result)
         rewardbench = report.rewardbench_files(result, rows) if over is None else {}
-        forms: dict[str, Form] = {
-            PAGE: document.page, TABLES: document.markdown, SCORES: rows, RESULT: result, f"{REWARDBENCH}/": rewardbench,
-        }  # fmt: skip
-        return Made(result, document, forms)
+        return Made(result, {SCORES: rows, f"{REWARDBENCH}/": rewardbench})
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
-    job = Job("cda quality", RESULT, partial(_plan, sets, subjects), work, costs)
+    job = Job(QualityResult, partial(_plan, sets, subjects), work, costs)
     return perform(job, loaded, str(recipe.run.folder), figures)
 
 
@@ -127,10 +121,10 @@ def _limited(quality: QualitySet, most: int | None, seed: int) -> QualitySet:
     return replace(quality, items=items, exclusions=Exclusions(found.seen, reasons))
 
 
-def _plan(sets: Sequence[QualitySet], subjects: Sequence[Subject], out: Path) -> list[str]:
+def _plan(sets: Sequence[QualitySet], subjects: Sequence[Subject]) -> list[str]:
     """Steps of a dry run."""
     read = [f"items       {each.name}: {len(each.items)}, read as {each.format} ({each.exclusions})" for each in sets]
-    return [*(subject.planned for subject in subjects), *read, f"report      {out / PAGE}"]
+    return [*(subject.planned for subject in subjects), *read]
 
 
 def _named_sets(sets: Sequence[QualitySet]) -> list[QualitySet]:

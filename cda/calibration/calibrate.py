@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from itertools import compress
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -25,12 +24,11 @@ from cda.auditing.texts import AuditTexts
 from cda.biases import Bias
 from cda.calibration.effects import Effects, effects
 from cda.calibration.fit import Problem, Scored
-from cda.calibration.report import PAGE, RESULT, made
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import Material, calls_on_votes, joint_majority, voted_in
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
-from cda.jobs.perform import Done, Job, Made, perform
+from cda.jobs.perform import Job, Made, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, TieRule
@@ -153,23 +151,22 @@ def voted_on(loaded: LoadedRecipe) -> Voted:
     return Voted(replace(loaded, biases=biases), counts, measures, n_quality)
 
 
-def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> Done[CalibrationResult]:
+def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> CalibrationResult:
     """Calibrate the recipe's model on its contrasts with votes. Errors as of `voted_on`, before anything is scored; RunError for a
     folder that holds something else."""
     voted = voted_on(loaded)
 
-    def plan(out: Path) -> list[str]:
+    def plan() -> list[str]:
         enough = ", ".join(f"{bias.name} {voted.counts[bias.name]}" for bias in voted.loaded.biases)
         return [
             f"model       {loaded.recipe.model.name_or_path}",
             f"votes       prompts with a majority: {enough}",
             *(f"            {name} is not corrected: {why}" for name, why in voted.uncorrected.items()),
             f"quality     {f'pairs of {voted.n_quality} prompts' if voted.n_quality else 'none'}",
-            f"report      {out / PAGE}",
         ]
 
     costs = partial(calls_on_votes, voted.loaded, [Subject("model", loaded.recipe.model)])
-    job = Job("cda calibrate", RESULT, plan, lambda _: _calibrated(voted), costs, ("name",))
+    job = Job(CalibrationResult, plan, lambda _: _calibrated(voted), costs, ("name",))
     return perform(job, loaded, loaded.recipe.run_path, figures)
 
 
@@ -217,7 +214,7 @@ def _calibrated(voted: Voted) -> Made[CalibrationResult]:
         seed=recipe.seed,
         versions=versions(),
     )
-    return made(result, _rows(groups, found, is_preference))
+    return Made(result, {"out_of_fold.jsonl": _rows(groups, found, is_preference)})
 
 
 def _corrections(

@@ -7,7 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cda.calibration.fit import LEAST_FOLLOWING
-from cda.jobs.perform import Made
 from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Block, Document
@@ -21,8 +20,6 @@ from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-RESULT = "calibration.json"
-PAGE, REPORT, ROWS = "report.html", "calibration.md", "out_of_fold.jsonl"
 _MARKS = (plots.SCORINGS["before"], plots.SCORINGS["after"], plots.PEOPLE_MARK)
 _TERMS = (
     Entry("offset", "bias of the first side only", "What is taken off a margin if the first side has the bias and the second has not."),
@@ -43,12 +40,6 @@ def calibration_document(result: CalibrationResult) -> Document:
     return Document(_title(result), verdict(result), (), tuple(_sections(result)), said)
 
 
-def made(result: CalibrationResult, rows: Sequence[dict[str, object]]) -> Made[CalibrationResult]:
-    """The result with its report and its rows."""
-    document = calibration_document(result)
-    return Made(result, document, {PAGE: document.page, REPORT: document.markdown, RESULT: result, ROWS: rows})
-
-
 def verdict(result: CalibrationResult) -> str:
     """A sentence that says if a calibration is worth applying."""
     if result.strength == 0:
@@ -56,7 +47,7 @@ def verdict(result: CalibrationResult) -> str:
             "No calibration helps: by cross-validation, none brings the scorer nearer to people by more than a standard error "
             f"without losing more than {percent(result.max_quality_loss)} of accuracy. Applied, the file changes nothing."
         )
-    return f"A calibration at strength {result.strength:g} was chosen; apply it with score.calibration={RESULT}."
+    return f"A calibration at strength {result.strength:g} was chosen; apply it with score.calibration={result.made_by.file}."
 
 
 def calibration_tables(result: CalibrationResult) -> list[Table]:

@@ -19,7 +19,7 @@ except ModuleNotFoundError:
     )
     sys.exit(2)
 
-from cda.cli import audits, benchmarks, recipes, launch, reports, files, studies, names
+from cda.cli import audits, benchmarks, recipes, launch, files, names
 from cda.cli.app import app
 from cda.terminal import never_fails
 
@@ -32,8 +32,6 @@ __all__ = [
     "main",
     "names",
     "recipes",
-    "reports",
-    "studies",
 ]
 _FAULT = 3
 

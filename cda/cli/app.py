@@ -7,10 +7,10 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from itertools import islice
 from operator import getitem
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
@@ -20,7 +20,7 @@ from cda.cli import complete
 from cda.cli.output import Output, running
 from cda.errors import RecipeError
 from cda.files.paths import is_there
-from cda.jobs.options import COLUMN, FIGURES, LIMIT, Flag, common, options_of, switch
+from cda.jobs.options import COMMON, FIGURES, LIMIT, Arg, Option, options_of
 
 _SETTING = re.compile(r"[\w.-]+\s*=")
 MEASURE, TRAIN, SHOW, MAKE, LOOK_UP = "Measure", "Train and correct", "Compare and pass on", "Make data", "Look up"
@@ -38,8 +38,11 @@ RENAMED = {
     "leaderboard": "compare FOLDER",
     "panel": "compare MODEL MODEL …",
     "report --compare": "compare RUN RUN …",
+    "win-rate": "quality MODEL FIRST --over SECOND",
+    "pairs": "triples",
     "dose --before": "dose scores:BEFORE --against scores:AFTER",
     "calibrate --scores": "calibrate scores:FILE",
+    **{f"{command} --pairs": f"{command} --contrasts" for command in ("audit", "compare", "dose", "calibrate")},
 }
 """Commands, or commands with an option, to what they are called now."""
 
@@ -50,7 +53,7 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         for old, new in RENAMED.items():
             command, *options = old.split()
-            if args[:1] == [command] and set(options) <= {word.partition("=")[0] for word in args}:
+            if args[:1] == [command] and {*options} <= {word.partition("=")[0] for word in args}:
                 ctx.fail(f"`cda {old}` is now `cda {new}`.")
         return super().resolve_command(ctx, args)
 
@@ -93,33 +96,39 @@ Overrides = Annotated[
         help="section.key=value, as many as you like; `cda config` explains each.", autocompletion=complete.settings
     ),
 ]
+_MORE = {"rich_help_panel": COMMON}
 _SHARED = {
-    "only": switch("--only", "Run this stage alone; earlier ones must have finished."),
-    "fail_if": Flag(
-        "End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'; several times for several.",
-        list[str] | None,
-        ("--fail-if",),
+    "only": Option(bool, Arg("Run this stage alone; earlier ones must have finished.", False)),
+    "fail_if": Option(
+        Sequence[str],
+        Arg("End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'."),
     ),
-    "limit": LIMIT,
-    "seed": common("Seed of every random choice. Default: 42.", int | None, "--seed", min=0),
-    "column": COLUMN,
-    "columns": common(
-        f"{COLUMN.help.partition(';')[0]}; FILE.ours=theirs for another file that the command reads "
-        "(pairs, contrasts, triples, quality, supplement, taught); several times for several.",
-        list[str] | None,
-        "--column",
-        "column",
+    "limit": Option(int | None, LIMIT),
+    "figures": Option(str | None, FIGURES),
+    "seed": Option(int | None, Arg("Seed of every random choice. Default: 42.", more={"min": 0, **_MORE})),
+    "columns": Option(
+        Sequence[str],
+        Arg(
+            "A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads "
+            "(pairs, contrasts, triples, quality, supplement, taught).",
+            flag="column",
+            more=_MORE,
+        ),
     ),
-    "figures": FIGURES,
-    "out": common("Folder of the run. Default: runs/<recipe>.", str | None, "--out"),
-    "dry_run": common(
-        "Check everything, print the settings that differ from the defaults and the plan, do nothing.",
+    "out": Option(str | None, Arg("Folder of the run. Default: runs/<recipe>.", more=_MORE)),
+    "dry_run": Option(
         bool,
-        "--dry-run",
+        Arg(
+            "Check everything, print the settings that differ from the defaults and the plan, do nothing.",
+            False,
+            more=_MORE,
+        ),
     ),
-    "full": common("With --dry-run: print all settings.", bool, "--full"),
-    "as_json": common("Print the result as JSON and nothing else; messages go to standard error.", bool, "--json"),
-    "yes": common("Agree beforehand to what asking an LLM will cost.", bool, "--yes"),
+    "full": Option(bool, Arg("With --dry-run: print all settings.", False, more=_MORE)),
+    "as_json": Option(
+        bool, Arg("Print the result as JSON and nothing else; messages go to standard error.", False, "json", _MORE)
+    ),
+    "yes": Option(bool, Arg("Agree beforehand to what asking an LLM will cost.", False, more=_MORE)),
 }
 """Options of commands alone, by the parameter's name; those of functions too are declared in `cda.jobs.options`."""
 ALWAYS = "dry_run full as_json"
@@ -135,7 +144,7 @@ class Call:
     limit: int | None = None
     fresh: bool = False
     seed: int | None = None
-    column: Sequence[str] | None = None
+    columns: Sequence[str] | None = None
     figures: str | None = None
     out: str | None = None
     yes: bool = False
@@ -145,13 +154,9 @@ class Call:
         """`--yes` agrees beforehand; without it the user is asked."""
         return True if self.yes else "ask"
 
-    @property
-    def columns(self) -> dict[str, str]:
-        return columns_of(self.column or ())
-
     def words(self, overrides: Sequence[str] | None, *files: str) -> list[str]:
         """Settings with those of --seed and, for a command that reads `files` of a recipe, --column."""
-        return with_options(overrides, self.seed, self.column if files else None, files)
+        return with_options(overrides, self.seed, self.columns if files else None, files)
 
     def paid(self, overrides: Sequence[str] | None, *files: str) -> dict[str, Any]:
         """Arguments of every function that may ask an LLM."""
@@ -166,7 +171,8 @@ def job(
     name: str | None = None,
     group: typer.Typer = app,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command of a function, which gets a `Call`, its own parameters, and as keywords the declared `options` of a job.
+    """Make a command of a function, which gets a `Call`, its own parameters, and the declared `options` of a job: as keywords, or of
+    a dataclass as `options`.
 
     The function's parameters come first in the help, then the options, then those that `order` names, which may be any of them or
     shared ones; `end` comes last.
@@ -174,24 +180,28 @@ def job(
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         every = options_of(options) if options else {}
-        declared = {key: option.flag for key, option in every.items() if option.flag is not None}
+        declared = {key: option for key, option in every.items() if option.arg.flag != ""}
         own = dict(islice(inspect.signature(function, eval_str=True).parameters.items(), 1, None))
-        own = {key: parameter for key, parameter in own.items() if parameter.kind is not parameter.VAR_KEYWORD}
+        own = {key: each for key, each in own.items() if each.kind is not each.VAR_KEYWORD and key != "options"}
         named = order.split()
         names = [key for key in (*own, *declared) if key not in named]
         names += [*named, *(key for key in end.split() if key not in named)]
-        parameters: dict[str, inspect.Parameter] = {}
-        for key in names:
-            parameters[key] = own.get(key) or _parameter(key, declared.get(key) or _SHARED[key])
+        parameters = {key: own.get(key) or _parameter(key, declared.get(key) or _SHARED[key]) for key in names}
 
         def command(context: typer.Context, **given: Any) -> None:
             values = {key: given[parameter.name] for key, parameter in parameters.items()}
-            how = {parameters[key].name: values.pop(key) for key in names if key not in own and key not in declared}
-            as_json, dry_run, full = (how.pop(key, False) for key in ("as_json", "dry_run", "full"))
-            with running(as_json, dry_run, full, context) as output:
-                if "columns" in values:
-                    values["columns"] = columns_of(values["columns"] or ())
-                function(Call(output, **how), **values)
+            how = {key: values.pop(key) for key in names if key not in own and key not in declared}
+            with running(
+                how.pop("as_json", False), how.pop("dry_run", False), how.pop("full", False), context
+            ) as output:
+                asked = {key: values.pop(key) for key in declared}
+                if asked.get("columns") is not None:
+                    asked["columns"] = columns_of(asked["columns"])
+                asked = {key: every[key].arg.default if value is None else value for key, value in asked.items()}
+                if is_dataclass(options):
+                    kept = {key: tuple(value) if isinstance(value, list) else value for key, value in asked.items()}
+                    asked = {"options": options(**{key: value for key, value in kept.items() if value is not None})}
+                function(Call(output, **how), **values, **asked)
 
         whole = [_CONTEXT, *parameters.values()]
         command.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
@@ -206,13 +216,17 @@ def job(
 _CONTEXT = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
 
 
-def _parameter(name: str, flag: Flag) -> inspect.Parameter:
+def _parameter(name: str, option: Option) -> inspect.Parameter:
     """The parameter by which Typer makes an option."""
-    more = {key: getattr(complete, value) if key == "autocompletion" else value for key, value in flag.more.items()}
-    kind = getitem(Annotated, (flag.kind, typer.Option(*flag.words, help=flag.help, **more)))
-    return inspect.Parameter(
-        flag.name or name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=flag.default, annotation=kind
-    )
+    arg, kind = option.arg, option.in_command
+    word = arg.flag or name
+    more = {key: getattr(complete, value) if key == "autocompletion" else value for key, value in arg.more.items()}
+    several = list in (get_origin(each) for each in get_args(kind))
+    said = f"{arg.says} Several times for several." if several else arg.says
+    switch = [f"--{word.replace('_', '-')}"] if kind is bool else []  # no --no-… of its own
+    default = inspect.Parameter.empty if option.required else None if several else arg.default
+    noted = getitem(Annotated, (kind, typer.Option(*switch, help=said, **more)))
+    return inspect.Parameter(word, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=noted)
 
 
 TARGET = (

@@ -1,9 +1,11 @@
-"""`cda audit`: a model or judge as it is, or a recipe before and after its training; and `cda compare`, which of several."""
+"""`cda audit`: a model or judge as it is, or a recipe before and after its training; `cda compare`, which of
+several; and `cda report`, of a recipe or of a finished run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
@@ -68,7 +70,7 @@ def audit(
     from cda.recipe.load import is_recipe
 
     if check_reward is not None:
-        others = {"bias": options["biases"], "pairs": options["contrasts"], "by": by, "out": options["out"], "export": export,
+        others = {"bias": options["biases"], "contrasts": options["contrasts"], "by": by, "out": options["out"], "export": export,
                   "fail-if": call.fail_if, "only": call.only, "fresh": options["fresh"], "limit": options["limit"], "figures": options["figures"],
                   **{name: options[name] for name in _FILES}}  # fmt: skip
         unused = [f"--{name}" for name, value in others.items() if value]
@@ -80,7 +82,7 @@ def audit(
             [f"cda audit takes one model, and found {len(models)}; several: cda compare {' '.join(models) or 'A B …'}"]
         )
     if is_recipe(target):
-        given = {"bias": (options["biases"], "biases"), "pairs": (options["contrasts"], "audit.contrasts"), "by": (by, "audit.by"),
+        given = {"bias": (options["biases"], "biases"), "contrasts": (options["contrasts"], "audit.contrasts"), "by": (by, "audit.by"),
                  **{name: (options[name], f"audit.{name}") for name in _FILES}}  # fmt: skip
         problems = [
             f"--{name}: not with a recipe, which says it itself; use {setting}=..."
@@ -171,3 +173,39 @@ def compare(
     if comparison.failed:
         n = len(comparison.audits) + len(comparison.failed)
         raise RunError(f"{len(comparison.failed)} of {n} models could not be audited: {', '.join(comparison.failed)}")
+
+
+@job(SHOW, "only out limit seed columns figures")
+def report(
+    call: Call,
+    recipe: Annotated[str, Argument(help="A recipe, or the folder of a finished run.")],
+    overrides: Annotated[list[str] | None, Argument(help="section.key=value, as many as you like.")] = None,
+    out: Annotated[
+        str | None,
+        Option(help="Of a recipe: folder of the run. Of a run's folder: another folder for its report."),
+    ] = None,
+) -> None:
+    """Draw the report, after running whatever is missing for it; or that of a finished run's folder."""
+    of_recipes = {"--only": call.only, "--limit": call.limit, "--seed": call.seed, "--column": call.columns}
+    if Path(recipe).expanduser().is_dir():
+        why = f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is"
+        if problems := [f"{name}: {why}" for name, value in of_recipes.items() if value not in (None, False)]:
+            raise RecipeError(problems)
+        _redrawn(call, recipe, overrides or [], out)
+    elif out is not None and Path(out).suffix == ".html":
+        raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
+    else:
+        run_until(replace(call, out=out), recipe, overrides, "report", call.only)
+
+
+def _redrawn(call: Call, folder: str, words: list[str], out: str | None) -> None:
+    """Draw the report of a finished run anew."""
+    from cda.quiet import quiet_libraries
+
+    quiet_libraries()
+    from cda.api.results import Run
+    from cda.files.paths import user_path
+    from cda.pipeline.stages import redraw
+
+    redraw(folder, words, call.figures, out)
+    call.output.show(lambda: Run(user_path(folder)).audit, "")

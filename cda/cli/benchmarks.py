@@ -6,8 +6,7 @@ from typing import Annotated, Any
 
 from typer import Argument
 
-from cda.cli.app import ALWAYS, MEASURE, TARGET, Call, Overrides, app, job, settings_apart
-from cda.cli.output import running
+from cda.cli.app import ALWAYS, MEASURE, TARGET, Call, Overrides, job, settings_apart
 from cda.errors import RecipeError
 from cda.jobs.options import BestOfArguments, DataArguments, DiscoverArguments, QualityArguments
 
@@ -22,7 +21,7 @@ def data(
     **options: Any,
 ) -> None:
     """What a reward model would learn of each bias from preference pairs, before anything is trained."""
-    from cda.api.data import audit_data
+    from cda.api.benchmarks import audit_data
 
     call.output.show(audit_data(pairs, **options, **call.paid(overrides)))
 
@@ -61,13 +60,6 @@ def best_of(
     call.output.show(measured(model, responses, **options, overrides=call.words(overrides)))
 
 
-@app.command("win-rate", hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
-def win_rate() -> None:
-    """Refused with the command that has it now."""
-    with running():
-        raise RecipeError(["cda win-rate MODEL FIRST SECOND: it is now `cda quality MODEL FIRST --over SECOND`"])
-
-
 @job(MEASURE, "seed columns", DiscoverArguments)
 def discover(call: Call, model: Scorer, overrides: Overrides = None, **options: Any) -> None:
     """Find attributes that the model rewards and a judge does not, confirm them on unseen prompts, write bias files."""
@@ -76,8 +68,6 @@ def discover(call: Call, model: Scorer, overrides: Overrides = None, **options: 
 
     if call.output.as_json and options["review"]:
         raise RecipeError(["--json: not with --review, which has no result before the test"])
-    for several in ("attributes", "topics"):
-        options[several] = options[several] or ()
     result = search(model, **options, **call.paid(overrides, "responses"))
     # Only a search that waits for its review has no result.
-    call.output.show(result.topics or result.result or Plan(settings={}, lines=()), result.summary)
+    call.output.show(Plan(settings={}, lines=()) if isinstance(result.found, str) else result.found, result.summary)

@@ -1,18 +1,20 @@
-"""`cda inspect`, and the commands that make files or say how many are needed."""
+"""`cda inspect`, `cda study`, and the other commands that make files or say how many rows are needed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
+import typer
 from typer import Argument, Option
 
-from cda.cli.app import ALWAYS, LOOK_UP, MAKE, MEASURE, TRAIN, Call, Overrides, job
-from cda.jobs.options import COMMON
+from cda.cli.app import ALWAYS, LOOK_UP, MAKE, MEASURE, TRAIN, Call, Overrides, app, job
+from cda.jobs.options import ExportOptions, InspectOptions, MergeOptions, TriplesOptions
 from cda.records import PERCENT
 
 
-@job(MEASURE, "limit html prompts dry_run full columns")
+@job(MEASURE, "limit html prompts dry_run full columns", InspectOptions)
 def inspect(
     call: Call,
     target: Annotated[
@@ -23,30 +25,6 @@ def inspect(
         ),
     ],
     overrides: Overrides = None,
-    n: Annotated[int, Option(help="How many to show, and to make, of each bias and direction.")] = 8,
-    bias: Annotated[list[str] | None, Option(help="Look at this bias alone; may be given several times.")] = None,
-    seed: Annotated[int, Option(help="Draws what is shown.")] = 42,
-    worst: Annotated[
-        str | None,
-        Option(
-            help="Show first where the reward moved most (reward), what else changed most (drift), or what failed (failed)."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        Option(help="Whose rewards to show; `none` for none. Default: those available, else the recipe's model."),
-    ] = None,
-    responses: Annotated[
-        str | None, Option(help="Rewrite answers of this file: prompt, response and, where known, has_attribute.")
-    ] = None,
-    fresh: Annotated[
-        bool, Option("--fresh", help="Make a few now, even where the recipe's run holds rewrites.")
-    ] = False,
-    limit: Annotated[
-        int,
-        Option(min=1, help="Take the numbers from at most so many of each bias and direction.", rich_help_panel=COMMON),
-    ] = 200,
-    html: Annotated[str | None, Option(help="Write a page to this file as well.")] = None,
     prompts: Annotated[
         bool,
         Option(
@@ -54,6 +32,8 @@ def inspect(
             help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too.",
         ),
     ] = False,
+    *,
+    options: InspectOptions,
 ) -> None:
     """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
     from cda.launch import use_all_cores
@@ -62,12 +42,8 @@ def inspect(
     use_all_cores()
     quiet_libraries()
     from cda.inspection.inspect import inspect_rewrites
-    from cda.inspection.sources import InspectOptions
 
-    words = call.words(overrides, "triples")
-    options = InspectOptions(
-        n, tuple(bias or ()), seed, worst, model, responses, fresh, limit, html, confirmed=call.yes
-    )
+    words, options = call.words(overrides, "triples"), replace(options, confirmed=call.yes)
     if prompts:
         from cda.inspection.fresh import prompts_text
         from cda.results.commands import Prompts
@@ -78,33 +54,24 @@ def inspect(
         call.output.show(*inspect_rewrites(target, words, options))
 
 
-@job(MAKE, "limit seed columns")
-def pairs(
+@job(MAKE, "limit seed columns", TriplesOptions)
+def triples(
     call: Call,
     out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")],
     overrides: Overrides = None,
     bias: Annotated[list[str] | None, Option(help="Name or bias file; several times for several.")] = None,
-    queries: Annotated[str | None, Option(help="Prompts or conversations; clean questions are kept.")] = None,
-    topics: Annotated[str | None, Option(help="A topic a line; questions are written on them.")] = None,
-    responses: Annotated[str | None, Option(help="Rows of prompt, response and, where known, has_attribute.")] = None,
-    kind: Annotated[str, Option(help="Of questions on topics: opinion or technical.")] = "technical",
-    per_topic: Annotated[int, Option(help="Questions on each topic.")] = 5,
+    *,
+    options: TriplesOptions,
 ) -> None:
     """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
-    from dataclasses import replace
-
-    from cda.counterfactuals.triples import PairsSource, make_pairs
-    from cda.errors import RecipeError
+    from cda.counterfactuals.triples import make_triples
     from cda.files.paths import user_path
     from cda.recipe.load import load_model_audit
     from cda.results.commands import Written
 
-    if kind not in ("opinion", "technical"):
-        raise RecipeError([f"--kind: opinion or technical, found '{kind}'"])
-    settings = {"name": "pairs", **({"biases": bias} if bias else {})}
+    settings = {"name": "triples", **({"biases": bias} if bias else {})}
     loaded = replace(load_model_audit("embedded", settings, call.words(overrides, "triples")), confirmed=call.yes)
-    source = PairsSource(queries, topics, responses, kind, per_topic, call.limit)  # type: ignore[arg-type]
-    counts = make_pairs(loaded, source, user_path(out))
+    counts = make_triples(loaded, options, user_path(out))
     call.output.show(Written(folder=user_path(out), rows=counts), "")
 
 
@@ -143,27 +110,14 @@ def _plan_of_texts(rows: dict[str, int], folder: Path) -> list[str]:
     ]
 
 
-@job(TRAIN, end=ALWAYS)
+@job(TRAIN, "", MergeOptions, ALWAYS)
 def merge(
     call: Call,
     sources: Annotated[
         list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
     ],
-    out: Annotated[str, Option(help="New folder for the result.")],
-    dose: Annotated[
-        list[float] | None,
-        Option(
-            help="How much of each adapter, one for each: 0 none, 1 as trained, more is possible; left out: a run's chosen dose, 1 of an adapter."
-        ),
-    ] = None,
-    base: Annotated[str | None, Option(help="Base model, where the adapters do not say it or say another.")] = None,
-    precision: Annotated[str, Option(help="Of the merged weights: fp32 or bf16.")] = "fp32",
-    adapter_only: Annotated[
-        bool, Option("--adapter-only", help="Write one adapter at the dose, and merge nothing.")
-    ] = False,
-    push: Annotated[
-        str | None, Option(help="Upload the result to the hub as organisation/name; private where new.")
-    ] = None,
+    *,
+    options: MergeOptions,
 ) -> None:
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
     from cda.files.paths import user_path
@@ -173,8 +127,8 @@ def merge(
     from cda.pipeline.merge import merge as merge_sources
     from cda.results.commands import Written
 
-    folder = user_path(out)
-    merge_sources(sources, folder, tuple(dose or ()), base, precision, adapter_only, push)
+    folder = user_path(options.out)
+    merge_sources(sources, folder, options.doses, options.base, options.precision, options.adapter_only, options.push)
     call.output.show(Written(folder=folder), "")
 
 
@@ -229,3 +183,50 @@ def samples(
             f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / design:.1f}"
         )
     call.output.show(found, "\n".join(lines))
+
+
+study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")
+app.add_typer(study, name="study", rich_help_panel=MAKE)
+
+
+@job(None, "", ExportOptions, ALWAYS, "export", study)
+def export_(
+    call: Call,
+    contrasts: Annotated[
+        str, Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")
+    ],
+    out: Annotated[str, Argument(help="New folder for the study.")],
+    *,
+    options: ExportOptions,
+) -> None:
+    """Write a folder with what people judge, in the form of their tool, and a key for the import."""
+    from cda.files.paths import user_path
+    from cda.results.commands import Written
+    from cda.studies.export import export_study
+
+    made = export_study(contrasts, user_path(out), options)
+    call.output.show(Written(folder=user_path(out), rows={"contrasts": len(made.contrasts)}), "")
+
+
+@job(None, end=ALWAYS, name="import", group=study)
+def import_(
+    call: Call,
+    folder: Annotated[str, Argument(help="Folder of `cda study export`.")],
+    results: Annotated[
+        list[str], Argument(help="Filled tables and reports of Prolific (CSV), exports of Label Studio (JSON).")
+    ],
+    out: Annotated[str | None, Option(help="Where the votes go. Default: votes.jsonl in the folder.")] = None,
+    min_seconds: Annotated[float, Option(help="Leave out answers given in less time. Default: none.")] = 0.0,
+    attention_pass: Annotated[
+        float, Option(help="Share of attention checks to be right, or the participant is left out.")
+    ] = 0.75,
+) -> None:
+    """Check what people sent back, and write votes for `cda audit --votes` and a summary of who said what."""
+    from cda.files.paths import user_path
+    from cda.results.study import Rules
+    from cda.studies.import_answers import import_study
+
+    place = user_path(out) if out else None
+    files = [user_path(path) for path in results]
+    found = import_study(user_path(folder), files, place, Rules(pass_share=attention_pass, min_seconds=min_seconds))
+    call.output.show(found, "")

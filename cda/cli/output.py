@@ -71,7 +71,7 @@ def running(
             sys.exit(output.status)
 
 
-_HOW = ("dry_run", "full", "as_json", "yes")
+_HOW = ("dry_run", "full", "json", "yes")
 """Options that say how a command is run, not what it does."""
 
 

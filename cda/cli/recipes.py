@@ -89,7 +89,7 @@ def dose(
         given = {
             "votes": votes,
             "bias": options["biases"],
-            "pairs": options["contrasts"],
+            "contrasts": options["contrasts"],
             "quality": options["quality"],
         }
         if problems := [

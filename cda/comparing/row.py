@@ -12,13 +12,13 @@ from cda.auditing.report_cells import applied, compares, targets
 from cda.auditing.report_scoring import prompt_identity
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_jsonl
-from cda.files.paths import as_part, user_path
+from cda.files.paths import as_part, place_for, user_path, writing
 from cda.numbers.measures import MEASURES, unknown
 from cda.numbers.views import numbers_in
 from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, Test, load
+from cda.results.base import Estimate, Missing, Test, load, save
 from cda.results.comparison import AuditRow, MeasuredTexts, SavedNumber, TrainedAs
 from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.run import RunFolder
@@ -43,6 +43,19 @@ def export_row(audit: AuditResult, folder: Path | None) -> AuditRow:
     if not RunFolder(folder).record("audit") or margin_rows(folder) is None:
         raise RunError(f"{folder}: no finished audit with its {MARGINS} here; run `cda audit` again")
     return audit_row(audit, folder)
+
+
+def write_audit(audit: AuditResult, place: str | Path) -> Path:
+    """Write the row of an audit, whose run's folder says which texts were measured; errors as of `export_row`."""
+    return write_row(export_row(audit, audit.folder), place)
+
+
+def write_row(row: AuditRow, place: str | Path) -> Path:
+    """Write a row to a file, or into a folder under a name of its own; return the file."""
+    file = place_for(row_file(place, row_name(row)))
+    with writing(file):
+        save(row, file)
+    return file
 
 
 def row_file(place: str | Path, name: str, several: bool = False) -> Path:

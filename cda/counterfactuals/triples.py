@@ -1,10 +1,11 @@
-"""`cda pairs`: RATE triples to audit on, from queries, from topics, or from responses that are there already."""
+"""`cda triples`: RATE triples to audit on, from queries, from topics, or from responses that are there already."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from cda.biases import Bias
 from cda.data.load import Row, check_agree, check_columns, load_rows, message_text, prompt_of, readable, side_text
@@ -13,6 +14,7 @@ from cda.data.triples import BY_WORDS
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_text, write_jsonl
 from cda.files.paths import free_place, place_for, user_path
+from cda.jobs.options import TriplesOptions
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.recipe.load import LoadedRecipe
@@ -31,28 +33,13 @@ _ANSWER_TOKENS, _QUESTIONS_TOKENS, _REQUEST_TOKENS = 300, 150, 300
 """Tokens of a baseline response, of the questions on a topic, and of a request around its text; estimated."""
 
 
-@dataclass(frozen=True, slots=True)
-class PairsSource:
-    """Source of the triples: exactly one of the three files."""
-
-    queries: str | None = None
-    """Prompts or conversations, filtered to single clean questions."""
-    topics: str | None = None
-    """A topic a line; `per_topic` questions of `kind` are generated on each."""
-    responses: str | None = None
-    """Prompt, response and, if known, has_attribute."""
-    kind: Kind = "technical"
-    """Of generated questions: opinion (sycophancy), technical (vagueness)."""
-    per_topic: int = 5
-    limit: int | None = None
-    """Maximum number of queries or responses, drawn with the seed; None: all."""
-
-
-def make_pairs(loaded: LoadedRecipe, source: PairsSource, out: Path) -> dict[str, int]:
+def make_triples(loaded: LoadedRecipe, source: TriplesOptions, out: Path) -> dict[str, int]:
     """Write triples in both directions, as `cda audit --triples` reads them; return how many by bias. RecipeError: not exactly
     one source, or no LLM, or no key of it, where one is needed. DataError: nothing usable. RunError: `out` not
     writable.
     """
+    if source.kind not in get_args(Kind):
+        raise RecipeError([f"--kind: opinion or technical, found '{source.kind}'"])
     given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
     if len(given) != 1:
         raise RecipeError(
@@ -105,7 +92,7 @@ class _Read:
     """Responses to make triples of, at most."""
 
 
-def _read(source: PairsSource, audit: AuditSection, seed: int) -> _Read:
+def _read(source: TriplesOptions, audit: AuditSection, seed: int) -> _Read:
     """Read the file, and draw as many rows of it as are wanted. DataError: it cannot be read, or holds nothing usable."""
     if source.responses:
         responses, exclusions = read_responses(load_rows(source.responses), source.responses, audit)
@@ -172,7 +159,7 @@ def _planned(read: _Read, loaded: LoadedRecipe) -> list[Planned]:
     return planned
 
 
-def _texts(read: _Read, source: PairsSource, llm: LlmAccess, seed: int) -> tuple[Sequence[Original], Exclusions]:
+def _texts(read: _Read, source: TriplesOptions, llm: LlmAccess, seed: int) -> tuple[Sequence[Original], Exclusions]:
     """Responses with their prompts, and their labels for the bias if a file has them."""
     if read.responses:
         return read.responses, read.exclusions

@@ -14,9 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cda.discovery.attribute import bias_yaml, opposite_bias
-from cda.discovery.discover import Discovered, DiscoveryRun
-from cda.discovery.discovery_page import discovery_document
-from cda.discovery.discovery_result import BIASES, CARRIED, PAGE, earlier_tests, stage_run
+from cda.discovery.discover import DiscoveryRun
+from cda.discovery.discovery_result import BIASES, CARRIED, earlier_tests, stage_run
 from cda.discovery.held_out import REVIEW, ROWS, confirm, read_result
 from cda.discovery.material import material_counts, read_material, topics_made
 from cda.discovery.search import read_measured
@@ -27,7 +26,7 @@ from cda.files.paths import own_folder
 from cda.launch import say
 from cda.provenance import versions
 from cda.report.numbers import n_of
-from cda.resources.artifacts import Form, publish
+from cda.resources.artifacts import publish
 from cda.results.base import Missing
 from cda.results.discover import CandidateRecord, DiscoverResult, Measured, SearchFacts
 from cda.results.evidence import Confirmation, ConfirmationResult, ConfirmSettings, Strength
@@ -44,7 +43,6 @@ from cda.results.topics import (
 from cda.stats.levels import heterogeneity
 from cda.stats.multiplicity import corrected, holm
 
-RESULT, REPORT = "topics.json", "topics.md"
 Failed = dict[str, dict[str, dict[str, int]]]
 """Candidate to rewriter to the reasons and counts of missing rewrites."""
 
@@ -72,7 +70,7 @@ class TopicTests:
         return self.found.failed.get(candidate) or self.carried.failed.get(candidate) or {}
 
 
-def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bool) -> Discovered:
+def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bool) -> TopicsResult | str:
     """Search (or measure what is given) in each topic by itself, carry attributes over, and write everything."""
     run.material()
     counts = topics_made(run.asked.folder.stage("material"))
@@ -82,19 +80,20 @@ def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bo
     for at, (topic, own) in enumerate(runs.items(), 1):
         say(f"\ntopic {at} of {len(runs)}: {topic}")
         discovered = own.given(given) if given else own.searched(review)
-        if discovered.result is None:
+        if isinstance(discovered, str):
             waiting.append(own.asked.folder.path / REVIEW)
         else:
-            found[topic] = discovered.result
+            found[topic] = discovered
     if waiting:
         files = "\n  ".join(map(str, waiting))
-        return Discovered(
+        return (
             f"candidates to review in {n_of(len(waiting), 'topic')}; edit, then run the same command again:\n  {files}"
         )
     chosen = attributes_to_carry(found, run.asked.setup.section.carried)
     tests = {topic: _tests(own, found[topic], chosen) for topic, own in runs.items()}
     result = _with_files(topics_result(run, counts, found, chosen, tests), chosen, run.asked.folder.path)
-    return Discovered(_written(result, run.asked.folder.path, run.figures), None, result)
+    publish(result, run.asked.folder.path, {f"{FOLDER}/": None}, run.figures)
+    return result
 
 
 def attributes_to_carry(found: Mapping[str, DiscoverResult], most: int) -> dict[str, CandidateRecord]:
@@ -355,14 +354,3 @@ def _file(cell: TopicCell, candidate: CandidateRecord, folder: str, result: Topi
         told += "turned around, it holds in this one." if cell.decision == "opposite" else "it holds in this one, too."
         write_text(out / name, bias_yaml(bias.model_copy(update={"topic": cell.topic}), told))
     return name
-
-
-def _written(result: TopicsResult, out: Path, figures: str | None) -> str:
-    document = discovery_document(result)
-    forms: dict[str, Form] = {
-        PAGE: document.page,
-        REPORT: document.markdown,
-        RESULT: result,
-        f"{FOLDER}/": None,
-    }
-    return publish(document, out, forms, figures)

@@ -25,7 +25,7 @@ from typing import TypeVar
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
 from cda.discovery.discovery_page import short
-from cda.discovery.discovery_result import CARRIED, PAGE, STAGES, Finished, discover_result, write_result
+from cda.discovery.discovery_result import CARRIED, STAGES, Finished, discover_result, write_result
 from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all, save_pairs, save_tested, write_review
 from cda.discovery.material import (
     NARROW,
@@ -82,6 +82,7 @@ from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
+from cda.resources.artifacts import PAGE
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
 from cda.resources.named_scorer import scorer_settings
@@ -249,14 +250,8 @@ T = TypeVar("T")
 AT_MOST = "calls of LLMs, at most; more only where an answer has to be asked for again:"
 
 
-@dataclass(frozen=True, slots=True)
-class Discovered:
-    """A summary for a terminal, and the result; None of a dry run, and if a person has to look first. `topics`: of a search by
-    topic."""
-
-    summary: str
-    result: DiscoverResult | None = None
-    topics: TopicsResult | None = None
+Discovered = DiscoverResult | TopicsResult | str
+"""A search's result, or that of a search by topic; a text of a dry run, and if a person has to look first."""
 
 
 def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered:
@@ -266,7 +261,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered
     given, asked = checked(loaded, options)
     stop_if_dry(loaded, lambda: plan_text(asked, given).splitlines(), ("biases", "name"))
     if options["dry_run"]:
-        return Discovered(plan_text(asked, given))
+        return plan_text(asked, given)
     with asked.folder.lock():
         calls = planned_calls(asked, len(given))
         if calls:
@@ -366,7 +361,7 @@ class DiscoveryRun:
     asked: Discovery
     figures: str | None
 
-    def searched(self, review: bool) -> Discovered:
+    def searched(self, review: bool) -> DiscoverResult | str:
         material = self.material()
         generations = self._search(material["train"])
         finalists = [candidate for candidate, _ in generations[-1].survivors] if generations else []
@@ -381,13 +376,13 @@ class DiscoveryRun:
                 say(f"\nreview: {len(wanted)} of {len(passed)} kept ({path})")
             elif review and passed:
                 write_review(path, passed, validated)
-                return Discovered(f"{len(passed)} candidates to review: edit {path}, then run the same command again")
+                return f"{len(passed)} candidates to review: edit {path}, then run the same command again"
             kept = passed if wanted is None else wanted
         if kept:
             self._confirmed(kept, material["test"])
         return self._finished(generations, finalists, kept)
 
-    def given(self, candidates: Sequence[CandidateRecord]) -> Discovered:
+    def given(self, candidates: Sequence[CandidateRecord]) -> DiscoverResult:
         material = self.material()
         # Nothing was selected on any of them, so that all prompts may be used.
         self._confirmed(candidates, [sample for part in material.values() for sample in part])
@@ -398,10 +393,11 @@ class DiscoveryRun:
         generations: Sequence[Generation],
         finalists: Sequence[CandidateRecord],
         tested: Sequence[CandidateRecord],
-    ) -> Discovered:
+    ) -> DiscoverResult:
         finished = Finished(self.asked, generations, finalists, tested)
         result = discover_result(finished)
-        return Discovered(write_result(finished, result, self.figures), result)
+        write_result(finished, result, self.figures)
+        return result
 
     def make(self, stage: Stage, produce: Produce) -> Path:
         folder, loaded = self.asked.folder, self.asked.loaded

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
-from cda.discovery.discovery_page import discovery_document, rewriters_shown
+from cda.discovery.discovery_page import rewriters_shown
 from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
 from cda.discovery.material import material_counts
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling, read_measured
@@ -26,7 +26,7 @@ from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
 from cda.report.numbers import p_equals, signed
-from cda.resources.artifacts import Form, prompt_row, publish, shown_path
+from cda.resources.artifacts import prompt_row, publish, shown_path
 from cda.results.base import Missing
 from cda.results.discover import (
     CandidateRecord,
@@ -42,8 +42,7 @@ from cda.run import RunFolder
 STAGES = ("material", "search", "validate", "confirm", "pairs")
 CARRIED: Literal["carried"] = "carried"
 """Stage of a topic in which attributes of other topics are measured."""
-RESULT, REPORT, PAIRS = "discover.json", "discover.md", "pairs.jsonl"
-PAGE, BIASES = "report.html", "biases"
+PAIRS, BIASES = "pairs.jsonl", "biases"
 _SUPERSEDED = "superseded"
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 _EXAMPLES, _SHOWN = 3, 80
@@ -59,20 +58,11 @@ class Finished:
     tested: Sequence[CandidateRecord]
 
 
-def write_result(finished: Finished, result: DiscoverResult, figures: str | None = None) -> str:
-    """Write every file but those of the biases, and with `figures` (svg, pdf) every figure; return a text for a terminal."""
+def write_result(finished: Finished, result: DiscoverResult, figures: str | None = None) -> None:
+    """Write every file but those of the biases, and with `figures` (svg, pdf) every figure."""
     folder = finished.asked.folder
-    out = folder.path
     rows = read_measured(folder.stage("confirm") / ROWS) if finished.tested else []
-    document = discovery_document(result)
-    forms: dict[str, Form] = {
-        PAGE: document.page,
-        REPORT: document.markdown,
-        RESULT: result,
-        PAIRS: map(asdict, rows),
-        f"{BIASES}/": None,
-    }
-    return publish(document, out, forms, figures)
+    publish(result, folder.path, {PAIRS: map(asdict, rows), f"{BIASES}/": None}, figures)
 
 
 def discover_result(finished: Finished) -> DiscoverResult:

@@ -32,7 +32,7 @@ from cda.errors import DataError, ModelError
 from cda.files.jsonl import write_json
 from cda.finetuning.applied import TEXTS, asked_subjects, check_subject
 from cda.finetuning.train import ADAPTER, Training
-from cda.jobs.perform import Done, Job, Made, perform
+from cda.jobs.perform import Job, Made, perform
 from cda.launch import say, unsaid
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, free_memory, load_reward_model
@@ -202,7 +202,7 @@ def _quality(pairs: Sequence[Pair], curve: Curve) -> tuple[FloatArray | None, tu
     return np.array(list(margins.values())), tuple(ids)
 
 
-DOSE_FILE, PAGE, REPORT = "dose.json", "report.html", "dose.md"
+DOSE_FILE = DoseResult.made_by.file
 _COUNTED = {"votes": "people's majorities", "tie": "contrasts"}
 
 
@@ -371,7 +371,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
     return {"chosen": result.chosen, "aim": result.aim, "prompts": prompts, **counts, "doses": list(settings.doses)}
 
 
-def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> Done[DoseResult]:
+def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> DoseResult:
     """Choose how far to go from one scorer's rewards to another's, margin(λ) = (1 − λ)·before + λ·after, by people's votes. RunError,
     ModelError: a scorer that cannot be used, or compares; DataError as of `run`."""
     subjects, settings = asked_subjects(loaded.recipe.model, against=after), scorer_settings(loaded)
@@ -380,14 +380,13 @@ def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> D
     audit_inputs(loaded).check_opinions()
     counts = check_counts(loaded)
 
-    def plan(out: Path) -> list[str]:
+    def plan() -> list[str]:
         doses = loaded.recipe.dose.doses
         return [
             *(subject.planned for subject in subjects),
             f"votes       prompts with a majority: {', '.join(f'{name} {n}' for name, n in counts.prompts.items())}",
             f"quality     {f'pairs of {counts.n_quality} prompts' if counts.pairs else 'none'}",
             f"chooses     one of {len(doses)} doses from {doses[0]:g} to {doses[-1]:g}",
-            f"report      {out / PAGE}",
         ]
 
     def work(_: Path) -> Made[DoseResult]:
@@ -396,11 +395,10 @@ def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> D
         curve = {float(dose): scorer.score(material.texts)[0] for dose, scorer in enumerate(scorers)}
         names = (shown_target(subjects[0].name), shown_target(subjects[1].name))
         result = material.result(loaded, {MIXING: curve}, missing={}, fitted={}, mixed=names)
-        document = dose_document(result)
-        return Made(result, document, {PAGE: document.page, REPORT: document.markdown, DOSE_FILE: result})
+        return Made(result)
 
     costs = partial(calls_on_votes, loaded, subjects)
-    return perform(Job("cda dose", DOSE_FILE, plan, work, costs, ("name",)), loaded, loaded.recipe.run_path, figures)
+    return perform(Job(DoseResult, plan, work, costs, ("name",)), loaded, loaded.recipe.run_path, figures)
 
 
 def calls_on_votes(loaded: LoadedRecipe, subjects: Sequence[Subject]) -> list[Step]:

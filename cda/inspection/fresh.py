@@ -13,7 +13,8 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import authored_contrasts
 from cda.errors import DataError, RecipeError
-from cda.inspection.sources import FRESH, UNGATED, InspectOptions, Seen, SourcedRewrites, recipe_of
+from cda.inspection.sources import FRESH, UNGATED, Seen, SourcedRewrites, recipe_of
+from cda.jobs.options import InspectOptions
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
 from cda.prompts import Prompts, RewritePrompt

@@ -22,7 +22,6 @@ from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_rewrites, pl
 from cda.inspection.sources import (
     TRAINING,
     InspectionTarget,
-    InspectOptions,
     Seen,
     SourcedRewrites,
     check_options,
@@ -31,6 +30,7 @@ from cda.inspection.sources import (
     rewrites_of_run,
 )
 from cda.inspection.tables import inspect_document, rewrites_section
+from cda.jobs.options import InspectOptions
 from cda.launch import say
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text

@@ -20,6 +20,7 @@ from cda.data.triples import clean_triples
 from cda.errors import CdaError, DataError, RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
 from cda.files.yaml_file import read_yaml_mapping
+from cda.jobs.options import InspectOptions
 from cda.recipe.load import LoadedRecipe, find_recipe, is_bias_content, is_recipe, load_model_audit, load_recipe
 from cda.records import Direction, LabelledPair, Prompt, TrainingPair
 from cda.resources.artifacts import of_this_version, read_labelled, read_training, shown_path, stage_counts
@@ -219,22 +220,6 @@ def _biases(record: StageRecord, path: Path) -> dict[str, Bias]:
         return {bias["name"]: Bias.model_validate(bias) for bias in record.settings.get("biases", ())}
     except ValidationError:
         raise DataError(f"{path}: its bias files are those of another version; make the run again") from None
-
-
-@dataclass(frozen=True, slots=True)
-class InspectOptions:
-    """Options of `cda inspect`, as its help explains them; `model` `none` asks none, and None takes a recipe's own or kept rewards."""
-
-    n: int = 8
-    bias: tuple[str, ...] = ()
-    seed: int = 42
-    worst: str | None = None
-    model: str | None = None
-    responses: str | None = None
-    fresh: bool = False
-    limit: int = 200
-    html: str | None = None
-    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Options of jobs, each declared once: its type and sentence in Python, and the command's option that stands for it. Imports
-nothing heavy, so that `cda --help` and completion read it."""
+"""Options of jobs, each declared once: its type, default and sentence, of which arguments of functions and options of commands are
+made. Imports nothing heavy, so that `cda --help` and completion read it."""
 
 # Annotations are objects here, not text: the signatures of functions and commands are made from them.
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
 
 Model = str | PathLike[str] | Callable[..., object] | tuple[object, object]
 """A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
@@ -20,97 +21,45 @@ COMMON = "Common options"
 """Group of options in a command's `--help`."""
 
 
-class Flag(NamedTuple):
-    """An option of commands; `name`: the parameter that Typer gives it; `more`: arguments of `typer.Option`, with the name of a
-    function of `cda.cli.complete`."""
-
-    help: str
-    kind: Any = str | None
-    words: tuple[str, ...] = ()
-    name: str | None = None
-    default: object = None
-    more: Mapping[str, Any] = {}
-
-
 class Arg(NamedTuple):
-    """A keyword argument: its sentence in `help()`, its default, and the option of commands that goes with it."""
+    """An option of a function and its command."""
 
     says: str
+    """Its sentence in `help()` and in `--help`."""
     default: object = None
-    flag: Flag | None = None
+    flag: str | None = None
+    """Name of the command's option, if it is not the argument's; empty: commands have none."""
+    more: Mapping[str, Any] = {}
+    """Arguments of `typer.Option`, with the name of a function of `cda.cli.complete`."""
 
 
-def folder(named: str, command: str) -> Arg:
-    """The place of results, by the ends of its default's name in Python's and in the command's help."""
-    return Arg(
-        f"Output folder; None for `runs/{named}`.", None, Flag(f"Folder for the results. Default: runs/{command}.")
-    )
+def folder(named: str) -> Arg:
+    """The place of results, by the end of its default's name."""
+    return Arg(f"Folder for the results. Default: runs/{named}.")
 
 
-def common(help: str, kind: Any, word: str, name: str | None = None, **more: object) -> Flag:
-    """An option under the heading of those that many commands have."""
-    return Flag(help, kind, (word,), name, False if kind is bool else None, {"rich_help_panel": COMMON, **more})
-
-
-def switch(name: str, help: str) -> Flag:
-    """An option that is given or not."""
-    return Flag(help, bool, (name,), default=False)
-
-
-FIGURES = common("Also write every figure of the report at paper size, as svg or pdf.", str | None, "--figures")
-LIMIT = common(
+_COMMON = {"rich_help_panel": COMMON}
+_BIAS = {"flag": "bias", "more": {"autocompletion": "biases"}}
+AllBiases = Annotated[Biases | None, Arg("Names or bias files. Default: all five.", **_BIAS)]
+Contrasts = Annotated[Data | None, Arg("Contrasts of your own: prompt, base, perturbed. Default: the embedded ones.")]
+FIGURES = Arg("Also write every figure of the report at paper size, as svg or pdf.", more=_COMMON)
+LIMIT = Arg(
     "For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed.",
-    int | None,
-    "--limit",
-    min=1,
+    more={"min": 1, **_COMMON},
 )
-COLUMN = common(
-    "A column of your file under another name, ours=theirs; several times for several.",
-    list[str] | None,
-    "--column",
-    "column",
-)
-BIAS = Flag(
-    "Name or bias file; several times for several. Default: all five.",
-    list[str] | None,
-    ("--bias",),
-    "bias",
-    more={"autocompletion": "biases"},
-)
-CONTRASTS = Flag("Contrasts of your own: prompt, base, perturbed.", name="pairs")
-CHECKED = 'Preference pairs for accuracy; `"none"` for no such check.'
-_QUICK = "For a quick look: take at most so many pairs, contrasts, triples and quality pairs of each bias, drawn with the seed."
-
-AllBiases = Annotated[Biases | None, Arg("Names or bias files; None for all five."), BIAS]
-Figures = Annotated[str | None, Arg("Also write the report's figures as files of this format: svg or pdf."), FIGURES]
-Votes = Annotated[
-    Data | None,
-    Arg("People's votes on them: rows of id and vote."),
-    Flag("People's votes on them: id and vote, any number an item."),
-]
-Quality = Annotated[Data | None, Arg(CHECKED), Flag("Preference pairs for accuracy; `none` for no such check.")]
-_FRESH = "Measure again, even if the folder holds the same."
-Fresh = Annotated[bool, Arg(_FRESH, False), switch("--fresh", _FRESH)]
-Against = Annotated[
-    Model | None, Arg("A second model to compare with."), Flag("Compare with a second model.", words=("--against",))
-]
+COLUMN = Arg("Columns of your file under another name, ours=theirs.", flag="column", more=_COMMON)
+Figures = Annotated[str | None, FIGURES]
+Limit = Annotated[int | None, LIMIT]
+Columns = Annotated[Mapping[str, str] | None, COLUMN]
+Votes = Annotated[Data | None, Arg("People's votes on them: id and vote, any number an item.")]
+Quality = Annotated[Data | None, Arg("Preference pairs for accuracy; `none` for no such check.")]
+Fresh = Annotated[bool, Arg("Measure again, even if the folder holds the same.", False)]
+Against = Annotated[Model | None, Arg("A second model to compare with.")]
+Adapter = Annotated[Place | None, Arg("Measure again with an adapter: its folder, or that of a finished run.")]
 AdapterDose = Annotated[
-    float | None,
-    Arg("Dose of the adapter; None: the dose chosen in a run, 1 for an adapter folder."),
-    Flag(
-        "How much of the adapter, 1 as trained; left out: the dose chosen in a run, 1 of an adapter.",
-        float | None,
-        ("--dose",),
-    ),
+    float | None, Arg("How much of the adapter, 1 as trained. Default: the dose chosen in a run, 1 of an adapter.")
 ]
-Split = Annotated[
-    str,
-    Arg("Split of a folder or hub id with several.", "train"),
-    Flag("Of a folder or hub id with several.", str, ("--split",), default="train"),
-]
-Columns = Annotated[
-    Mapping[str, str] | None, Arg('Our column names to the file\'s, such as `{"prompt": "question"}`.'), COLUMN
-]
+Split = Annotated[str, Arg("Split of a folder or hub id with several.", "train")]
 
 
 class Settings(TypedDict, total=False):
@@ -143,9 +92,10 @@ class DoseSettings(Settings, total=False):
 class Called(Settings, total=False):
     """Options of every function."""
 
-    progress: Annotated[bool, Arg("Show progress bars.", True)]
+    progress: Annotated[bool, Arg("Show progress bars.", True, "")]
     overrides: Annotated[
-        Sequence[str] | None, Arg("Settings as words `section.key=value`; messages then name the command line.")
+        Sequence[str] | None,
+        Arg("Settings as words `section.key=value`; messages then name the command line.", flag=""),
     ]
 
 
@@ -154,38 +104,33 @@ class Paid(Called, total=False):
 
     budget_usd: Annotated[
         float | None,
-        Arg("Dollars that may be spent on LLMs, for all models together; nothing is spent if the estimate exceeds it."),
+        Arg(
+            "Dollars that may be spent on LLMs, for all models together; nothing is spent if the estimate exceeds it.",
+            flag="",
+        ),
     ]
     confirm: Annotated[
-        Confirm, Arg('Agree to the cost of asking an LLM, of all models at once; `"ask"`: ask on the terminal.', False)
+        Confirm,
+        Arg('Agree to the cost of asking an LLM, of all models at once; `"ask"`: ask on the terminal.', False, ""),
     ]
 
 
 class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     biases: AllBiases
-    contrasts: Annotated[Data | None, Arg("Rows of prompt, base and perturbed; None for the embedded ones."), CONTRASTS]
+    contrasts: Contrasts
     votes: Votes
-    verdicts: Annotated[
-        Data | None,
-        Arg("LLM judges' verdicts on them, which narrow the intervals if votes are few."),
-        Flag("LLM judges' verdicts on them, to stretch few votes (PPI++)."),
-    ]
+    verdicts: Annotated[Data | None, Arg("LLM judges' verdicts on them, to stretch few votes (PPI++).")]
     quality: Quality
-    triples: Annotated[
-        Data | None,
-        Arg('Your own RATE triples; `"none"` for no RATE.'),
-        Flag("RATE triples of your own; `none` for no RATE."),
-    ]
+    triples: Annotated[Data | None, Arg("RATE triples of your own; `none` for no RATE.")]
     figures: Figures
     out: Annotated[
         Place | None,
         Arg(
-            "Folder of the run; None for `runs/audit-<model>`. Existing contents are reused, except for objects in memory. Of a "
-            "comparison: the folder that holds a run for each model, and `comparison`."
+            "Folder of the run, whose results are reused unless the model is in memory; of a comparison that of its models' runs and "
+            "`comparison`. Default: below runs/."
         ),
-        Flag("Folder of the run; of a comparison that of its models' runs and `comparison`. Default: below runs/."),
     ]
-    limit: Annotated[int | None, Arg(_QUICK), LIMIT]
+    limit: Limit
     fresh: Fresh
 
 
@@ -198,180 +143,218 @@ class TrainArguments(Paid, DoseSettings, total=False):
     ]
     pairs: Annotated[Data | None, Arg("Preference pairs to debias on: prompt, chosen, rejected.")]
     biases: Annotated[Biases | None, Arg("Names or bias files, in place of the recipe's.")]
-    contrasts: Annotated[Data | None, Arg("Contrasts to audit on: prompt, base, perturbed.")]
+    contrasts: Contrasts
     votes: Votes
     quality: Quality
     until: Annotated[str, Arg("Last stage: label, synthesize, train, dose, audit or report.", "report")]
     only: Annotated[bool, Arg("Run this stage alone; earlier ones must have finished.", False)]
     figures: Figures
     dry_run: Annotated[bool, Arg("Check everything, log the settings and the plan, do nothing.", False)]
-    out: Annotated[Place | None, Arg("Folder of the run; None for `runs/<recipe>`.")]
-    limit: Annotated[int | None, Arg(_QUICK), LIMIT]
+    out: Annotated[Place | None, Arg("Folder of the run. Default: runs/<recipe>.")]
+    limit: Limit
 
 
 class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     biases: Annotated[
-        Biases | None, Arg("Names or bias files; None for all five, or those that `labels` has labels of."), BIAS
+        Biases | None, Arg("Names or bias files. Default: all five, or those that `labels` has labels of.", **_BIAS)
     ]
     labels: Annotated[
         Sequence[Place] | Place | None,
         Arg(
-            "Files that say which sides have each bias; None: labelled by each bias's measure, or by an LLM if `llm` names one."
-        ),
-        Flag(
-            "Take labels from this file (PAIRS itself, or another); several times for several. Default: measured, or by llm.model.",
-            list[str] | None,
+            "Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model."
         ),
     ]
     by: Annotated[
-        str | Sequence[str] | None,
-        Arg("Columns by whose values the pairs are measured too, such as `source`."),
-        Flag("Measure by the values of this column, too, such as source; several times for several.", list[str] | None),
+        str | Sequence[str] | None, Arg("Columns by whose values the pairs are measured too, such as source.")
     ]
     columns: Columns
     split: Split
-    out: Annotated[Place | None, folder("data-<pairs>", "data-of-<pairs>")]
+    out: Annotated[Place | None, folder("data-of-<pairs>")]
     figures: Figures
-    limit: Annotated[int | None, Arg("Take at most so many pairs, drawn with the seed."), LIMIT]
+    limit: Limit
 
 
 class QualityArguments(Paid, ModelSettings, total=False):
     over: Annotated[
         Data | None,
-        Arg("Other outputs to the same prompts: the i-th output to a prompt is compared with the i-th one there."),
-        Flag("Win rate: the file holds outputs (prompt, response), and this one others to the same prompts."),
+        Arg(
+            "Win rate: the data are outputs (prompt, response), and these are others to the same prompts; the i-th output to a prompt "
+            "is compared with the i-th one here."
+        ),
     ]
-    adapter: Annotated[
-        Place | None,
-        Arg("Measure again with it: its folder, or that of a finished run."),
-        Flag("Measure again with an adapter: its folder, or that of a finished run."),
-    ]
+    adapter: Adapter
     against: Against
     dose: AdapterDose
-    out: Annotated[Place | None, folder("quality-<model>-<inputs>", "quality-<model>-<what is asked>")]
+    out: Annotated[Place | None, folder("quality-<model>-<inputs>")]
     figures: Figures
-    limit: Annotated[int | None, Arg("Take at most so many items of each file, drawn with the seed."), LIMIT]
+    limit: Limit
 
 
 class BestOfArguments(Called, ModelSettings, total=False):
-    adapter: Annotated[
-        Place | None,
-        Arg("Pick again with it: its folder, or that of a finished run."),
-        Flag("Pick again with an adapter: its folder, or a finished run's."),
-    ]
+    adapter: Adapter
     against: Against
     dose: AdapterDose
     biases: AllBiases
     sizes: Annotated[
         Sequence[int] | None,
-        Arg("Values of n; None for 1, 2, 4, 8, … as far as half of the prompts reach."),
-        Flag("A value of n; several times for several. Default: 1, 2, 4, 8, …", list[int] | None, ("--n",), "size"),
+        Arg("Values of n. Default: 1, 2, 4, 8, … as far as half of the prompts reach.", flag="n"),
     ]
     betas: Annotated[
         Sequence[float] | None,
         Arg(
-            "KL penalties in reward units at which to look at the tilted policy, besides those in standard deviations of rewards."
-        ),
-        Flag(
-            "A KL penalty, in reward units, at which to look at the tilted policy besides the usual ones; several times for several.",
-            list[float] | None,
-            name="beta",
+            "KL penalties, in reward units, at which to look at the tilted policy besides the usual ones.", flag="beta"
         ),
     ]
     columns: Columns
     split: Split
-    out: Annotated[Place | None, folder("best-of-<model>-<inputs>", "best-of-<model>-<what is asked>")]
+    out: Annotated[Place | None, folder("best-of-<model>-<inputs>")]
     figures: Figures
-    limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
+    limit: Limit
 
 
 class VotedArguments(Paid, ModelSettings, DoseSettings, total=False):
     """What a correction is chosen on: contrasts that people voted on, and quality pairs."""
 
     biases: AllBiases
-    contrasts: Annotated[Data | None, Arg("Rows of prompt, base and perturbed; None for the embedded ones."), CONTRASTS]
-    quality: Annotated[
-        Data | None,
-        Arg('Preference pairs whose accuracy must not fall; `"none"` for no such check.'),
-        Flag("Preference pairs whose accuracy must not fall; `none` for no such check."),
-    ]
+    contrasts: Contrasts
+    quality: Annotated[Data | None, Arg("Preference pairs whose accuracy must not fall; `none` for no such check.")]
     figures: Figures
-    limit: Annotated[
-        int | None, Arg("Take at most so many contrasts of each bias, and quality pairs, drawn with the seed."), LIMIT
-    ]
+    limit: Limit
 
 
 class CalibrateArguments(VotedArguments, total=False):
-    out: Annotated[Place | None, folder("calibrate-<model>-<inputs>", "calibrate-<model>-<files>")]
+    out: Annotated[Place | None, folder("calibrate-<model>-<inputs>")]
 
 
 class DoseArguments(VotedArguments, total=False):
-    out: Annotated[Place | None, folder("dose-<before>-<inputs>", "<recipe>, or dose-<model>-<files> with --against")]
+    out: Annotated[Place | None, folder("<recipe>, or dose-<model>-<inputs> with a second model")]
 
 
 class DiscoverArguments(Paid, ModelSettings, total=False):
     judge: Annotated[
         Model | None,
         Arg(
-            "Scorer to compare with: `judge:NAME`, any other model, or an object; None: the LLM of `llm.model`, or the embedded "
-            "judge if no LLM is set."
+            "What the model is held against: judge:NAME, or any other model. Default: judge:<llm.model>, or the embedded judge."
         ),
-        Flag("What the model is held against: judge:NAME, or any other model. Default: judge:<llm.model>."),
     ]
-    adapter: Annotated[
-        Place | None,
-        Arg("Search the model with this adapter and compare it with the model without."),
-        Flag("Search the model with an adapter; held against the model without it."),
-    ]
+    adapter: Annotated[Place | None, Arg("Search the model with an adapter; held against the model without it.")]
     dose: AdapterDose
-    attributes: Annotated[
-        Sequence[Place],
-        Arg("Measure these (in words or as bias files) instead of searching.", ()),
-        Flag(
-            "No search: measure this, in words or a bias file; several times for several.",
-            list[str] | None,
-            name="attribute",
-        ),
-    ]
+    attributes: Annotated[Sequence[Place], Arg("No search: measure these, in words or as bias files.", (), "attribute")]
     formats: Annotated[
-        bool,
-        Arg("Measure the shipped format attributes instead of searching.", False),
-        switch("--formats", "No search: measure bold, lists, headers, emoji, exclamations, links, yes-words."),
+        bool, Arg("No search: measure bold, lists, headers, emoji, exclamations, links, yes-words.", False)
     ]
-    responses: Annotated[
-        Data | None,
-        Arg("Rows of prompts with sampled responses; None: sampled by the LLM."),
-        Flag("File of prompts with sampled responses. Default: sampled by the LLM."),
-    ]
-    prompts: Annotated[
-        Data | None,
-        Arg("Rows of prompts to answer; None: written on twenty topics."),
-        Flag("File of prompts to answer. Default: written on twenty topics."),
-    ]
+    responses: Annotated[Data | None, Arg("Prompts with sampled responses. Default: sampled by the LLM.")]
+    prompts: Annotated[Data | None, Arg("Prompts to answer. Default: written on twenty topics.")]
     by_topic: Annotated[
         bool,
         Arg(
-            "Search, test and correct in each topic of the prompts by itself, then measure across topics. Rows name their topic in "
-            "`topic`; embedded and written prompts have one.",
+            "Search and test in each topic of the prompts (their column topic) by itself, then measure across topics.",
             False,
         ),
-        switch("--by-topic", "Search and test in each topic by itself, then measure across topics."),
     ]
-    topics: Annotated[
-        Sequence[str],
-        Arg("With `by_topic`, these topics alone.", ()),
-        Flag("With --by-topic: this topic alone; several times for several.", list[str] | None, name="topic"),
-    ]
-    review: Annotated[
-        bool,
-        Arg("Stop before the last test, for a person to drop candidates.", False),
-        switch("--review", "Stop before the last test, for a person to drop candidates."),
-    ]
-    out: Annotated[Place | None, folder("discover-<model>-<inputs>", "discover-<model>-<what is asked>")]
+    topics: Annotated[Sequence[str], Arg("With a search by topic: these topics alone.", (), "topic")]
+    review: Annotated[bool, Arg("Stop before the last test, for a person to drop candidates.", False)]
+    out: Annotated[Place | None, folder("discover-<model>-<inputs>")]
     figures: Figures
     fresh: Fresh
-    dry_run: Annotated[bool, Arg("Check everything, and give the plan and its cost in `summary`; do nothing.", False)]
-    limit: Annotated[int | None, Arg("Take at most so many prompts, drawn with the seed."), LIMIT]
+    dry_run: Annotated[
+        bool, Arg("Check everything, and give the plan and its cost in `summary`; do nothing.", False, "")
+    ]
+    limit: Limit
+
+
+class RewardArguments(Called, ModelSettings, total=False):
+    adapter: Annotated[Place | None, Arg("Score with an adapter: its folder, or that of a finished run.", flag="")]
+    dose: AdapterDose
+
+
+class TextArguments(Paid, ModelSettings, DoseSettings, total=False):
+    """Options of `cda.label`."""
+
+
+class RewriteArguments(TextArguments, total=False):
+    direction: Annotated[Literal["add", "remove"], Arg("`add` the bias or `remove` it.", "add", "")]
+
+
+@dataclass(frozen=True, slots=True)
+class InspectOptions:
+    """Options of `cda inspect`."""
+
+    n: Annotated[int, Arg("How many to show, and to make, of each bias and direction.")] = 8
+    bias: Annotated[tuple[str, ...], Arg("Look at this bias alone.")] = ()
+    seed: Annotated[int, Arg("Draws what is shown.")] = 42
+    worst: Annotated[
+        str | None,
+        Arg(
+            "Show first where the reward moved most (reward), what else changed most (drift), or what failed (failed)."
+        ),
+    ] = None
+    model: Annotated[
+        str | None, Arg("Whose rewards to show; `none` for none. Default: those available, else the recipe's model.")
+    ] = None
+    responses: Annotated[
+        str | None, Arg("Rewrite answers of this file: prompt, response and, where known, has_attribute.")
+    ] = None
+    fresh: Annotated[bool, Arg("Make a few now, even where the recipe's run holds rewrites.")] = False
+    limit: Annotated[
+        int, Arg("Take the numbers from at most so many of each bias and direction.", more={"min": 1, **_COMMON})
+    ] = 200
+    html: Annotated[str | None, Arg("Write a page to this file as well.")] = None
+    confirmed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class TriplesOptions:
+    """Options of `cda triples`; their source is exactly one of the three files."""
+
+    queries: Annotated[str | None, Arg("Prompts or conversations; clean questions are kept.")] = None
+    topics: Annotated[str | None, Arg("A topic a line; questions are written on them.")] = None
+    responses: Annotated[str | None, Arg("Rows of prompt, response and, where known, has_attribute.")] = None
+    kind: Annotated[Literal["opinion", "technical"], Arg("Of questions on topics: opinion or technical.")] = "technical"
+    per_topic: Annotated[int, Arg("Questions on each topic.")] = 5
+    limit: Limit = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeOptions:
+    """Options of `cda merge`."""
+
+    out: Annotated[Path, Arg("New folder for the result.")]
+    doses: Annotated[
+        tuple[float, ...],
+        Arg(
+            "How much of each adapter, one for each: 0 none, 1 as trained, more is possible. Default: a run's chosen dose, 1 of an "
+            "adapter.",
+            flag="dose",
+        ),
+    ] = ()
+    base: Annotated[str | None, Arg("Base model, where the adapters do not say it or say another.")] = None
+    precision: Annotated[str, Arg("Of the merged weights: fp32 or bf16.")] = "fp32"
+    adapter_only: Annotated[bool, Arg("Write one adapter at the dose, and merge nothing.")] = False
+    push: Annotated[str | None, Arg("Upload the result to the hub as organisation/name; private where new.")] = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExportOptions:
+    """Options of `cda study export`."""
+
+    tool: Annotated[
+        Literal["csv", "labelstudio", "prolific"],
+        Arg("Where people judge: csv (a table for a spreadsheet or form), labelstudio or prolific.", flag="to"),
+    ] = "csv"
+    biases: Annotated[tuple[str, ...], Arg("Name or bias file. Default: those in the file.", flag="bias")] = ()
+    judgements: Annotated[int, Arg("Wanted on each contrast, by different people.")] = 3
+    quota: Annotated[int | None, Arg("Most contrasts of a participant. Default: all (experts), 40 (crowd).")] = None
+    people: Annotated[int | None, Arg("Number of participants. Default: as many as are needed.")] = None
+    kind: Annotated[Literal["experts", "crowd"], Arg("experts (asked for reasons) or crowd.", flag="participants")] = (
+        "experts"
+    )
+    checks: Annotated[
+        int | None, Arg("Attention checks of each participant. Default: 0 (experts), 3 (crowd).", flag="attention")
+    ] = None
+    seed: Annotated[int, Arg("Of assignments, orders and sides.")] = 0
+    columns: Annotated[Mapping[str, str], COLUMN] = field(default_factory=dict)
+    limit: Limit = None
 
 
 class Option(NamedTuple):
@@ -379,15 +362,35 @@ class Option(NamedTuple):
 
     kind: Any
     arg: Arg
-    flag: Flag | None
+    required: bool = False
+
+    @property
+    def in_command(self) -> Any:
+        """Its type on a command line: several values are a list, None if there are none; anything else but numbers is text."""
+        members = (self.kind, *get_args(self.kind))
+        for member in members:
+            if get_origin(member) in (Sequence, Mapping) or get_args(member)[1:] == (...,):
+                item = get_args(member)[0]
+                return list[item if item in (int, float) else str] | None  # type: ignore[misc]
+        plain = next((kind for kind in (bool, int, float) if kind in members and str not in members), str)
+        return plain | None if self.arg.default is None and not self.required else plain
 
 
 def options_of(declared: type) -> dict[str, Option]:
     """The options of a job by name, those that several jobs share first; settings of recipes are none."""
     hints = get_type_hints(declared, include_extras=True)
-    notes = {name: hint.__metadata__ for name, hint in hints.items() if hasattr(hint, "__metadata__")}
+    found = {
+        name: Option(hint.__origin__, *hint.__metadata__)
+        for name, hint in hints.items()
+        if hasattr(hint, "__metadata__")
+    }
+    if not is_dataclass(declared):
+        return found
+    own = {each.name: None if each.default is MISSING else each.default for each in fields(declared)}
+    empty = {each.name for each in fields(declared) if each.default is MISSING is each.default_factory}
     return {
-        name: Option(hints[name].__origin__, arg, flag[0] if flag else arg.flag) for name, (arg, *flag) in notes.items()
+        name: Option(option.kind, option.arg._replace(default=own[name]), name in empty)
+        for name, option in found.items()
     }
 
 

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import singledispatch
 from itertools import chain
 
+from pydantic import BaseModel
+
 from cda.numbers.measures import MEASURES, of_audits
-from cda.numbers.number import Number, Numbers
+from cda.numbers.number import Number, Numbers, flat
 from cda.results.audit import AuditResult
-from cda.results.base import Missing
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Test
 from cda.results.comparison import AuditRow, ComparisonResult, SavedNumber
 from cda.results.skew import OverSeeds, Plain
 
@@ -52,3 +54,45 @@ def _read(saved: Iterable[SavedNumber], at: Mapping[str, str]) -> Iterator[Numbe
 def _of_comparison(result: ComparisonResult) -> Numbers:
     own = (_read(row.numbers, {"audit": name, "kind": row.kinds}) for name, row in result.audits.items())
     return Numbers([*chain.from_iterable(own), *_read(result.together, {})])
+
+
+_MOMENTS = ("before", "after", "change", "unpaired")
+
+
+def rows_of(result: BaseModel) -> Iterator[dict[str, object]]:
+    """Every estimate of a result, in its order; `measure` is a field of it, `of` the parts within parts, joined by dots.
+
+    Values that need a training are left out if there was none. Measures that are no field of the result follow.
+    """
+    numbers = [each for each in numbers_in(result) if isinstance(each.found, Estimate)]
+    keys = {id(each.found): each.measure for each in reversed(numbers)}
+    walked = list(_walked(result, ()))
+    fields = {id(number) for _, number, _ in walked}
+    walked += [
+        ((each.measure, *each.at.values(), "before" if each.moment == "model" else each.moment), each.found, each.test)
+        for each in numbers
+        if id(each.found) not in fields
+    ]
+    for path, number, test in walked:
+        if number != NOT_TRAINED:
+            moment = path[-1] if path[-1] in _MOMENTS else ""
+            parts = ".".join(path[1:-1] if moment else path[1:])
+            named = {"measure": path[0], "of": parts, "scoring": moment, "key": keys.get(id(number), "")}
+            yield named | flat(number, test if moment == "change" else None)
+
+
+def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
+    if isinstance(value, Estimate | Missing):
+        yield path, value, None
+    elif isinstance(value, BaseModel):
+        test = getattr(value, "test", None)
+        for name, field in value:
+            for inner, number, own in _walked(field, (*path, name)):
+                of_this = inner == (*path, "change") and isinstance(test, Test)
+                yield inner, number, test if of_this else own
+    else:
+        parts: Iterable[tuple[object, object]] = value.items() if isinstance(value, Mapping) else ()
+        if isinstance(value, tuple | list):
+            parts = enumerate(value)
+        for key, part in parts:
+            yield from _walked(part, (*path, str(key)))

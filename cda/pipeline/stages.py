@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from pydantic_core import to_jsonable_python
 
@@ -21,7 +21,6 @@ from cda.auditing.report import audit_document
 from cda.auditing.tracked import as_metrics, seed_metrics
 from cda.counterfactuals import label, synthesize
 from cda.counterfactuals.label import asks_for
-from cda.counterfactuals.pairs import number_for
 from cda.counterfactuals.synthesize import is_made_specific
 from cda.dosing import stage as dose
 from cda.embedded.texts import WITH_CONTRASTS, authored_triples
@@ -55,6 +54,7 @@ from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
 from cda.results.facts import LLMUse, RunFacts, StageRun
+from cda.results.kinds import FILES
 from cda.results.stages import TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import distinct_texts
@@ -232,7 +232,7 @@ def _n_pairs(loaded: LoadedRecipe) -> int:
 def _n_each(loaded: LoadedRecipe) -> list[int]:
     """Counterfactuals of each bias, at most."""
     recipe, n_pairs = loaded.recipe, _n_pairs(loaded)
-    counts = (number_for(bias, recipe.synthesize.counterfactuals, len(recipe.biases)) for bias in loaded.biases)
+    counts = (recipe.n_pairs("counterfactuals", bias.name) for bias in loaded.biases)
     return [n_pairs if count is None else min(count, n_pairs) for count in counts]
 
 
@@ -251,7 +251,7 @@ def _n_rewrites(loaded: LoadedRecipe) -> int:
 
 def _n_mix(loaded: LoadedRecipe) -> int:
     recipe = loaded.recipe
-    unchanged = (number_for(bias, recipe.synthesize.supplementary, len(recipe.biases)) for bias in loaded.biases)
+    unchanged = (recipe.n_pairs("supplementary", bias.name) for bias in loaded.biases)
     return sum(_n_each(loaded)) + sum(count or 0 for count in unchanged)
 
 
@@ -273,11 +273,6 @@ _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
 REPORT = "report.html"
 Produce = Callable[[Path], Result | dict[str, Any]]
-A = TypeVar("A", bound=AuditResult)
-OTHER_RESULTS = tuple(
-    f"{name}.json"
-    for name in ["quality", "best_of_n", "discover", "topics", "comparison", "calibration", "dose", "data"]
-)
 
 
 def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, figures: str | None = None) -> RunFolder:
@@ -506,7 +501,7 @@ def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
 def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | None = None) -> Path:
     """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files.
     With a folder `out` it is written there, and nothing in the run's folder."""
-    audit = audit_of(run_folder, AuditResult)
+    audit = audit_of(run_folder)
     file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
@@ -528,10 +523,10 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     return html
 
 
-def audit_of(run_folder: RunFolder, kind: type[A]) -> A:
+def audit_of(run_folder: RunFolder) -> AuditResult:
     """The finished audit of a run (else RunError), with the choice of its dose and the run's costs; DataError if it was changed."""
     run_folder.output_of("audit")  # names the command to run first if there is no audit
-    audit = load(kind, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
+    audit = load(AuditResult, run_folder.stage("audit") / AUDIT_FILE, "cda audit")
     trained = len(audit.scorings) > 1
     if trained and (chosen := chosen_dose(run_folder)) and chosen.chosen == audit.dose_applied:
         audit = audit.model_copy(update={"dose": chosen})
@@ -551,7 +546,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     if words:
         raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
     if not is_a_file(path / "audit" / AUDIT_FILE):
-        results = [name for name in OTHER_RESULTS if is_a_file(path / name)]
+        results = [name for name in FILES if is_a_file(path / name)]
         other = f"; it holds {results[0]} of another command, with its page next to it" if results else ""
         raise RunError(
             f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
@@ -561,7 +556,7 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     audited = path / "audit" / AUDIT_FILE
     stop_if_dry(
         None,
-        lambda: [_read_from(audited, audit_of(run_folder, AuditResult)), f"report      {place / REPORT}"],
+        lambda: [_read_from(audited, audit_of(run_folder)), f"report      {place / REPORT}"],
         ("only", "limit", "seed", "column"),
     )
     if out is not None:

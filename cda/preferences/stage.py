@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from cda.biases import Bias
 from cda.counterfactuals.label import asks_for, labels_of, planned_labels
@@ -14,14 +13,13 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.inert import inert
-from cda.jobs.perform import Done, Job, Made, perform
+from cda.jobs.perform import Job, Made, perform
 from cda.launch import say
-from cda.preferences.data_page import data_document
 from cda.preferences.measure import by_column, data_biases, grouped
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
-from cda.resources.artifacts import Form, shown_path
+from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import Step, confirm_all, llm_access
 from cda.resources.sources import prompt_name
 from cda.results.benchmarks import AskedLLM
@@ -202,7 +200,6 @@ def _by_texts(file: str, rows: Sequence[Row], data: PairData) -> list[Row | None
     return found
 
 
-RESULT, PAGE, REPORT = "data.json", "report.html", "data.md"
 _SECTIONS = ("llm", "label", "seed", "run", "name", "biases")
 """Settings that have an effect here."""
 
@@ -221,7 +218,7 @@ class DataOptions:
     """The biases were named; of those that were not, labels in files may say nothing."""
 
 
-def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> Done[DataResult]:
+def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> DataResult:
     """What a reward model would learn of each bias from preference pairs, written into the run's folder.
     RecipeError (all listed): settings without effect, a column that is not read, a bias that cannot be measured if no
     LLM is named. DataError: the file cannot be used, or a column of --by has one value. Further errors as of asking an LLM."""
@@ -234,9 +231,8 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> Done
         grouped(name, values, data.prompt_ids)  # before anything is asked
     to_label = _to_label(data, loaded, options)
     job = Job(
-        "cda data",
-        RESULT,
-        lambda out: _plan(data, loaded, options, to_label, out),
+        DataResult,
+        lambda: _plan(data, loaded, options, to_label),
         lambda _: _made(data, loaded, options, to_label, columns),
         lambda: to_label.steps(data, loaded),
         ("model", "name"),
@@ -276,21 +272,15 @@ def _made(
         seed=seed,
         versions=versions(),
     )
-    document = data_document(result)
-    text = document.text()
+    remark = None
     if suggested := () if options.by else data.suggested():
-        text += (
-            f"\nColumns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
+        remark = (
+            f"Columns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
         )
-    files: dict[str, Form] = {
-        PAGE: document.page,
-        REPORT: document.markdown,
-        RESULT: result,
-    }
-    return Made(result, document, files, text)
+    return Made(result, remark=remark)
 
 
-def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: _ToLabel, out: Path) -> list[str]:
+def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: _ToLabel) -> list[str]:
     """Steps of a dry run."""
     of = f" of {len(data.numbers) + data.not_drawn}" if data.not_drawn else ""
     asked = {bias.name for bias in to_label.asked}
@@ -306,7 +296,6 @@ def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: 
         *([f"            {data.taken}"] if data.taken else []),
         *by,
         *compared,
-        f"report      {out / PAGE}",
     ]
 
 

@@ -18,10 +18,10 @@ from cda.files.paths import is_a_file, is_there, own_folder, refuse_link, unwrit
 from cda.launch import is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
-from cda.report.document import Document
 from cda.report.plots import FORMATS, Plot, save_plot
 from cda.report.tables import escaped
 from cda.results.base import Result, Saved, save
+from cda.results.shown import Shown
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
 from cda.run import RunFolder, fingerprint
 from cda.scorers.kinds import scorer_kind
@@ -145,6 +145,7 @@ def out_folder(given: str | Path, result: str, command: str) -> Path:
 
 
 FOLDER, CAPTIONS = "figures", "captions.md"
+PAGE = "report.html"
 
 
 def check_form(form: str | None) -> None:
@@ -220,18 +221,20 @@ def _remove(path: Path) -> None:
 
 
 def publish(
-    document: Document | None, folder: Path, files: Mapping[str, Form], figures: str | None,
-    text: str | None = None,
-) -> str:  # fmt: skip
-    """Write the files of a result by the main process and, with `figures` (svg, pdf), every figure; the text for a terminal, with
-    the files in it."""
+    result: Shown, folder: Path, more: Mapping[str, Form], figures: str | None, remark: str | None = None
+) -> None:
+    """Write a result by the main process, all its files together: its page, Markdown and JSON, `more` files and, with `figures` (svg,
+    pdf), every figure. Then the result knows its folder, and its summary: its text, a `remark`, and what was written."""
+    document, file = result.document(), result.made_by.file
+    files: dict[str, Form] = {PAGE: document.page, f"{Path(file).stem}.md": document.markdown, **more, file: result}
     names = [name for name, content in files.items() if content != {}]
-    written = f"Written: {', '.join([str(folder / names[0]), *names[1:]])}"
+    said = [document.text(), *([remark] if remark else [])]
+    said.append(f"Written: {', '.join([str(folder / names[0]), *names[1:]])}")
     if is_main():
         _write_together(folder, files)
-        if figures is not None and document is not None:
-            written += f"\n{write_figures(document.plots, folder, figures)}"
-    return f"{document.text() if text is None and document is not None else text}\n{written}"
+        if figures is not None:
+            said.append(write_figures(document.plots, folder, figures))
+    result.placed(folder, "\n".join(said))
 
 
 _LONGEST_WORD = 24

@@ -8,11 +8,12 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Saved
+from cda.results.base import Estimate, Measure, Missing, PerScoring, Result
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, ByColumn, FeatureDrift
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
+from cda.results.shown import MadeBy, Shown, of_room
 from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Quality, Seeds, VotedBias
 from cda.results.stages import TrainingStages
 
@@ -40,9 +41,11 @@ class TrainResult(Result):
     """The change that it made; `Missing` before an audit of this very training."""
 
 
-class AuditResult(Saved):
-    """Everything that an audit measures of one model, or of a model before and after its training."""
+class AuditResult(Shown):
+    """Everything that an audit measures of one model, or of a model before and after its training. In a notebook it shows verdicts,
+    figure and table."""
 
+    made_by = MadeBy("cda audit", "audit.json", "cda.auditing.report:audit_document")
     in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
 
     schema_version: Literal[3] = 3
@@ -117,3 +120,31 @@ class AuditResult(Saved):
     """Only in memory, for the report: how the dose was chosen."""
     run: RunFacts | None = None
     """Only in memory, for the report: time, machine and cost of the run's stages."""
+
+    def failures(self, *conditions: str) -> list[str]:
+        """Conditions such as `jargon.skew>0.7` or `quality.accuracy<0.75` that hold, or that have no number here, each with what
+        was found; empty if none does. RecipeError: another form, or an unknown measure. See `--fail-if`."""
+        found: list[str] = of_room("cda.auditing.conditions:failures_of")(self, conditions)
+        return found
+
+    def export(self, path: str | Path) -> Path:
+        """Write it as one row that can be shared, for `cda.compare`: numbers, scoring, and texts by content; no local paths.
+
+        Args:
+            path: A file that ends in .json; or a folder, for a file named after the model and the row's content.
+
+        Returns:
+            The file.
+
+        Raises:
+            RunError: The audit was read from a file alone, its folder lacks the scores, or the file cannot be written.
+        """
+        file: Path = of_room("cda.comparing.row:write_audit")(self, path)
+        return file
+
+    def _repr_html_(self) -> str:
+        html: str = of_room("cda.auditing.report:notebook_html")(self)
+        return html
+
+    def __repr__(self) -> str:
+        return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"

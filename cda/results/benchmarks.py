@@ -7,8 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.base import Estimate, Missing, Result, Test
 from cda.results.facts import Scorer
+from cda.results.shown import MadeBy, Shown
 
 
 class AskedModel(Result):
@@ -153,9 +154,10 @@ class SetQuality(Accuracies):
     """By label of the scoring, of outputs over others; empty else."""
 
 
-class QualityResult(Saved):
+class QualityResult(Shown):
     """Measurements of `cda quality`."""
 
+    made_by = MadeBy("cda quality", "quality.json", "cda.benchmarks.quality_report:quality_document")
     schema_version: Literal[3] = 3
     scorings: tuple[QualityScoring, ...]
     """One, or two that are compared."""
@@ -172,6 +174,10 @@ class QualityResult(Saved):
     def labels(self) -> tuple[str, ...]:
         """Names of the scorings."""
         return tuple(scoring.label for scoring in self.scorings)
+
+    def __repr__(self) -> str:
+        models = " and ".join(scoring.model for scoring in self.scorings)
+        return f"<Quality of {models}: {', '.join(each.name for each in self.sets)}>"
 
 
 class NoSpread(Result):
@@ -320,9 +326,10 @@ class Tilt(Result):
         return self.attributes if isinstance(self.quality, Missing) else (*self.attributes, self.quality)
 
 
-class BestOfResult(Saved, Curves):
+class BestOfResult(Shown, Curves):
     """Measurements of `cda best-of`."""
 
+    made_by = MadeBy("cda best-of", "best_of_n.json", "cda.benchmarks.best_of_n_report:best_of_n_document")
     schema_version: Literal[4] = 4
     tilt: Tilt | Missing
     """The same attributes in the policy that is tilted to the reward."""
@@ -338,3 +345,6 @@ class BestOfResult(Saved, Curves):
     """Rows, responses, qualities and scored responses that were left out."""
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""
+
+    def __repr__(self) -> str:
+        return f"<BestOf {self.sizes[-1]} by {' and '.join(asked.model for asked in self.models.values())}>"

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Literal, Self
 
 from pydantic import model_validator
 
 from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
 """Audits of one kind are averaged together, those of trainings before and after."""
@@ -198,9 +200,10 @@ class Finding(Result):
     kind: Literal["good", "bad", "none"] = "none"
 
 
-class ComparisonResult(Saved):
+class ComparisonResult(Shown):
     """Several audits next to each other: the numbers of each, their means, places and ranks, and every one paired with the first."""
 
+    made_by = MadeBy("cda compare", "comparison.json", "cda.comparing.page:comparison_document")
     schema_version: Literal[2] = 2
     audits: dict[str, AuditRow]
     """By a name of their own."""
@@ -226,3 +229,16 @@ class ComparisonResult(Saved):
     """Seed of the draws behind means and ranks."""
     versions: dict[str, str]
     """Versions of the packages that means and ranks depend on."""
+
+    def export(self, folder: str | Path) -> tuple[Path, ...]:
+        """Write each of its audits as a row that can be shared; see `export` of an audit."""
+        write = of_room("cda.comparing.row:write_row")
+        return tuple(write(row, f"{folder}/") for row in self.audits.values())
+
+    def failures(self, *conditions: str) -> list[str]:
+        """Conditions that hold for an audit, or have no number, with its name; see `failures` of an audit."""
+        failures = of_room("cda.auditing.conditions:failures_of")
+        return [f"{name}: {problem}" for name, row in self.audits.items() for problem in failures(row, conditions)]
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {', '.join(self.audits)}>"

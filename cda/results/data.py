@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Literal
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.base import Estimate, Missing, Result, Test
 from cda.results.benchmarks import AskedLLM
 from cda.results.effects import ChoiceOdds, Contingency, LabelRates
+from cda.results.shown import MadeBy, Shown
 
 
 class DataBias(LabelRates):
@@ -70,9 +71,10 @@ class Regression(Result):
     """Pairs left out because a label of a bias is unknown."""
 
 
-class DataResult(Saved):
+class DataResult(Shown):
     """Measurements of `cda data`."""
 
+    made_by = MadeBy("cda data", "data.json", "cda.preferences.data_page:data_document")
     schema_version: Literal[1] = 1
     pairs: str
     """The data, without the folders of this machine."""
@@ -101,3 +103,6 @@ class DataResult(Saved):
     def bias(self, name: str) -> DataBias:
         """The bias of this name; KeyError for another one."""
         return {bias.name: bias for bias in self.biases}[name]
+
+    def __repr__(self) -> str:
+        return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"

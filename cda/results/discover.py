@@ -19,6 +19,7 @@ from cda.results.evidence import (
     Verdicts,
 )
 from cda.results.facts import StageRun
+from cda.results.shown import MadeBy, Shown
 
 Part = Literal["train", "validation", "test"]
 Origin = Literal["proposed", "mutated", "given"]
@@ -252,7 +253,7 @@ class TestedAttribute(Confirmation):
     """Its bias file in the run; None if it is not confirmed."""
 
 
-class SearchFacts(Saved):
+class SearchFacts(Shown):
     """Facts of a finished discovery, of all prompts together or by topic."""
 
     name: str
@@ -287,6 +288,7 @@ class SearchFacts(Saved):
 class DiscoverResult(SearchFacts):
     """A finished discovery."""
 
+    made_by = MadeBy("cda discover", "discover.json", "cda.discovery.discovery_page:discovery_document")
     schema_version: Literal[3] = 3
     topic: str | None = None
     """The topic of all its prompts, in a search by topic; None for all prompts together."""

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, JsonValue
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, Missing, Result, Saved
+from cda.results.base import BeforeAfter, Estimate, Missing, Result
 from cda.results.facts import Scorer
+from cda.results.shown import MadeBy, Shown, of_room
 from cda.results.skew import AgainstPeople
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from cda.arrays import FloatArray
 
 
 class TextMeasure(Result):
@@ -59,9 +66,10 @@ class CalibratedBias(Result):
     """Calibrated minus as it is; its quality is that of all quality pairs."""
 
 
-class CalibrationResult(Saved):
-    """Corrections of one scorer's margins, ready to be applied, and their effect out of fold."""
+class CalibrationResult(Shown):
+    """Corrections of one scorer's margins, ready to be applied, and their effect out of fold; called, it corrects margins of texts."""
 
+    made_by = MadeBy("cda calibrate", "calibration.json", "cda.calibration.report:calibration_document")
     schema_version: Literal[3] = 3
     scorer: str
     """The model or judge."""
@@ -105,6 +113,29 @@ class CalibrationResult(Saved):
     def quality_change(self) -> Estimate | Missing | None:
         """Change of accuracy on quality pairs; None without any."""
         return None if self.quality is None else self.quality.change
+
+    def __call__(
+        self,
+        prompts: Sequence[str | Sequence[Mapping[str, str]]],
+        first: Sequence[str],
+        second: Sequence[str],
+        margins: ArrayLike,
+        *,
+        one_order: bool = False,
+    ) -> FloatArray:
+        """Corrected margins of first texts over second ones, shape (n,), in the scorer's unit: rewards, or preferences from −1
+        to 1. `one_order`: the judge was asked once per pair, in the order that cda draws from the texts. NaN stays NaN.
+
+        Raises:
+            ValueError: Lengths differ.
+        """
+        corrected: FloatArray = of_room("cda.scorers.calibrated:corrected")(
+            self, prompts, first, second, margins, one_order
+        )
+        return corrected
+
+    def __repr__(self) -> str:
+        return f"<Calibration of {self.scorer} at strength {self.strength:g}>"
 
 
 Aim = Literal["votes", "tie"]
@@ -196,9 +227,10 @@ class DoseMethod(Result):
     """By bias, in ascending order of dose."""
 
 
-class DoseResult(Saved):
+class DoseResult(Shown):
     """The choice of a dose, for a training or by mixing two scorings."""
 
+    made_by = MadeBy("cda dose", "dose.json", "cda.dosing.stage:dose_document")
     schema_version: Literal[3] = 3
     doses: tuple[float, ...]
     """Those that were tried, in ascending order."""
@@ -239,3 +271,6 @@ class DoseResult(Saved):
     def own(self) -> DoseMethod:
         """The choice itself: the adapter's dose, or that of two scorings."""
         return self.methods["mixing" if self.mixed else "dose"]
+
+    def __repr__(self) -> str:
+        return f"<Dose {self.chosen:g}>"

@@ -7,6 +7,7 @@ from typing import Literal
 from cda.results.base import Missing, Result, Saved
 from cda.results.discover import Part, SearchFacts
 from cda.results.evidence import Strength
+from cda.results.shown import MadeBy
 
 Decision = Literal["confirmed", "shared", "opposite", "not shown", "not tested"]
 
@@ -124,6 +125,7 @@ class TopicSearch(Result):
 class TopicsResult(SearchFacts):
     """A finished search by topic."""
 
+    made_by = MadeBy("cda discover --by-topic", "topics.json", "cda.discovery.discovery_page:discovery_document")
     schema_version: Literal[2] = 2
     left_out: dict[str, str]
     """Topic to the reason why it was not searched."""

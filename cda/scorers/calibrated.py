@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cda.arrays import FloatArray
+from cda.data.load import prompt_of
 from cda.errors import DataError
 from cda.features import measure
 from cda.patterns import SlowPatternError
@@ -98,3 +99,16 @@ class Corrector:
         if self.calibration.unit == "reward":
             return np.asarray(given - shifts)
         return np.where(shifts == 0, given, preference_of(log_odds(given) - shifts))
+
+
+def corrected(
+    calibration: CalibrationResult,
+    prompts: Sequence[str | Sequence[Mapping[str, str]]],
+    first: Sequence[str],
+    second: Sequence[str],
+    margins: ArrayLike,
+    one_order: bool,
+) -> FloatArray:
+    """Corrected margins of first texts over second ones, as a calibration gives them that is called."""
+    comparisons = [(prompt_of(prompt), text, other) for prompt, text, other in zip(prompts, first, second, strict=True)]
+    return Corrector(calibration).margins(margins, comparisons, one_order)

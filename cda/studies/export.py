@@ -9,7 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar, get_args
@@ -28,6 +28,7 @@ from cda.features import words
 from cda.files.jsonl import write_json, write_jsonl
 from cda.files.paths import unwritable
 from cda.inert import RISKY, guarded, inert, visible
+from cda.jobs.options import ExportOptions
 from cda.launch import say
 from cda.records import Contrast, Exclusions, prompt_id, prompt_text
 from cda.resources.artifacts import prompt_row, shown_path
@@ -413,22 +414,6 @@ _COLUMN_SETTING = re.compile(r"audit\.(?:triple_)?columns\.")
 _TRIPLE = {"original", "rewrite", "rewrite_of_rewrite"}
 
 
-@dataclass(frozen=True, slots=True)
-class ExportOptions:
-    """Options of `cda study export`, as its help explains them; `columns` are our names to those of the file."""
-
-    tool: Tool = "csv"
-    biases: tuple[str, ...] = ()
-    kind: StudyKind = "experts"
-    judgements: int = 3
-    quota: int | None = None
-    people: int | None = None
-    checks: int | None = None
-    seed: int = 0
-    columns: Mapping[str, str] = field(default_factory=dict)
-    limit: int | None = None
-
-
 def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
     """Write the study's folder.
 
@@ -573,7 +558,7 @@ Study {study.fingerprint}, seed {study.seed}.
 `key.json` says which answer is which. **Keep it to yourself**: a participant who knows it is no judge.{made}
 
     cda study import THIS_FOLDER ANSWERS
-    cda audit my-org/my-reward-model --pairs {folder}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
+    cda audit my-org/my-reward-model --contrasts {folder}contrasts.jsonl --votes THIS_FOLDER/votes.jsonl
 
 Do not export again into this folder while people are judging: their answers belong to this study alone. Tell participants:
 

@@ -335,7 +335,7 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
     except OSError as error:
         why = f"cannot be written ({error.strerror or error})"
         raise RunError(f"{votes}: {why}. Choose another place with --out") from None
-    where = f"Votes: {votes}, for `cda audit MODEL --bias BIAS --pairs CONTRASTS --votes {votes}`"
+    where = f"Votes: {votes}, for `cda audit MODEL --bias BIAS --contrasts CONTRASTS --votes {votes}`"
     say("\n".join([document.text(), inert(where), inert(f"Summary: {page}")]))
     return result
 

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 import cda
-from cda.api.results import Calibration
 from cda.embedded.texts import audit_contrasts
 from cda.features import n_words
 from cda.files.jsonl import write_jsonl
@@ -37,6 +36,7 @@ from cda.records import Contrast, content_id, prompt_id
 from cda.resources.artifacts import prompt_row
 from cda.resources.sources import load_quality_source
 from cda.results.base import Estimate
+from cda.results.dose import CalibrationResult as Calibration
 from evals.shared import ROOT, Check, finish
 
 sys.path.insert(0, str(ROOT / "tests"))

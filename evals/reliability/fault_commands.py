@@ -100,7 +100,7 @@ def _cda(folder: Path, *words: str, **files: str) -> Ended:
 
 def _audit(folder: Path, *words: str, **files: str) -> Ended:
     given = {"rm__py": SCORER, "pairs__csv": PAIRS} | files
-    asked = ["audit", "rm.py:reward", "--pairs", "pairs.csv", "--quality", "none", "--triples", "none"]
+    asked = ["audit", "rm.py:reward", "--contrasts", "pairs.csv", "--quality", "none", "--triples", "none"]
     return _cda(folder, *asked, *words, **given)
 
 

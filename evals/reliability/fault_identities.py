@@ -46,7 +46,9 @@ class Place:
         """What an audit into a folder says, and its margins."""
         rows = self.folder / "rows.jsonl"
         rows.write_text("".join(json.dumps(row) + "\n" for row in ROWS), "utf-8")
-        given = ("--pairs", "rows.jsonl") if not any(word.startswith("audit.contrasts=") for word in self.words) else ()
+        given = (
+            ("--contrasts", "rows.jsonl") if not any(word.startswith("audit.contrasts=") for word in self.words) else ()
+        )
         command = ["audit", self.target, "--bias", "length", *given, "--quality", "none", "--triples", "none", "--out", out,
                    "audit.second_turn=no", *self.words, *more]  # fmt: skip
         status, said = (_started if "HF_ENDPOINT" in self.variables else _forked)(command, self.folder, self.variables)

@@ -149,7 +149,7 @@ def model_behind_a_name(folder: Path) -> str | None:
                 "judge:judge",
                 "--bias",
                 "jargon",
-                "--pairs",
+                "--contrasts",
                 pairs,
                 "--quality",
                 "none",

@@ -97,8 +97,9 @@ def annotators(_: Path) -> str | None:
 
 def thrice(folder: Path) -> str | None:
     """Rows without an id, given three times, through study export, import and audit."""
+    from cda.jobs.options import ExportOptions
     from cda.results.study import Rules
-    from cda.studies.export import ExportOptions, export_study
+    from cda.studies.export import export_study
     from cda.studies.import_answers import import_study
 
     rows = 3 * [CONTRAST | {"bias": "jargon", "prompt": f"Why {at}?"} for at in range(3)]

@@ -52,7 +52,7 @@ def audit(pairs: Path, tmp_path: Path) -> Callable[..., Audited]:
     def run(model: object, *words: object, fails: bool = False) -> Audited:
         given = {
             "--bias": "jargon",
-            "--pairs": pairs,
+            "--contrasts": pairs,
             "--quality": "none",
             "--triples": "none",
             "--out": tmp_path / "out",

@@ -176,7 +176,7 @@ def test_texts_with_marks_of_chat_templates_are_counted_in_the_report(
     url = f"llm.base_url={serve(lambda _: reply('Verdict: 1'))}"
     words = ("judge:m", url) if kind == "judge" else (llama, "model.precision=fp32")
     note = "12 of 24 texts hold marks of chat templates"
-    assert note in audit(*words, "--pairs", pairs)[0] and note in report()
+    assert note in audit(*words, "--contrasts", pairs)[0] and note in report()
     assert note in (tmp_path / "out" / "report" / "report.html").read_text(encoding="utf-8")
 
 
@@ -186,5 +186,5 @@ def test_votes_under_the_id_of_a_row_on_the_same_texts_are_looked_at(serve: Any,
     pairs.write_text("id,prompt,perturbed,base\nr0,q,a b,a c\nr1,q,a b,a c\n", encoding="utf-8")
     votes.write_text("id,vote\nr1,sideways\n", encoding="utf-8")
     url = f"llm.base_url={serve(lambda _: reply('Verdict: 1'))}"
-    said, _ = audit("judge:m", "--pairs", pairs, "--votes", votes, url, fails=True)
+    said, _ = audit("judge:m", "--contrasts", pairs, "--votes", votes, url, fails=True)
     assert "none of its 1 votes can be read" in said

@@ -99,7 +99,7 @@ def test_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "messages"), [
     (("no/such/model",), ["no such folder"]),
     (("embedded", "--bias", "jargn"), ["bias 'jargn' is unknown. Did you mean 'jargon'?"]),
-    (("embedded", "--pairs", "none.jsonl", "--quality", "gone.jsonl"), ["none.jsonl: no such file", "gone.jsonl: no such"]),
+    (("embedded", "--contrasts", "none.jsonl", "--quality", "gone.jsonl"), ["none.jsonl: no such file", "gone.jsonl: no such"]),
     (("embedded", "audit.ratee=3", "model.precision=4bit"), ["audit.ratee", "model.precision"]),
     (("jargon", "--bias", "length", "--out", "x"), ["--bias: not with a recipe"]),
     (("recipes/none.yaml",), ["no such recipe"]),
@@ -124,12 +124,12 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, audit: A
     rows = [{"prompt": f"w{row}", "base": "w1 " * 30 + "w3", "perturbed": "w1 " * 30 + "w4"} for row in range(6)]
     rows += [{"prompt": f"w{row}", "base": "w5 good", "perturbed": "w6 bad"} for row in range(6)]
     pairs = written(tmp_path / "cut.jsonl", rows)
-    skew = audit(llama, "--pairs", pairs, "model.max_length_tokens=24")[1]["skew"]["jargon"]
+    skew = audit(llama, "--contrasts", pairs, "model.max_length_tokens=24")[1]["skew"]["jargon"]
     assert (skew["before"]["n"], skew["unread"]) == (6, 6)
 
 
 def test_another_rewriter_makes_the_audit_anew(llama: Path, audit: Any) -> None:
-    words = (llama, "--bias", "sentiment", "--pairs", "embedded", "--triples", "embedded", "audit.max_contrasts=3")
+    words = (llama, "--bias", "sentiment", "--contrasts", "embedded", "--triples", "embedded", "audit.max_contrasts=3")
     audit(*words)
     assert "reused" in audit(*words)[0]
     said, _ = audit(*words, "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", fails=True)

@@ -130,7 +130,7 @@ def test_missing_parts_are_said_and_wrong_folders_refused(
 def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Path, audit: Any, tmp_path: Path) -> None:
     written()
     labels = f"audit.labels={tmp_path / 'files' / 'labels.jsonl'}"
-    files = ("--pairs", tmp_path / "files" / "contrasts.jsonl", "--triples", tmp_path / "files" / "triples.jsonl")
+    files = ("--contrasts", tmp_path / "files" / "contrasts.jsonl", "--triples", tmp_path / "files" / "triples.jsonl")
     _, found = audit(scorer, f"audit={tmp_path / 'files' / 'audit.yaml'}", labels, *files, "--quality", bench)
     triples = found["triple_skew"]["jargon"]
     assert (triples["before"]["value"], triples["before"]["n"]) == (0.5, 30)
@@ -162,7 +162,7 @@ def test_five_biases_on_the_real_release(audit: Any, tmp_path: Path) -> None:
     biases = ("jargon", "structure", "length", "vagueness", "sycophancy")
     more = [word for bias in biases[1:] for word in ("--bias", bias)]
     given = (
-        "--pairs",
+        "--contrasts",
         files / "contrasts.jsonl",
         "--triples",
         files / "triples.jsonl",

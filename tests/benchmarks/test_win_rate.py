@@ -113,9 +113,6 @@ def test_what_has_no_counterpart_is_told_apart(
     said = cda("quality", longer, one, "--over", other, "--out", tmp_path / "none", status=2)
     assert "no outputs can be compared" in said and "1 empty response (first)" in said
     assert "give one file of outputs, found 2" in cda("quality", longer, one, other, "--over", other, status=2)
-    assert "it is now `cda quality MODEL FIRST --over SECOND`" in cda(
-        "win-rate", longer, one, other, "--seed", 1, status=2
-    )
 
 
 def test_before_and_after_are_compared_on_the_same_outputs(

@@ -226,7 +226,7 @@ def test_too_few_votes_are_counted_before_anything_is_scored(tmp_path: Path) -> 
 
 def test_a_dry_run_counts_votes_and_does_nothing(scorer: str, tmp_path: Path) -> None:
     rows = [*contrasts(), {**contrasts()[0], "id": "j", "bias": "jargon", "votes": ["base"]}]
-    words = ["calibrate", scorer, "--pairs", write(tmp_path / "c.jsonl", rows), "--bias", "length", "--bias", "jargon",
+    words = ["calibrate", scorer, "--contrasts", write(tmp_path / "c.jsonl", rows), "--bias", "length", "--bias", "jargon",
              "--quality", write(tmp_path / "q.jsonl", quality()), "--out", "run", "--dry-run"]  # fmt: skip
     found = CliRunner().invoke(app, words)
     assert found.exit_code == 0, found.output

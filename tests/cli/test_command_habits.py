@@ -103,7 +103,7 @@ def test_conditions_in_a_wrong_form_or_on_unknown_names_are_told_before_any_work
         ("quality rm.py:longer pairs.jsonl --column prompt=question --column chosen=better --column rejected=worse", 12, "5, read as"),
         ("best-of rm.py:longer samples.jsonl --bias length", 12, "10 responses to 5 of 12 prompts"),
         ("quality rm.py:longer first.jsonl --over second.jsonl", 12, "5, read as outputs"),
-        ("audit rm.py:longer --bias length --pairs contrasts.jsonl --column prompt=question --quality none --triples none", 12, "at most 5"),
+        ("audit rm.py:longer --bias length --contrasts contrasts.jsonl --column prompt=question --quality none --triples none", 12, "at most 5"),
     ],
 )  # fmt: skip
 def test_a_limit_draws_and_counts_and_a_dry_run_writes_nothing(desk: Path, command: str, n: int, counted: str) -> None:

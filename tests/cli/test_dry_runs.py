@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from cda.cli import app
 
-RUN = "audit rm.py:longer --bias length --pairs contrasts.jsonl --quality none --triples none --out"
+RUN = "audit rm.py:longer --bias length --contrasts contrasts.jsonl --quality none --triples none --out"
 STUDY = "writes      NEW: README.md, items.csv, key.json"
 
 
@@ -98,9 +98,9 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
         ("report a --limit 3", "--limit: only with a recipe; a is the folder of a run, whose report is drawn as it is"),
         ("compare a b --seed 3", "seed=3: no effect on finished audits, and no model is audited here"),
         ("dose scores:rm.py --against scores:after.jsonl", "rm.py: unknown file type; use one of .jsonl"),
-        ("dose scores:scored.jsonl --against scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none",
+        ("dose scores:scored.jsonl --against scores:scored.jsonl --bias length --contrasts contrasts.jsonl --quality none",
          "length: people's majorities on 0 prompts, and choosing a dose needs 20 at least of one bias"),
-        ("calibrate scores:scored.jsonl --bias length --pairs contrasts.jsonl --quality none", "length: people's majorities on 0 prompts, and calibrating needs 20 at least"),
+        ("calibrate scores:scored.jsonl --bias length --contrasts contrasts.jsonl --quality none", "length: people's majorities on 0 prompts, and calibrating needs 20 at least"),
         ("dose scores:scored.jsonl --against scores:scored.jsonl --only", "--only: only with a recipe"),
         ("train jargon --only", "stage 'label' does not fit this recipe (it has not been run). Leave out --only to run it"),
         (f"{RUN} c --export rm.py/", "rm.py/row.json: cannot be written (rm.py: is a file"),

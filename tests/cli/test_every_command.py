@@ -37,7 +37,7 @@ LACKING: dict[str, Mapping[str, str]] = {
         "launch": STARTER,
         "samples": "writes no file",
         "inspect": "prints; --html writes a page",
-        **dict.fromkeys(("pairs", "texts", "study export"), "the place is an argument"),
+        **dict.fromkeys(("triples", "texts", "study export"), "the place is an argument"),
     },
     "--yes": {
         **LOOKED_UP,

@@ -290,7 +290,7 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
     monkeypatch.chdir(tmp_path)
     Path("scorers.py").write_text(SCORERS, encoding="utf-8")
     write_jsonl(Path("contrasts.jsonl"), contrasts())
-    words = ["--bias", "jargon", "--pairs", "contrasts.jsonl", "--quality", "none", "--triples", "none"]
+    words = ["--bias", "jargon", "--contrasts", "contrasts.jsonl", "--quality", "none", "--triples", "none"]
     targets = ["scorers.py:length", "scorers.py:broken", "./scorers.py:length", "scorers.py:shortness", "seed=3"]
     planned = CliRunner().invoke(app, ["compare", *targets, *words, "--dry-run"])
     assert planned.exit_code == 0 and "[3/3] scorers.py:shortness" in planned.output and not Path("runs").exists()
@@ -318,6 +318,10 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
         ("dose --before=a --after=b", "`cda dose --before` is now `cda dose scores:BEFORE --against scores:AFTER`"),
         ("calibrate --scores a", "`cda calibrate --scores` is now `cda calibrate scores:FILE`"),
         ("report a b --compare", "`cda report --compare` is now `cda compare RUN RUN …`"),
+        ("win-rate m a.jsonl b.jsonl --seed 1", "`cda win-rate` is now `cda quality MODEL FIRST --over SECOND`"),
+        ("pairs out.jsonl --bias jargon", "`cda pairs` is now `cda triples`"),
+        ("audit m --pairs c.jsonl", "`cda audit --pairs` is now `cda audit --contrasts`"),
+        ("dose a --against b --pairs=c.jsonl", "`cda dose --pairs` is now `cda dose --contrasts`"),
         ("compare x.py:f x.py:g --export a.json", "several audits have a row each; name a folder"),
         ("audit x.py:f --export a.txt", "a row ends in .json; or name a folder"),
     ],

@@ -101,7 +101,7 @@ def test_the_command_asks_once_and_a_plan_says_the_cost(
     monkeypatch.chdir(tmp_path)
     write_jsonl(Path("contrasts.jsonl"), contrasts())
     prices = "llm.prices={one: {input: 1000, output: 1000}, two: {input: 3000, output: 3000}}"
-    words = ["--bias", "jargon", "--pairs", "contrasts.jsonl", "--quality", "none", "--triples", "none", "--out", "runs",
+    words = ["--bias", "jargon", "--contrasts", "contrasts.jsonl", "--quality", "none", "--triples", "none", "--out", "runs",
              f"llm.base_url={given['llm']['base_url']}", prices]  # fmt: skip
     planned = CliRunner().invoke(app, ["compare", *JUDGES, *words, "--dry-run"])
     assert planned.exit_code == 0, planned.output

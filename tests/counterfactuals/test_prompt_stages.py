@@ -143,7 +143,7 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: P
 
     out = tmp_path / "out"
     options = ("score.judge.prompt=paper", f"llm.base_url={serve(judge)}", "audit.triples=null", "--bias", "jargon")
-    options += ("--pairs", str(pairs), "--quality", "none", "--out", str(out))
+    options += ("--contrasts", str(pairs), "--quality", "none", "--out", str(out))
     printed = succeeds("audit", "judge:x", *options)
     assert len(asked) == 24 and all(system.startswith("You read a real user's query") for system in asked)
     found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))

@@ -55,7 +55,7 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
     readings = load_rows(str(out / f"readings{ending}"))
     assert len(readings) == 2757
     assert {row["id"] for row in readings} <= items
-    refused = CliRunner().invoke(app, ["audit", "embedded", "--pairs", str(out), "--out", str(tmp_path / "run")])
+    refused = CliRunner().invoke(app, ["audit", "embedded", "--contrasts", str(out), "--out", str(tmp_path / "run")])
     assert f"{out / 'contrasts'}{ending}" in refused.output.replace("\n", "")
 
 
@@ -68,7 +68,14 @@ def test_an_edited_row_of_the_export_says_so(tmp_path: Path) -> None:
     votes = "".join(f"{row['id']},base\n" for row in rows)
     (tmp_path / "votes.csv").write_text(f"id,vote\n{votes}", encoding="utf-8")
     (tmp_path / "mine.py").write_text("def score(prompts, responses):\n    return [len(one) for one in responses]\n")
-    words = ["audit", f"{tmp_path / 'mine.py'}:score", "--bias", "jargon", "--pairs", str(tmp_path / "edited.jsonl")]
+    words = [
+        "audit",
+        f"{tmp_path / 'mine.py'}:score",
+        "--bias",
+        "jargon",
+        "--contrasts",
+        str(tmp_path / "edited.jsonl"),
+    ]
     words += ["--votes", str(tmp_path / "votes.csv"), "--quality", "none", "--out", str(tmp_path / "out")]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output

@@ -36,7 +36,7 @@ _DOSED = (
     "dose.repeats=2 dose.max_quality_loss=1"
 )
 _VOTED = "audit.contrasts=contrasts.jsonl audit.votes=votes.csv audit.quality=quality.jsonl audit.triples=triples.jsonl"
-_OWN = "--pairs contrasts.jsonl --bias jargon"
+_OWN = "--contrasts contrasts.jsonl --bias jargon"
 _JUDGE = "llm.model=judge llm.base_url={llm}"
 _DISCOVER_LLM = (
     "llm.model=lead llm.seed=7 'discover.policies=[gale,hope]' 'discover.rewriters=[ada,bob,cyd]' discover.samples=1 "
@@ -82,7 +82,7 @@ CASES = (
     Case("audit-model", ("audit embedded model.precision=fp32 model.max_length_tokens=48 --bias jargon --bias length "
                          "audit.max_contrasts=6 audit.max_quality=6 audit.rate=2 --out {out}",)),
     Case("audit-served", (f"audit served:{{served}} {_OWN} --quality quality.jsonl --triples triples.jsonl --out {{out}}",)),
-    Case("audit-by", ("audit scorers.py:reward --pairs topics.jsonl --bias jargon --triples topic_triples.jsonl --quality none --by topic "
+    Case("audit-by", ("audit scorers.py:reward --contrasts topics.jsonl --bias jargon --triples topic_triples.jsonl --quality none --by topic "
                       "--by year 'audit.cutoffs={year: [1970, 1990]}' --out {out}",)),
     Case("audit-judge", (f"audit judge:judge {_JUDGE} {_OWN} --quality quality.jsonl --triples none --out {{out}}",)),
     Case("audit-panel", (f"audit judge:judge,other {_JUDGE} {_OWN} --quality none --triples none --out {{out}}",)),
@@ -99,15 +99,15 @@ CASES = (
     Case("quality", ("quality scorers.py:reward quality.jsonl --against scorers.py:debiased --out {out}",)),
     Case("best-of", ("best-of scorers.py:reward samples.jsonl --against scorers.py:debiased --beta 3 --beta 0.2 --out {out}",)),
     Case("win-rate-judge", (f"quality judge:judge first.jsonl --over second.jsonl {_JUDGE} --out {{out}}",)),
-    Case("dose-scores", ("dose scores:before.jsonl --against scores:after.jsonl --bias jargon --pairs voted.jsonl --votes dose_votes.jsonl "
+    Case("dose-scores", ("dose scores:before.jsonl --against scores:after.jsonl --bias jargon --contrasts voted.jsonl --votes dose_votes.jsonl "
                          "--quality scored_pairs.jsonl audit.ties=half --out {out}",)),
-    Case("calibrate", ("calibrate scorers.py:reward --bias jargon dose.repeats=3 --pairs calibrated.jsonl --quality none --out {out}",)),
+    Case("calibrate", ("calibrate scorers.py:reward --bias jargon dose.repeats=3 --contrasts calibrated.jsonl --quality none --out {out}",)),
     Case("data", (
         "data preferences.jsonl --bias jargon --bias length --bias vagueness --by source --out {out}",
         "data labelled.jsonl --labels labelled.jsonl --column chosen_structure=chosen_list "
         "--column rejected_structure=rejected_list --out {out}-labelled",
     )),
-    Case("pairs", ("pairs {out}.jsonl --bias jargon --responses first.jsonl",)),
+    Case("triples", ("triples {out}.jsonl --bias jargon --responses first.jsonl",)),
     Case("study-export", ("study export contrasts.jsonl {out} --participants crowd --people 4 --attention 2",)),
     Case("study-import", ("study import study-export/run filled.csv --out {out}.jsonl",), ("study-export",)),
     Case("discover-offline", ("discover scorers.py:likes_openers --judge scorers.py:dislikes_openers "

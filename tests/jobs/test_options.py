@@ -15,7 +15,7 @@ import cda
 from cda.api.arguments import Terms, declared
 from cda.cli.app import Call, job
 from cda.jobs import options
-from cda.jobs.options import Arg, Called, Flag, options_of
+from cda.jobs.options import Arg, Called, options_of
 from cda.recipe.schema import Recipe
 from cda.results.commands import Prompts
 
@@ -34,8 +34,8 @@ FUNCTIONS: dict[Callable[..., object], tuple[type, str]] = {
 class Named(Called, total=False):
     """A job with an option that nothing else knows of."""
 
-    colour: Annotated[str | None, Arg("Colour of the page.", "red"), Flag("The page's colour. Default: red.")]
-    deep: Annotated[bool, Arg("Look deeper.", False), options.switch("--deep", "Look deeper.")]
+    colour: Annotated[str | None, Arg("Colour of the page.", "red")]
+    deep: Annotated[bool, Arg("Look deeper.", False)]
 
 
 @pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
@@ -54,11 +54,11 @@ def test_its_command_has_those_that_are_declared_for_commands(function: Callable
     kind, command = FUNCTIONS[function]
     commands: Any = get_command(cda_app())
     helped = {parameter.name: parameter.help for parameter in commands.commands[command].params}
-    flags = {name: option.flag for name, option in options_of(kind).items() if option.flag is not None}
-    assert "limit" in flags
-    for name, flag in flags.items():
+    args = {name: option.arg for name, option in options_of(kind).items() if option.arg.flag != ""}
+    assert "limit" in args
+    for name, arg in args.items():
         if command != "train":  # a recipe says the others
-            assert helped[flag.name or name] == flag.help, name
+            assert str(helped[arg.flag or name]).removesuffix(" Several times for several.") == arg.says, name
 
 
 def cda_app() -> typer.Typer:
@@ -96,7 +96,6 @@ def test_one_declaration_makes_the_argument_and_the_option() -> None:
     @job(None, "limit", Named, "as_json", group=group)
     def command(call: Call, what: Annotated[str, typer.Argument()], **given: Any) -> None:
         """Paint it."""
-        given["colour"] = given["colour"] or "red"
         call.output.show(Prompts(text="x"), f"{paint(what, **given)} {call.limit}")
 
     assert paint("wall", colour="blue", seed=3) == "wall blue False ['seed=3'] True"

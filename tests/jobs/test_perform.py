@@ -11,15 +11,21 @@ import pytest
 from cda.errors import RunError
 from cda.jobs.perform import Job, Made, perform
 from cda.recipe.schema import LlmSection
+from cda.report.document import Document
 from cda.resources.dry_run import planning
 from cda.resources.llm_access import Planned
-from cda.results.base import Saved
 from cda.results.commands import Plan
+from cda.results.shown import MadeBy, Shown
 
 
-class Painted(Saved):
+def painted_document(result: Painted) -> Document:
+    return Document("Paint", result.text, (), (), (result.text,))
+
+
+class Painted(Shown):
     """A result."""
 
+    made_by = MadeBy("cda paint", "paint.json", f"{__name__}:painted_document")
     schema_version: int = 1
     text: str
 
@@ -27,27 +33,26 @@ class Painted(Saved):
 def painting(worked: list[Path]) -> Job[Painted]:
     def work(out: Path) -> Made[Painted]:
         worked.append(out)
-        result = Painted(text="painted")
         rows = [{"row": 1}, {"row": 2}]
-        return Made(
-            result, None, {"paint.json": result, "rows.jsonl": rows, "note.txt": lambda: "dry"}, "It is painted."
-        )
+        return Made(Painted(text="It is painted."), {"rows.jsonl": rows, "note.txt": lambda: "dry"}, "It dries.")
 
     def costs() -> list[tuple[LlmSection, Planned]]:
         return [(LlmSection(model="m", base_url="http://localhost:1/v1"), Planned("painting", 7, 10.0, 1.0))]
 
-    return Job("cda paint", "paint.json", lambda out: [f"paints      {out.name}"], work, costs)
+    return Job(Painted, lambda: ["paints      all"], work, costs)
 
 
 def test_a_job_writes_its_files_and_says_where(tmp_path: Path) -> None:
     worked: list[Path] = []
     done = perform(painting(worked), None, tmp_path / "new")
     assert done.folder == tmp_path / "new" and worked == [done.folder]
-    assert done.summary == f"It is painted.\nWritten: {done.folder / 'paint.json'}, rows.jsonl, note.txt"
-    assert Painted.model_validate_json((done.folder / "paint.json").read_text()) == done.result
+    written = f"{done.folder / 'report.html'}, paint.md, paint.json, rows.jsonl, note.txt"
+    assert done.summary == f"It is painted.\nIt dries.\nWritten: {written}" and str(done) == "It is painted."
+    assert Painted.model_validate_json((done.folder / "paint.json").read_text()).model_dump() == done.model_dump()
+    assert "It is painted." in (done.folder / "paint.md").read_text()
     assert (done.folder / "rows.jsonl").read_text().count("\n") == 2
     assert (done.folder / "note.txt").read_text() == "dry"
-    assert perform(painting(worked), None, done.folder).result == done.result  # replaced
+    assert perform(painting(worked), None, tmp_path / "new").text == done.text  # replaced
 
 
 def test_a_full_disk_leaves_the_files_of_an_earlier_call(tmp_path: Path) -> None:
@@ -86,8 +91,11 @@ def test_a_dry_run_says_plan_and_cost_and_does_nothing(tmp_path: Path) -> None:
     with planning(False, {"size": 3}, lambda plan, _: plans.append(plan)):
         perform(painting(worked), None, tmp_path / "new")
     assert not worked and not (tmp_path / "new").exists()
-    assert plans[0].settings == {"size": 3} and plans[0].lines[0] == "paints      new"
-    assert plans[0].lines[1].startswith("llm         ") and "7 calls" in plans[0].lines[1]
+    assert plans[0].settings == {"size": 3} and plans[0].lines[:2] == (
+        "paints      all",
+        f"report      {tmp_path / 'new' / 'report.html'}",
+    )
+    assert plans[0].lines[2].startswith("llm         ") and "7 calls" in plans[0].lines[2]
 
 
 def test_a_folder_of_something_else_is_refused_before_any_work(tmp_path: Path) -> None:

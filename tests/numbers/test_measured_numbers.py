@@ -224,15 +224,12 @@ def test_one_entry_is_in_shared_rows_and_comparisons(alone: AuditResult, tmp_pat
 @pytest.mark.usefixtures("made_up")
 def test_one_entry_is_in_frames(alone: AuditResult) -> None:
     pytest.importorskip("pandas")
-    from cda.api.results import Audit, to_frame
-
-    frame = to_frame(alone)
+    frame = alone.to_frame()
     bias = next(iter(alone.skew))
     own = frame[(frame.measure == "leaning") & (frame.of == bias)]
     assert list(frame[frame.key == "skew"].of) == list(alone.skew)
     assert list(own.value) == [pytest.approx(abs(2 * alone.skew[bias].before.value - 1))]
-    audit = Audit.model_validate(alone.model_dump())
-    assert audit.numbers.where("leaning", bias=bias)[0].found == own_estimate(audit, bias)
+    assert alone.numbers.where("leaning", bias=bias)[0].found == own_estimate(alone, bias)
 
 
 def own_estimate(audit: AuditResult, bias: str) -> Estimate:

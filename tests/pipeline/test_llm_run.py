@@ -175,7 +175,7 @@ def test_a_refused_key_or_model_stops_at_once(
 
 
 def make(out: Path, *words: object) -> Any:
-    return CliRunner().invoke(app, ["pairs", str(out), "--bias", "jargon", *map(str, words)])
+    return CliRunner().invoke(app, ["triples", str(out), "--bias", "jargon", *map(str, words)])
 
 
 def triples(path: Path) -> list[dict[str, Any]]:

@@ -45,7 +45,15 @@ def run(folder: Path, url: str, *more: str) -> Any:
     responses = folder / "responses.jsonl"
     rows = [{"prompt": f"{QUESTION} {row}", "response": "Use a pan and stir it."} for row in range(2)]
     responses.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    words = ["pairs", str(folder / "out.jsonl"), "--bias", "jargon", "--responses", str(responses), "llm.model=parrot"]
+    words = [
+        "triples",
+        str(folder / "out.jsonl"),
+        "--bias",
+        "jargon",
+        "--responses",
+        str(responses),
+        "llm.model=parrot",
+    ]
     words += [f"llm.base_url={url}", f"llm.cache={folder / 'cache.sqlite'}", "llm.retries=1", *more]
     return CliRunner().invoke(app, words)
 

@@ -143,7 +143,7 @@ def _rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 COMMANDS = (
     ("texts", "OUT"),
-    ("pairs", "OUT", "--bias", "jargon", "--responses", "answers.jsonl"),
+    ("triples", "OUT", "--bias", "jargon", "--responses", "answers.jsonl"),
     ("study", "export", "contrasts.jsonl", "OUT"),
     ("study", "import", "OUT", "answers.jsonl"),
     ("inspect", "jargon", "--n", "1", "--model", "none", "--html", "OUT"),

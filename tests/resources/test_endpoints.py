@@ -68,7 +68,7 @@ def words(servers: dict[str, Keyed], folder: Path, *more: str) -> list[str]:
     """The command line of an audit of three contrasts."""
     file = folder / "contrasts.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in CONTRASTS))
-    files = ["--bias", "length", "--pairs", str(file), "--quality", "none", "--triples", "none"]
+    files = ["--bias", "length", "--contrasts", str(file), "--quality", "none", "--triples", "none"]
     return ["audit", *more, *files, f"llm.endpoints={json.dumps(endpoints(servers))}", "llm.budget_usd=1"]
 
 

@@ -48,7 +48,7 @@ def pairs(tmp_path: Path) -> Path:
 
 
 def audit(targets: str, pairs: Path, out: Path, url: str, *more: str) -> Result:
-    words = f"--bias jargon --pairs {pairs} --quality none --triples none --out {out} llm.base_url={url}".split()
+    words = f"--bias jargon --contrasts {pairs} --quality none --triples none --out {out} llm.base_url={url}".split()
     return CliRunner().invoke(app, ["compare" if " " in targets else "audit", *targets.split(), *words, *more])
 
 

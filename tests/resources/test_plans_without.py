@@ -35,7 +35,7 @@ def run(words: str, *more: str) -> Result:
     return CliRunner().invoke(app, [*words.split(), *more])
 
 
-AUDIT = "--bias jargon --pairs contrasts.jsonl --quality none --triples none"
+AUDIT = "--bias jargon --contrasts contrasts.jsonl --quality none --triples none"
 
 
 @pytest.mark.parametrize(

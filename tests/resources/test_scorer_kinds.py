@@ -40,7 +40,7 @@ def contrasts(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("letters")
 def test_another_kind_is_planned_audited_and_set_next_to_others(contrasts: Path, tmp_path: Path) -> None:
-    words = ["--bias", "jargon", "--pairs", str(contrasts), "--quality", "none", "--triples", "none"]
+    words = ["--bias", "jargon", "--contrasts", str(contrasts), "--quality", "none", "--triples", "none"]
     planned = CliRunner().invoke(app, ["audit", "letters:e", *words, "--out", str(tmp_path / "a"), "--dry-run"])
     assert planned.exit_code == 0 and "letters:e, by its letters" in planned.output
     done = CliRunner().invoke(app, ["audit", "letters:e", *words, "--out", str(tmp_path / "a")])

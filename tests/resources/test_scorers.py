@@ -50,7 +50,7 @@ def causal(causal_maker: ModelMaker) -> tuple[Path, Path]:
 
 
 def audit(target: object, pairs: Path, out: Path, *more: str) -> Result:
-    words = f"--bias jargon --pairs {pairs} --quality none --triples none --out {out}".split()
+    words = f"--bias jargon --contrasts {pairs} --quality none --triples none --out {out}".split()
     return CliRunner().invoke(app, ["audit", str(target), *words, *more])
 
 

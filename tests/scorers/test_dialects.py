@@ -376,7 +376,7 @@ def audited(target: str, folder: Path, *more: str) -> tuple[list[float], str, st
     """Rewards of both sides, what was printed, and the report."""
     pairs, out = folder / "pairs.jsonl", folder / f"out-{len(list(folder.iterdir()))}"
     pairs.write_text("\n".join(map(json.dumps, ROWS)), encoding="utf-8")
-    words = f"audit {target} --bias jargon --pairs {pairs} --quality none --triples none --out {out}".split()
+    words = f"audit {target} --bias jargon --contrasts {pairs} --quality none --triples none --out {out}".split()
     done = CliRunner().invoke(app, [*words, *more])
     assert "Traceback" not in done.output and (done.exception is None or isinstance(done.exception, SystemExit))
     if done.exit_code != 0:
