@@ -53,7 +53,7 @@ from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, bias_settings, prompt_name, prompt_settings, source_fingerprint
 from cda.results.audit import AuditResult
 from cda.results.base import save
-from cda.results.facts import AuditedBias, RewardModelFacts, Scorer, ScoringCounts, Sources
+from cda.results.facts import AuditedBias, Scorer, Sources
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards, text_id
 
@@ -316,32 +316,20 @@ def _score(
     together = [by_id[name] for name in (texts_of_dose(run_folder) if doses else ()) if name in by_id]
     scorings: dict[str, Compared] = {}
     facts: list[Scorer] = []
-    counts: dict[str, ScoringCounts] = {}
     of_main: Scorer | None = None
     settings = scorer_settings(loaded)
     for label, subject in _subjects(loaded.recipe.model, doses, run_folder).items():
         if subject is None:  # at dose 0 the result is the model before
-            scorings[label], counts[label] = scorings["before"], counts["before"]
+            scorings[label] = scorings["before"]
             continue
         scorer = open_scorer(subject, settings, run_folder.path / "scoring", together)
         scorings[label], own = scorer.compare(comparisons)
         facts.append(own)
-        counts[label] = (
-            ScoringCounts(
-                texts=own.texts,
-                truncated=own.truncated,
-                dropped=own.dropped,
-                cached=own.cached,
-                unread=own.unread if own.unit == "grade" else None,
-            )
-            if isinstance(own, RewardModelFacts)
-            else ScoringCounts(comparisons=own.comparisons, unread=own.unread)
-        )
         of_main = own if label in MAIN else of_main
     assert of_main is not None  # one subject at least is of the main ones
     # A note that several scorings give about their one tokenizer appears once.
     notes = tuple(dict.fromkeys(note for own in facts for note in own.notes))
-    return scorings, of_main.model_copy(update={"notes": notes, "by_scoring": counts})
+    return scorings, of_main.model_copy(update={"notes": notes})
 
 
 def _subjects(model: ModelSection, doses: Mapping[Training, float], run_folder: RunFolder) -> dict[str, Subject | None]:

@@ -158,7 +158,7 @@ class QualityResult(Shown):
     """Measurements of `cda quality`."""
 
     made_by = MadeBy("cda quality", "quality.json", "cda.benchmarks.quality_report:quality_document")
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     scorings: tuple[QualityScoring, ...]
     """One, or two that are compared."""
     n_tests: int
@@ -330,7 +330,7 @@ class BestOfResult(Shown, Curves):
     """Measurements of `cda best-of`."""
 
     made_by = MadeBy("cda best-of", "best_of_n.json", "cda.benchmarks.best_of_n_report:best_of_n_document")
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     tilt: Tilt | Missing
     """The same attributes in the policy that is tilted to the reward."""
     responses: str

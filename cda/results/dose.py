@@ -70,7 +70,7 @@ class CalibrationResult(Shown):
     """Corrections of one scorer's margins, ready to be applied, and their effect out of fold; called, it corrects margins of texts."""
 
     made_by = MadeBy("cda calibrate", "calibration.json", "cda.calibration.report:calibration_document")
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     scorer: str
     """The model or judge."""
     scored_as: str | None

@@ -13,23 +13,6 @@ JudgeReasons = Literal["before", "after", "none"]
 """Place of a judge's reasons: before its verdict, after it, or nowhere."""
 
 
-class ScoringCounts(Result):
-    """Counts of one scoring among several. None: its kind of scorer does not count that."""
-
-    texts: int | None = None
-    """Distinct texts."""
-    truncated: int | None = None
-    """Texts of which the model saw only the beginning."""
-    dropped: int | None = None
-    """Texts that were too long for the model and left out."""
-    cached: int | None = None
-    """Texts whose reward came from the cache."""
-    comparisons: int | None = None
-    """Distinct comparisons that a judge was asked about."""
-    unread: int | None = None
-    """Comparisons without a readable verdict, or texts without a readable grade."""
-
-
 class ScorerFacts(Result):
     """The scorer, and observations made while scoring."""
 
@@ -37,8 +20,6 @@ class ScorerFacts(Result):
     """The model as the recipe names it."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader."""
-    by_scoring: dict[str, ScoringCounts] = Field(default_factory=dict)
-    """Counts of every scoring of an audit, further trainings included; empty outside of audits."""
 
     @property
     def halves_ties(self) -> bool:

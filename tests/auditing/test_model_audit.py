@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -84,7 +83,7 @@ def test_rate_triples_of_a_file(llama: Path, audit: Any, tmp_path: Path) -> None
     assert effects["ATE", "double"] == pytest.approx(sum(double_contrasts(tmp_path / "out")[1]) / 11)
 
 
-def test_slopes_of_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) -> None:
+def test_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) -> None:
     rows = [
         {"prompt": f"w{row}", "original": f"w{row} good" + " w5" * (row % 4), "rewrite": f"w{row} bad w3",
          "rewrite_of_rewrite": f"w{row} good w3", "stars": row % 3, "flipped": True}
@@ -95,11 +94,6 @@ def test_slopes_of_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) 
     rate = found["rate"]["jargon"]
     assert (rate["n"], rate["measured"]["before"]["n_with"]) == (8, 4)
     assert found["excluded"]["triples"]["reasons"] == {"has_attribute lies between 0 and 2": 4}
-    slopes = {one["estimator"]: one["estimate"] for one in rate["measured"]["before"]["slope"]["effects"]}
-    scored, double = double_contrasts(tmp_path / "out")
-    lengths = [len(one["original"].split()) / 100 for one in scored]
-    assert slopes["double"]["value"] == pytest.approx(np.polyfit(lengths, double, 1)[0])
-    assert slopes["double"]["unit"] == "reward per 100 words of the original"
 
 
 @pytest.mark.parametrize(("words", "messages"), [

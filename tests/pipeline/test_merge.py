@@ -173,11 +173,12 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     (copy / "dose").mkdir()
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
     save(made_dose({"jargon": held_out(0.8, 0.5, 0.1, None)}, 0.5), copy / "dose" / "dose.json")
+    audit = small_audit(llama)
     plain = Plain(
-        skew={}, votes={},
+        skew={name: own.model_copy(update=dict(change(0.8, 0.3))) for name, own in audit.skew.items()}, votes={},
         quality=Quality(**dict(change(0.75, 0.7)), unread=0), triple_skew={}, unseen_phrases={},
     )  # fmt: skip
-    save(small_audit(llama).model_copy(update={"dose_applied": 0.5, "plain": plain}), copy / "audit" / "audit.json")
+    save(audit.model_copy(update={"dose_applied": 0.5, "plain": plain}), copy / "audit" / "audit.json")
     return copy
 
 
