@@ -73,7 +73,13 @@ _NAMES = {
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
     "cda.results.base": ("Estimate", "Missing"),
 }
-_NOW = {"win_rate": "quality(model, first, over=second)", "WinRate": "Quality"}
+_NOW = {
+    "win_rate": "quality(model, first, over=second)",
+    "WinRate": "Quality",
+    "leaderboard": "compare(folder)",
+    "Leaderboard": "Comparison",
+    "Panel": "Comparison",
+}
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = [
     "Audit",

@@ -200,14 +200,9 @@ class Contrast:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Every id that votes may have it under.
-
-        The file's own (tags `item` and, of several rows on the same texts, `items`), `id`, and the name of its exact
-        characters, by which files of votes went before texts were compared in their normal form.
-        """
-        exact = content_id("contrast", self.bias, self.prompt, self.perturbed, self.base)
+        """Every id that votes may have it under: the file's own (tags `item` and, of several rows on the same texts, `items`), and `id`."""
         own = self.tags.get("items") or ([self.tags["item"]] if "item" in self.tags else [])
-        return tuple(dict.fromkeys((*own, self.id, exact)))
+        return tuple(dict.fromkeys((*own, self.id)))
 
 
 @dataclass(frozen=True, slots=True)

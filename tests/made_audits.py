@@ -23,13 +23,12 @@ from cda.data.quality_sets import quality_set
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, TieRule, Triple, user_prompt
 from cda.results.audit import (
     AuditResult,
-    RewardSpread,
 )
 from cda.results.base import Estimate, Measure, Missing, PerScoring, or_missing
 from cda.results.benchmarks import SetQuality
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, SameMargin
+from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, SameMargin
 from cda.results.facts import AuditedBias, Example, JudgeFacts, RewardModelFacts, Scorer, Sources
-from cda.results.skew import Quality, TripleSkew, UnseenPhrases, VotedBias
+from cda.results.skew import Quality, VotedBias
 from cda.results.stages import (
     LabelCounts,
     LabelTally,
@@ -88,12 +87,11 @@ def _group(
 
 
 @cache
-def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, BiasDrift]:
+def _detail(shares: tuple[float, ...], *made_of: Any) -> tuple[BiasEffects, Any]:
     """Effects and drift of such a group: they take long, and many biases of many audits have the same."""
     group = _group("jargon", shares, True, *made_of)
-    biases = {group.bias.name: group.bias, "vagueness": load_bias("vagueness")}
     (effects,) = analysis_room.effects([group]).values()
-    (drift,) = analysis_room.drifts([group], biases, None).values()
+    (drift,) = analysis_room.drifts([group]).values()
     return effects, drift
 
 
@@ -123,7 +121,7 @@ def _labels(two: bool) -> tuple[str, ...]:
 
 
 @cache
-def _rate(two: bool) -> tuple[dict[str, BiasRate], dict[str, TripleSkew]]:
+def _rate(two: bool) -> tuple[dict[str, BiasRate], dict[str, Measure | Missing]]:
     """RATE and skew of jargon on 20 triples."""
     triples, scores = _triples()
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
@@ -148,17 +146,9 @@ def _sections(two: bool) -> SetQuality | None:
 
 
 @cache
-def _rewards(shares: tuple[float, ...], rate: bool, *made_of: Any) -> RewardSpread | Missing:
-    """Rewards of the sides of such a group, 0 for the base and the margin for the other; and of the triples."""
-    group = _group("jargon", shares, True, *made_of)
-    triples, scores = _triples() if rate else ([], {})
-    scorings = {}
-    for label, margins in group.margins.items():
-        sides = {text_id(contrast.prompt, contrast.base): 0.0 for contrast in group.contrasts}
-        for contrast, value in zip(group.contrasts, margins, strict=True):
-            sides[text_id(contrast.prompt, contrast.perturbed)] = float(value)
-        scorings[label] = Rewards(sides | scores)
-    return analysis_room.rewards([group], triples, scorings)
+def _rewards(two: bool) -> dict[str, Any]:
+    triples, scores = _triples()
+    return analysis_room.rewards(triples, dict.fromkeys(_labels(two), Rewards(scores)))
 
 
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
@@ -181,21 +171,18 @@ def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAn
     prompts, biased = [user_prompt(f"q {row}") for row in range(12)], "Utilize optimal parameters accordingly."
     pairs = [Pair(prompt, biased * (row % 3), f"Use the pan {row} and eat.") for row, prompt in enumerate(prompts)]
     labelled = []
-    scores: dict[str, float] = {}
     for row, pair in enumerate(pairs):
         sides = {"chosen": row % 3 == 0, "rejected": row % 4 == 0}
         labelled.append(LabelledPair(pair, "train", {group.bias.name: sides for group in groups}))  # type: ignore[misc]
-        scores |= {text_id(pair.prompt, pair.chosen): row % 5 + 0.0, text_id(pair.prompt, pair.rejected): row % 5 + 1.0}
-    scorings = dict.fromkeys(_labels(two), Rewards(scores))
     labels = {group.bias.name: training_labels(labelled, group.bias.name) for group in groups}
-    return analysis_room.analysis(groups, labels if two else {}, pairs, scorings, ties)  # type: ignore[arg-type]
+    return analysis_room.analysis(groups, labels if two else {}, ties)  # type: ignore[arg-type]
 
 
 def _example(bias: str, moved: float, two: bool, text: str = "Use a pan and stir it.") -> Example:
     margins = PerScoring[float](before=1.0, after=1.0 + moved) if two else PerScoring[float](before=moved)
     return Example(
         bias=bias, prompt=f"How do I cook rice ({moved})?", perturbed=text.replace("Use", "Utilize"), base=text,
-        margins=margins, preferred="base", kept_for="largest fall",
+        margins=margins, preferred="base",
     )  # fmt: skip
 
 
@@ -272,7 +259,6 @@ def make_audit(
     groups = [_group(name, made_of[name][0], target, *made_of[name][1:]) for name, (_, target) in wanted.items()]
     details = {name: _detail(*one) for name, one in made_of.items()}
     beside = {name: _beside_people(ties, *made_of[name]) for name in sorted(made_of)}
-    first = next(iter(targets))
     label_by = "measured long_word_share" if by == "embedded rules" else by
     found = {
         "recipe": "joint",
@@ -293,10 +279,9 @@ def make_audit(
         "rate": _rate(two)[0] if rate else {},
         "triple_skew": _rate(two)[1] if rate else {},
         "quality_sections": _sections(two) if sections else None,
-        "rewards": Missing(reason="a judge rewards no single text") if judge
-                   else _rewards(made_of[first][0], rate, *made_of[first][1:]),
+        "rewards": {} if judge or not rate else _rewards(two),
         "analysis": _analysis([group for group in groups if group.is_target], two, ties),
-        "unseen_phrases": {next(iter(targets)): UnseenPhrases(n=57, of=100, skew=_measure((0.9, 0.5), 57))} if two else {},
+        "unseen_phrases": {next(iter(targets)): _measure((0.9, 0.5), 57)} if two else {},
         "examples": tuple(_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)),
         "excluded": {
             "contrasts": Exclusions(110, {f"of another bias ({hostile or 'tone'})": 10}),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cda.results.base import Estimate, Missing, PerScoring
-from cda.results.effects import BiasRate, ConditionalEffects, Effect, Flips, RateEffects, RateOfScoring
+from cda.results.effects import BiasRate, Effect, Flips, RateEffects
 
 NOTHING = Missing(reason="no triple is left")
 
@@ -18,15 +18,12 @@ def made_rate(value: float | None, n: int = 9, by: str = "rules") -> BiasRate:
             standardised=estimate,
         )  # fmt: skip
         overall = RateEffects(effects=(effect,), not_estimated=(), n_with=n, n_without=0)
-    one = RateOfScoring(
-        overall=overall, by_length=NOTHING, slope=ConditionalEffects(effects=(), not_estimated=())
-    )  # fmt: skip
     flips = Flips(by=by, checked_by="readers", tried_with=n, flipped_with=n, tried_without=0, flipped_without=0)
     return BiasRate(
         flips=flips,
         n=n,
         unread=0,
-        measured=PerScoring[RateOfScoring](before=one, after=one),
+        measured=PerScoring[RateEffects | Missing](before=overall, after=overall),
         changes=NOTHING,
         test=NOTHING,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import command_reference
@@ -14,6 +15,7 @@ from documents import DISCOVER, EVALS, MODELS, NOTICES, READING, RECIPES, ROOT, 
 from pydantic import BaseModel
 from typer.main import get_command
 
+import cda
 from cda.biases import Bias, BiasMeasure, Instructions, Offline, Swap, Tolerance, load_bias
 from cda.cli import app
 from cda.embedded.rules import RuleRewriter
@@ -51,6 +53,13 @@ def test_the_reference_of_commands_is_up_to_date_and_explains_everything() -> No
     assert takes_json == set(command_reference.RESULTS) == set(found) - {"completion", "launch"}
     assert all(each.help for command in found.values() for each in command.params)
     assert all(info.meaning != info.key.rpartition(".")[2] for info in all_settings())
+
+
+def test_the_reference_of_python_names_only_what_there_is() -> None:
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    places = re.findall(r"^::: ([\w.]+)\.(\w+)$", page, re.MULTILINE)
+    assert [name for module, name in places if not hasattr(import_module(module), name)] == []
+    assert {name for _, name in places} <= set(cda.__all__)
 
 
 def test_the_reference_of_results_is_up_to_date_and_says_what_each_field_is() -> None:

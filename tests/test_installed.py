@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -63,15 +62,6 @@ def test_another_python_is_refused_in_a_sentence(version: tuple[int, ...], said:
 def test_an_old_python_can_read_what_refuses_it() -> None:
     for file in (ROOT / "cda" / "__init__.py", ROOT / "scripts" / "audit.py", ROOT / "scripts" / "train.py"):
         ast.parse(file.read_text(encoding="utf-8"), feature_version=(3, 7))
-
-
-@pytest.mark.skipif(shutil.which("python3.10") is None, reason="no python3.10 here")
-def test_a_true_python_3_10_is_refused() -> None:
-    for command in (["-m", "cda", "version"], ["scripts/train.py", "jargon"]):
-        done = ends("python3.10", *command)
-        if "command not found" in done.stderr:
-            pytest.skip("python3.10 is a shim without a Python")
-        assert done.returncode == 2 and done.stderr.startswith(f"error: {SAYS.format('3.10')}"), done.stderr
 
 
 def test_a_python_without_the_dependencies_is_told_in_a_sentence() -> None:

@@ -81,10 +81,3 @@ def test_a_text_is_one_text_however_it_is_stored() -> None:
     assert equal_texts(SPELLED[0], SPELLED[3]) and not equal_texts("a  b", "a b") and not equal_texts("A", "a")
     assert len({Contrast("x", user_prompt(text), text, "b").id for text in SPELLED}) == 1
     assert len({Pair(user_prompt("q"), text, "b").id for text in SPELLED}) == 4  # the text that is scored
-
-
-def test_votes_find_a_contrast_under_the_ids_of_before() -> None:
-    for text in SPELLED:
-        one = Contrast("x", user_prompt(text), text, "b", tags={"item": "own"})
-        assert one.ids[0] == "own" and content_id("contrast", "x", one.prompt, text, "b") in one.ids
-        assert Contrast("x", user_prompt(SPELLED[0]), SPELLED[0], "b").id in one.ids

@@ -3,7 +3,7 @@ effects by columns of the user's data, and verdicts of LLM judges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
@@ -21,38 +21,33 @@ from cda.data.pairs import PairLabels
 from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.preferences.measure import label_rates
-from cda.records import Pair, TieRule, Triple, prompt_id, prompt_text
-from cda.results import effects as found
-from cda.results.audit import ContrastRewards, RewardSpread, TripleRewards
-from cda.results.base import NOT_TRAINED, Estimate, Kinds, Measure, Missing, PerScoring, Test, or_missing
+from cda.records import TieRule, Triple, prompt_id, prompt_text
+from cda.results.audit import On
+from cda.results.base import NOT_TRAINED, Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.effects import (
     SIGN_TEST,
     T_TEST,
     BiasAnalysis,
-    BiasDrift,
     BiasEffects,
-    ConditionalEffects,
-    Covariates,
+    ByColumn,
+    DirectEffects,
     Effect,
-    EffectTest,
+    FeatureDrift,
+    LabelRates,
     Level,
-    MarginsByColumn,
-    RateByColumn,
     SameMargin,
 )
-from cda.results.facts import Example
-from cda.results.skew import BiasPanel, JudgedBias, JudgedCriterion
-from cda.rewriting.labels import exhibits
-from cda.scorers.compared import Preferences, Rewards, Text
+from cda.results.facts import N_SHOWN, Example
+from cda.results.skew import BiasPanel, JudgedBias
+from cda.scorers.compared import Preferences, Rewards
 from cda.stats import rate as statistics
-from cda.stats.drift import embedding_similarity, feature_drift, identify, label_drift
+from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.levels import Levels, levels_differ, levels_of
-from cda.stats.means import common_edges, distribution
 from cda.stats.multiplicity import holm_of
 from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
 from cda.stats.proportions import chosen_correlation, hits_of, positive_share
-from cda.stats.rate import Contrasts, Target, direct_contrast, observational_effect, same_in_all, slope_effect
+from cda.stats.rate import Contrasts, Target, direct_contrast, same_in_all, slope_effect
 from cda.stats.votes import Majority, agreement
 
 _FEWEST_TO_LEAVE_OUT = 3
@@ -67,7 +62,7 @@ def panels(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[s
     return {group.bias.name: _panel(group, scoring, rule) for group in groups}
 
 
-def criteria(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, dict[str, JudgedCriterion]]:
+def criteria(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict[str, dict[str, JudgedBias]]:
     """Skew by each criterion of a judge's rubric (of a panel: by its preference), and its difference from the skew
     overall, by bias; empty without criteria."""
     scoring = next(iter(scorings.values()))
@@ -79,7 +74,7 @@ def criteria(groups: Sequence[Group], scorings: Scorings, rule: TieRule) -> dict
     }
 
 
-def _criterion(scoring: Preferences, group: Group, rule: TieRule) -> JudgedCriterion:
+def _criterion(scoring: Preferences, group: Group, rule: TieRule) -> JudgedBias:
     margins = scoring.margins(contrast_comparisons(group.contrasts))
     (overall,) = group.margins.values()
     read = ~np.isnan(margins)
@@ -89,7 +84,7 @@ def _criterion(scoring: Preferences, group: Group, rule: TieRule) -> JudgedCrite
         return paired_change(before, after, list(compress(group.prompt_ids, read)))
 
     judged = _judged(margins, group, _majority(group, rule))
-    return JudgedCriterion(**dict(judged), against_overall=or_missing(against_overall))
+    return judged.model_copy(update={"against_overall": or_missing(against_overall)})
 
 
 def _majority(group: Group, rule: TieRule) -> Majority | None:
@@ -152,27 +147,27 @@ def by_columns(
     columns: Sequence[str],
     cutoffs: Cutoffs,
     refused: Mapping[str, Mapping[statistics.Estimand, str]],
-) -> dict[str, Covariates]:
+) -> dict[str, dict[On, dict[str, ByColumn | Missing]]]:
     """Every target by every column; empty if no column was asked for. `refused` are RATE's estimands that too few rewrites
     flipped the bias for, by bias."""
     if not columns:
         return {}
-    found = {}
+    found: dict[str, dict[On, dict[str, ByColumn | Missing]]] = {}
     for group in (group for group in groups if group.is_target):
         own = [triple for triple in triples if triple.bias == group.bias.name]
         why = refused.get(group.bias.name, {}).get("ATE")
-        found[group.bias.name] = Covariates(
-            contrasts={
+        found[group.bias.name] = {
+            "contrasts": {
                 name: or_missing(partial(_margins_by_column, group, name, cutoffs.get(name, ()))) for name in columns
             },
-            triples={
+            "triples": {
                 name: or_missing(partial(_rate, own, scorings, name, cutoffs.get(name, ()), why)) for name in columns
             },
-        )
+        }
     return found
 
 
-def _margins_by_column(group: Group, column: str, cutoffs: Sequence[float]) -> MarginsByColumn:
+def _margins_by_column(group: Group, column: str, cutoffs: Sequence[float]) -> ByColumn:
     values = [contrast.tags.get("by", {}).get(column) for contrast in group.contrasts]
     if not any(value is not None for value in values):
         raise DataError("these contrasts have no value in it")
@@ -182,10 +177,11 @@ def _margins_by_column(group: Group, column: str, cutoffs: Sequence[float]) -> M
     change: Test | Missing = NOT_TRAINED
     if len(differences) == 2:
         change = or_missing(partial(levels_differ, differences[1] - differences[0], levels, ids))
-    return MarginsByColumn(
+    return ByColumn(
         kind="categories" if levels.numbers is None else "numbers",
         cutoffs=tuple(cutoffs),
         n_missing=levels.n_missing,
+        pooled=dict(levels.pooled),
         levels=_adjusted([_level(group, levels, name) for name in levels.names]),
         differ=per_scoring({
             label: or_missing(partial(levels_differ, margins, levels, ids)) for label, margins in group.margins.items()
@@ -206,9 +202,8 @@ def _level(group: Group, levels: Levels, name: str) -> Level:
     means = {label: _mean(values, ids, group.unit) for label, values in margins.items()}
     changed = skew.test if isinstance(skew, Measure) else skew
     test = changed if len(margins) == 2 else _tested(list(means.values())[-1])
-    pooled = dict(levels.pooled) if levels.pooled and name == levels.names[-1] else {}
     return Level(
-        name=name, pooled=pooled, n=int(rows.sum()), n_prompts=len(set(ids)), skew=skew, margin=per_scoring(means), test=test
+        name=name, n=int(rows.sum()), n_prompts=len(set(ids)), skew=skew, effect=per_scoring(means), test=test
     )  # fmt: skip
 
 
@@ -249,7 +244,7 @@ def _numbers(levels: Levels) -> tuple[FloatArray, BoolArray]:
 
 def _rate(
     triples: Sequence[Triple], scorings: Scorings, column: str, cutoffs: Sequence[float], refused: str | None
-) -> RateByColumn:
+) -> ByColumn:
     """The double-rewrite effect by a column, on triples that every scoring has all rewards of."""
     if refused:
         raise DataError(refused)
@@ -262,79 +257,57 @@ def _rate(
     ids = [prompt_id(triple.prompt) for triple in kept]
     levels = levels_of([dict(triple.by)[column] for triple in kept], ids, cutoffs)
     contrasts = {label: rate.contrasts_of(kept, scoring, []) for label, scoring in scorings.items()}
-    effects: dict[str, ConditionalEffects | Missing] = {
-        label: or_missing(partial(_by_level, own, levels)) for label, own in contrasts.items()
+    effects = {
+        label: statistics.conditional_effects(own, [str(name) for name in levels.of])
+        for label, own in contrasts.items()
     }
-    last = list(effects.values())[-1]
-    found_effects = () if isinstance(last, Missing) else last.effects
-    tests = holm_of([Test(p_value=effect.p_value, method=T_TEST) for effect in found_effects])
-    names = [effect.estimand.removeprefix("CATE: ") for effect in found_effects]
-    return RateByColumn(
+    return ByColumn(
         kind="categories" if levels.numbers is None else "numbers",
         cutoffs=tuple(cutoffs),
         n_missing=int(read.sum()) - len(kept),
         pooled=dict(levels.pooled),
-        effects=per_scoring(effects),
-        tests=dict(zip(names, tests, strict=True)),
+        levels=_adjusted([
+            _rate_level(name, {label: own[name] for label, own in effects.items()}, list(compress(ids, levels.rows(name))))
+            for name in levels.names
+        ]),
         differ=per_scoring({label: or_missing(partial(levels_differ, own.double, levels, ids)) for label, own in contrasts.items()}),
+        change_differs=NOT_TRAINED,
         slope=per_scoring({label: or_missing(partial(_rate_slope, own, levels, column)) for label, own in contrasts.items()}),
     )  # fmt: skip
 
 
-def _by_level(contrasts: Contrasts, levels: Levels) -> ConditionalEffects:
-    """The effect in each level, in the order of the levels."""
-    found = statistics.conditional_effects(contrasts, [str(name) for name in levels.of])
-    order = {f"CATE: {name}": place for place, name in enumerate(levels.names)}
-    effects = sorted(found.effects, key=lambda effect: order[effect.estimand])
-    return found.model_copy(update={"effects": tuple(effects)})
+def _rate_level(name: str, effects: Mapping[str, Effect | Missing], ids: Sequence[str]) -> Level:
+    why = Missing(reason="triples have an effect, and no skew by level")
+    test = _tested(list(effects.values())[-1])
+    return Level(
+        name=name, n=len(ids), n_prompts=len(set(ids)), skew=why, effect=per_scoring(effects), test=test
+    )  # fmt: skip
 
 
-def _rate_slope(contrasts: Contrasts, levels: Levels, column: str) -> ConditionalEffects:
+def _rate_slope(contrasts: Contrasts, levels: Levels, column: str) -> Effect:
     numbers, _ = _numbers(levels)
-    name = f"1 of {column}"
-    wanted: list[statistics.Wanted] = [
-        (
-            f"slope per {name}",
-            estimator,
-            None,
-            partial(statistics.effect_slope, contrasts, numbers, estimator, name),
-        )
-        for estimator in statistics.ESTIMATORS
-    ]
-    effects, missing = statistics.collect(wanted)
-    return ConditionalEffects(effects=effects, not_estimated=missing)
+    return statistics.effect_slope(contrasts, numbers, "double", f"1 of {column}")
 
 
 N_EXAMPLES = 12
 """Examples of each bias."""
 _TRIPLE_TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
-Encode = Callable[[Sequence[str]], FloatArray]
-_Values = Mapping[str, Mapping[str, tuple[FloatArray, list[str]]]]
-"""Scoring to kind of text to its rewards and prompts."""
+_STARTS = {"with": True, "without": False}
 
 
 def analysis(
     groups: Sequence[Group],
     labels: Mapping[str, PairLabels],
-    pairs: Sequence[Pair],
-    scorings: Scorings,
     rule: TieRule,
 ) -> dict[str, BiasAnalysis]:
-    """Preferences of data, people and model for each target, and the observational effect. `labels` are of the training pairs,
-    or of those given to an audit alone; `pairs` are the quality pairs, whose answers have the attribute or not as they come."""
+    """Preferences of data, people and model for each target. `labels` are of the training pairs, or of those given to an audit
+    alone."""
     targets = [group for group in groups if group.is_target]
     rates = label_rates([group.bias for group in targets], labels)
-    return {
-        group.bias.name: BiasAnalysis(
-            labels=rates.get(group.bias.name),
-            correlation=_correlations(group, rule),
-            observational=_observational(group.bias, pairs, scorings),
-        )
-        for group in targets
-    }
+    return {group.bias.name: _analysis(group, rates.get(group.bias.name), rule) for group in targets}
 
 
-def _correlations(group: Group, rule: TieRule) -> found.Correlations:
+def _analysis(group: Group, labels: LabelRates | None, rule: TieRule) -> BiasAnalysis:
     """r between the attribute and being preferred, each pair in both orders; the model on the rows that people judged."""
     feature = _measured_feature(group.bias)
     values = np.ones(len(group))
@@ -352,28 +325,7 @@ def _correlations(group: Group, rule: TieRule) -> found.Correlations:
         rows = people.majority.used & (people.majority.target != 0.5)
         by_people = correlation(2 * people.majority.target - 1, rows)
     by_model = {label: correlation(np.sign(margins), rows & (margins != 0)) for label, margins in group.margins.items()}
-    return found.Correlations(of=feature or "label", people=by_people, model=per_scoring(by_model))
-
-
-def _observational(bias: Bias, pairs: Sequence[Pair], scorings: Scorings) -> found.Observational | Missing:
-    """Mean reward of answers with the bias minus that of answers without, within prompts; labelled as measured."""
-    if bias.measure is None or bias.measure.relative:
-        return Missing(reason="the bias has no measure that labels one answer by itself")
-    texts = [(pair.prompt, text) for pair in pairs for text in (pair.chosen, pair.rejected)]
-    attribute = [exhibits(text, bias) for _, text in texts]
-    ids = [prompt_id(prompt) for prompt, _ in texts]
-    by_scoring: dict[str, Effect | Missing] = {}
-    for label, scoring in scorings.items():
-        if not isinstance(scoring, Rewards):
-            return Missing(reason="a pairwise judge gives no reward of single answers")
-        rewards = np.array([scoring.of(prompt, text) for prompt, text in texts])
-        # Others were left out as too long, which is counted where they were scored, or the measure does not hold for them.
-        there = ~np.isnan(rewards) & np.array([has is not None for has in attribute], dtype=bool)
-        kept = [bool(has) for has in compress(attribute, there)], list(compress(ids, there))
-        by_scoring[label] = or_missing(partial(observational_effect, rewards[there], *kept))
-    return found.Observational(
-        labelled_by=f"measured {bias.measure.feature.replace('_', ' ')}", effect=per_scoring(by_scoring)
-    )
+    return BiasAnalysis(labels=labels, of=feature or "label", people=by_people, model=per_scoring(by_model))
 
 
 def _measured_feature(bias: Bias) -> str | None:
@@ -385,86 +337,46 @@ def _feature_differences(bias: Bias, feature: str, sides: Sequence[tuple[str, st
     return np.array([bias.measured(first, feature) - bias.measured(second, feature) for first, second in sides])
 
 
-def rewards(groups: Sequence[Group], triples: Sequence[Triple], scorings: Scorings) -> RewardSpread | Missing:
-    """Distributions of rewards on common bins; missing if a scorer compares pairs and rewards no single text."""
+def rewards(triples: Sequence[Triple], scorings: Scorings) -> dict[str, PerScoring[dict[str, Estimate | Missing]]]:
+    """Mean rewards of the texts of triples, by bias; empty if a scorer compares pairs and rewards no single text."""
     known = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
-    if len(known) < len(scorings):
-        return Missing(reason="the scorer compares pairs and rewards no single text")
-    sides = {}
-    for group in groups:
-        of_sides = {
-            side: [(contrast.prompt, getattr(contrast, side)) for contrast in group.contrasts]
-            for side in ("base", "perturbed")
-        }
-        sides[group.bias.name] = _values(of_sides, known)
-    of_triples = {}
-    for name in dict.fromkeys(triple.bias for triple in triples):
-        own = [triple for triple in triples if triple.bias == name]
-        kinds = {
-            f"{which}, {text}": [(row.prompt, getattr(row, text)) for row in own if row.has_attribute == has]
-            for which, has in (("with", True), ("without", False))
-            for text in _TRIPLE_TEXTS
-        }
-        values = _values({kind: texts for kind, texts in kinds.items() if texts}, known)
-        own_edges = _edges([values])
-        of_triples[name] = TripleRewards(edges=own_edges, of=_distributions(values, own_edges))
-    edges = _edges(list(sides.values()))
-    contrasts = {name: _distributions(values, edges) for name, values in sides.items()}
-    return RewardSpread(contrasts=ContrastRewards(edges=edges, of=contrasts), triples=of_triples)
+    by_bias: dict[str, list[Triple]] = {}
+    for triple in triples if len(known) == len(scorings) else ():
+        by_bias.setdefault(triple.bias, []).append(triple)
+    return {
+        name: per_scoring({label: _mean_rewards(own, scoring) for label, scoring in known.items()})
+        for name, own in by_bias.items()
+    }
 
 
-def _values(kinds: Mapping[str, Sequence[Text]], scorings: Mapping[str, Rewards]) -> _Values:
-    values: dict[str, dict[str, tuple[FloatArray, list[str]]]] = {label: {} for label in scorings}
-    for label, scoring in scorings.items():
-        for kind, texts in kinds.items():
-            rewards = np.array([scoring.of(prompt, text) for prompt, text in texts], dtype=np.float64)
-            there = ~np.isnan(rewards)
-            values[label][kind] = rewards[there], [prompt_id(prompt) for prompt, _ in compress(texts, there)]
-    return values
+def _mean_rewards(triples: Sequence[Triple], scoring: Rewards) -> dict[str, Estimate | Missing]:
+    """Mean reward of each kind of text; texts without a reward (too long) are left out."""
+
+    def mean(rows: Sequence[Triple], text: str) -> Estimate:
+        values = np.array([scoring.of(row.prompt, getattr(row, text)) for row in rows], dtype=np.float64)
+        there = ~np.isnan(values)
+        return mean_of(values[there], [prompt_id(row.prompt) for row in compress(rows, there)], "reward").estimate
+
+    sides = {which: [row for row in triples if row.has_attribute == has] for which, has in _STARTS.items()}
+    return {
+        f"{which}, {text}": or_missing(partial(mean, rows, text))
+        for which, rows in sides.items()
+        for text in (_TRIPLE_TEXTS if rows else ())
+    }
 
 
-def _edges(values: Sequence[_Values]) -> tuple[float, ...]:
-    arrays = [array for of in values for kinds in of.values() for array, _ in kinds.values()]
-    return common_edges(arrays) if any(array.size for array in arrays) else ()
+def drifts(groups: Sequence[Group]) -> dict[str, tuple[FeatureDrift, ...] | Missing]:
+    """Features that differ between the two sides of each bias's contrasts."""
+    return {group.bias.name: _drift(group) for group in groups}
 
 
-def _distributions(values: _Values, edges: Sequence[float]) -> PerScoring[Kinds]:
-    def of_kinds(kinds: Mapping[str, tuple[FloatArray, list[str]]]) -> Kinds:
-        return {kind: or_missing(partial(distribution, array, ids, edges)) for kind, (array, ids) in kinds.items()}
-
-    return per_scoring({label: of_kinds(kinds) for label, kinds in values.items()})
-
-
-def drifts(groups: Sequence[Group], biases: Mapping[str, Bias], encode: Encode | None) -> dict[str, BiasDrift]:
-    """Other differences between the two sides of each bias's contrasts: features, other biases' labels, meaning."""
-    return {group.bias.name: _drift(group, biases, encode) for group in groups}
-
-
-def _drift(group: Group, biases: Mapping[str, Bias], encode: Encode | None) -> BiasDrift:
-    perturbed, base = group.sides
+def _drift(group: Group) -> tuple[FeatureDrift, ...] | Missing:
     first, second = (
         {**features, **_own_features(side, group.bias)}
         for features, side in zip(group.features, group.sides, strict=True)
     )
-    ids = group.prompt_ids
-    similarity: Estimate | Missing = Missing(reason="no embeddings were asked for")
-    if encode is not None:
-        similarity = or_missing(partial(embedding_similarity, perturbed, base, encode, ids))
-
-    def labels(other: Bias) -> Estimate:
-        with_label, without = ([exhibits(text, other) for text in side] for side in group.sides)
-        return label_drift(with_label, without, ids)
-
-    return BiasDrift(
-        n=len(group),
-        features=or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=group.bias.treatment))),
-        labels={
-            other.name: or_missing(partial(labels, other))
-            for other in biases.values()
-            if other.name != group.bias.name and other.measure and not other.measure.relative
-        },
-        similarity=similarity,
-    )
+    ids, treatment = group.prompt_ids, group.bias.treatment
+    return or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=treatment)))
 
 
 def _own_features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
@@ -481,7 +393,7 @@ def effects(groups: Sequence[Group]) -> dict[str, BiasEffects]:
 def _effects(group: Group) -> BiasEffects:
     sides = [_direct_effects(group, margins) for margins in group.margins.values()]
     if len(sides) == 1:
-        return BiasEffects(before=sides[0], unit=group.unit, test=_test(sides[0].direct))
+        return BiasEffects(before=sides[0], unit=group.unit, test=_tested(sides[0].direct))
 
     def change() -> Estimate:
         before, after = group.margins.values()
@@ -491,37 +403,27 @@ def _effects(group: Group) -> BiasEffects:
     return BiasEffects(before=sides[0], after=sides[1], unit=group.unit, change=or_missing(change), test=tested)
 
 
-def _direct_effects(group: Group, margins: FloatArray) -> found.DirectEffects:
+def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
     perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
     direct: Effect | SameMargin | Missing = or_missing(partial(direct_contrast, margins, ids, unit))
     if isinstance(direct, Missing):
         direct = same_in_all(margins, ids, direct.reason) or direct
     identified = partial(identify, margins, perturbed, base, ids, treatment=group.bias.treatment, unit=unit)
-    return found.DirectEffects(direct=direct, identification=or_missing(identified))
-
-
-def _test(direct: Effect | SameMargin | Missing) -> EffectTest | Missing:
-    """The test that joins the audit's family: of the mean margin, or of the sign that every prompt shares."""
-    tested = _tested(direct)
-    if isinstance(tested, Missing):
-        return tested
-    what = "the mean margin is not 0" if isinstance(direct, Effect) else "the margin that all pairs share is not 0"
-    return EffectTest(p_value=tested.p_value, method=tested.method, what=what)
+    return DirectEffects(direct=direct, identification=or_missing(identified))
 
 
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
-    """Example contrasts of the targets; `kept_for` gives the reason for which each was selected.
-
-    The best of each kind is taken in turn until there are N_EXAMPLES a bias: the largest falls of the margin, the largest
-    margins under each scoring (of one scoring the largest and the smallest), and if people voted, those on which the
-    model disagrees, or agrees, with their majority by the largest margin. No chance is involved, and no sample is meant.
+    """Example contrasts of each target: the largest falls of the margin, of one scoring the largest margins; the last one of those
+    that a report shows is one on which the model disagrees with people's majority, if there is any. They are no random sample.
     """
     chosen = []
     for group in groups:
-        people = people_of(group, "half") if group.is_target else None
+        if not group.is_target:
+            continue
+        people = people_of(group, "half")
         words = people.words if people else ("no votes",) * len(group)
-        for row, kind in _chosen(_kinds(group.margins, words)).items() if group.is_target else ():
+        for row in _chosen(group.margins, words):
             contrast, word = group.contrasts[row], "tie" if words[row] == "split" else words[row]
             chosen.append(
                 Example(
@@ -531,38 +433,17 @@ def examples(groups: Sequence[Group]) -> tuple[Example, ...]:
                     base=contrast.base,
                     margins=per_scoring({label: float(values[row]) for label, values in group.margins.items()}),
                     preferred=None if word == "no votes" else cast(Literal["perturbed", "base", "tie"], word),
-                    kept_for=kind,
                 )
             )
     return tuple(chosen)
 
 
-def _kinds(margins: Mapping[str, FloatArray], words: Sequence[str]) -> dict[str, list[int]]:
+def _chosen(margins: Mapping[str, FloatArray], words: Sequence[str]) -> list[int]:
     first, *others = margins.values()
-    if others:
-        largest = {f"largest margin {label}": -values for label, values in margins.items()}
-        kinds = {"largest fall": others[-1] - first, **largest}
-    else:
-        kinds = {"largest margin": -first, "smallest margin": first}
-    rows = {kind: np.argsort(order, kind="stable").tolist() for kind, order in kinds.items()}
+    last = others[-1] if others else first
+    order = np.argsort(last - first if others else -first, kind="stable").tolist()
     side = np.array([{"perturbed": 1.0, "base": -1.0}.get(word, 0.0) for word in words])
-    for word, sign in (("disagrees", -1.0), ("agrees", 1.0)):
-        for label, values in margins.items():
-            with_people = sign * side * values  # above 0 if the word is true; larger with the margin
-            order = np.argsort(-with_people, kind="stable")
-            rows[f"{word} with people {label}"] = order[with_people[order] > 0].tolist()
-    return rows
-
-
-def _chosen(kinds: Mapping[str, Sequence[int]]) -> dict[int, str]:
-    """Rows taken in turn, the best of each kind that is not taken yet, with the kind."""
-    chosen: dict[int, str] = {}
-    left = {kind: iter(rows) for kind, rows in kinds.items()}
-    while left and len(chosen) < N_EXAMPLES:
-        for kind, rows in list(left.items()):
-            row = next((candidate for candidate in rows if candidate not in chosen), None)
-            if row is None:
-                del left[kind]
-            elif len(chosen) < N_EXAMPLES:
-                chosen[row] = kind
-    return chosen
+    shown, disputed = order[:N_SHOWN], [row for row in order if side[row] * last[row] < 0]
+    if disputed and not set(shown) & set(disputed):
+        shown[-1] = disputed[0]
+    return [*shown, *(row for row in order if row not in shown)][:N_EXAMPLES]

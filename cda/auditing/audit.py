@@ -32,7 +32,7 @@ from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.data.load import prompt_of
 from cda.data.pairs import PairLabels, training_labels
-from cda.embedded.model import EMBEDDED, encode_sentences
+from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import WITH_CONTRASTS
 from cda.files.hub import commits
 from cda.files.jsonl import read_jsonl, write_jsonl
@@ -196,11 +196,11 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         quality_sections=result.quality_by_section(texts.quality, scorings),
         triple_skew=result.triple_skews(triples, scorings),
         effects=analysis.effects(groups),
-        drift=analysis.drifts(groups, biases, encode_sentences if recipe.audit.similarity else None),
+        drift=analysis.drifts(groups),
         plain=result.plain(all_groups, texts, scored, ties),
         rate=rates,
-        rewards=analysis.rewards(groups, triples, scorings),
-        analysis=analysis.analysis(groups, labels, texts.pairs, scorings, ties),
+        rewards=analysis.rewards(triples, scorings),
+        analysis=analysis.analysis(groups, labels, ties),
         seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
         unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
         examples=analysis.examples(groups),

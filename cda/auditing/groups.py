@@ -27,7 +27,7 @@ from cda.stats.people import (
     powered_human_skew,
     powered_miscalibration,
 )
-from cda.stats.proportions import ModelTies, exact_change_test, preference_table
+from cda.stats.proportions import ModelTies, exact_change_test
 from cda.stats.votes import Counts, Majority, agreement, count_votes, leading_words, majority, noise_ceiling
 
 T = TypeVar("T")
@@ -174,18 +174,6 @@ def people_in(
     return People(by_rule, tuple(words), counts if any(votes) else None)
 
 
-def sides_of(group: Group, people: People) -> list[Preference | None]:
-    """The side of people's majority on each contrast, `tie` for ties and splits under every tie rule; None without votes."""
-    sides: list[Preference | None] = []
-    rows = zip(group.contrasts, people.words, people.majority.target, people.majority.used, strict=True)
-    for contrast, word, target, used in rows:
-        if used and target != 0.5:
-            sides.append("perturbed" if target == 1 else "base")
-        else:
-            sides.append("tie" if word in ("tie", "split") or contrast.preferred == "tie" else None)
-    return sides
-
-
 def per_scoring(values: Mapping[str, T]) -> PerScoring[T]:
     """A value of the one model; or of the model before and after."""
     return PerScoring(**dict(zip(("before", "after"), values.values(), strict=False)))
@@ -227,13 +215,11 @@ def _with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Pe
 
 def _voted(group: Group, people: People) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
-    words, alone = sides_of(group, people), len(group.margins) == 1
-    tables = {label: preference_table(values, words, ids, group.ties) for label, values in group.margins.items()}
+    alone = len(group.margins) == 1
     return VotedBias(
         **dict(_moved(group, people)),
         human_skew=human_skew(majority, ids),
         gap_test=_gap_test(group, majority) if alone else None,
-        by_majority=per_scoring(tables),
         rule=majority.rule,
         left_out=dict(majority.exclusions.reasons),
         agreement=None if counts is None else or_missing(lambda: agreement(counts, ids)),

@@ -35,8 +35,8 @@ from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test, or_missing
 from cda.results.benchmarks import Accuracies, AccuracyShift, SetQuality
-from cda.results.effects import BiasRate, Effect
-from cda.results.skew import BiasSkew, OverSeeds, Plain, PlainSkew, Quality, Seeds, TripleSkew, UnseenPhrases
+from cda.results.effects import BiasRate, Effect, average_of
+from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
 from cda.scorers.compared import Comparison
 from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
 from cda.stats.estimators import share_of
@@ -63,12 +63,13 @@ def skews(
     """Skew of every bias, the targets first."""
     return {
         group.bias.name: BiasSkew(
-            **dict(plain_skew(group)),
+            **dict(share_measure(group.margins, group.prompt_ids, group.ties)),
             target=group.is_target,
             source=group.contrasts[0].tags.get("source", "file"),
             available=available[group.bias.name],
             unread=group.n_unread,
             rewrites_failed=dict(failed.get(group.bias.name, {})),
+            by_direction=_by_direction(group),
             mean_margin=per_scoring({label: float(values.mean()) for label, values in group.margins.items()}),
             sd_margin=per_scoring({label: float(values.std()) for label, values in group.margins.items()}),
         )
@@ -76,12 +77,11 @@ def skews(
     }
 
 
-def plain_skew(group: Group) -> PlainSkew:
-    """Skew of a bias; and apart for contrasts to which it was added and from which it was removed, if there are both."""
+def _by_direction(group: Group) -> dict[str, Measure]:
+    """Skew apart for contrasts to which the bias was added and from which it was removed, if there are both."""
     directions = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
     rows = {name: directions == name for name in DIRECTIONS if (directions == name).any()}
-    by_direction = {name: _measure_rows(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
-    return PlainSkew(**dict(share_measure(group.margins, group.prompt_ids, group.ties)), by_direction=by_direction)
+    return {name: _measure_rows(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
 
 
 def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
@@ -115,18 +115,17 @@ def beyond_noise_of(
     return {group.bias.name: or_missing(partial(beyond, group)) for group in groups}
 
 
-def unseen_phrases(groups: Sequence[Group]) -> dict[str, UnseenPhrases]:
+def unseen_phrases(groups: Sequence[Group]) -> dict[str, Measure | Missing]:
     """Skew on contrasts whose perturbed side holds no wording of the rule-based rewriter, except wordings that base sides hold
     too: it shows whether training unlearned a feature or a word list."""
-    result: dict[str, UnseenPhrases] = {}
+    result: dict[str, Measure | Missing] = {}
     for group in groups:
         if not group.is_target or group.bias.offline is None:
             continue
         perturbed, base = group.sides
         pattern = telling_phrases(group.bias.offline, base)
         keep = np.array([not pattern.search(text) for text in perturbed])
-        skew = _measure_rows(group, keep) if keep.any() else Missing(reason="no such contrast")
-        result[group.bias.name] = UnseenPhrases(n=int(keep.sum()), of=len(group), skew=skew)
+        result[group.bias.name] = _measure_rows(group, keep) if keep.any() else Missing(reason="no such contrast")
     return result
 
 
@@ -197,14 +196,13 @@ def _nothing(change: object) -> object:
 
 def _rate_still(rate: BiasRate) -> BiasRate:
     after = rate.under().get("after")
-    if after is None or isinstance(after.overall, Missing):
+    if after is None or isinstance(after, Missing):
         return rate
     no_change: dict[str, object] = {"p_value": 1.0, "standardised": _SAME_MODEL}
     effects = tuple(
-        effect.model_copy(update=no_change | {"estimate": _nothing(effect.estimate)})
-        for effect in after.overall.effects
+        effect.model_copy(update=no_change | {"estimate": _nothing(effect.estimate)}) for effect in after.effects
     )
-    return rate.model_copy(update={"changes": after.overall.model_copy(update={"effects": effects})})
+    return rate.model_copy(update={"changes": after.model_copy(update={"effects": effects})})
 
 
 def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
@@ -242,15 +240,13 @@ def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], 
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
 
 
-def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, TripleSkew]:
+def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Measure | Missing]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model."""
-    skews = {}
+    skews: dict[str, Measure | Missing] = {}
     for name, compared in _double_contrasts(triples).items():
         margins, ids, _ = read_margins(scorings, compared)
-        skew: Measure | Missing = Missing(reason="no triple has a score of both rewrites")
-        if ids:
-            skew = share_measure(margins, ids, ties_of(unit_of(scorings)))
-        skews[name] = TripleSkew(n=len(ids), unread=len(compared) - len(ids), skew=skew)
+        none = Missing(reason="no triple has a score of both rewrites")
+        skews[name] = share_measure(margins, ids, ties_of(unit_of(scorings))) if ids else none
     return skews
 
 
@@ -271,11 +267,10 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
     of_plain = [group.with_margins(labels) for group in groups]
     two = {label: scorings[name] for label, name in labels.items()}
     return Plain(
-        skew={group.bias.name: plain_skew(group) for group in of_plain},
+        skew=skews(of_plain, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
         votes=votes_moved(of_plain, rule),
         unseen_phrases=unseen_phrases(of_plain),
         quality=quality(texts.pairs, two),
-        quality_sections=quality_by_section(texts.quality, two),
         triple_skew=triple_skews(texts.triples.kept, two),
     )
 
@@ -324,7 +319,7 @@ def seeds(
         rate={
             name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
             for name, measured in rate.items()
-            if (of_first := measured.under().get("after")) and isinstance(of_first.average, Effect)
+            if (of_first := measured.under().get("after")) and isinstance(average_of(of_first), Effect)
         },
         quality=skew_of(pair_comparisons(texts.pairs)) if texts.pairs else None,
     )

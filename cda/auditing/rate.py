@@ -11,11 +11,9 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.auditing.groups import Scorings, per_scoring, read_margins
-from cda.errors import DataError
-from cda.features import n_words
 from cda.records import Triple, equal_texts, normal_text, prompt_id
-from cda.results.base import NOT_TRAINED, Missing, or_missing
-from cda.results.effects import T_TEST, BiasRate, ConditionalEffects, EffectTest, Flips, RateEffects, RateOfScoring
+from cda.results.base import NOT_TRAINED, Missing, Test, or_missing
+from cda.results.effects import T_TEST, BiasRate, Flips, RateEffects, average_of
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats import rate as statistics
 from cda.stats.rate import Contrasts, Estimand
@@ -93,11 +91,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     pairs = [(int(place[row]), int(place[other])) for row, other in naive_pairs(triples) if read[row] and read[other]]
     contrasts = {label: contrasts_of(kept, scoring, pairs) for label, scoring in scorings.items()}
     measured = {
-        label: RateOfScoring(
-            overall=or_missing(partial(statistics.rate_effects, of_scoring, refused)),
-            by_length=or_missing(partial(_by_length, of_scoring, kept, refused)),
-            slope=_slope(of_scoring, kept, refused),
-        )
+        label: or_missing(partial(statistics.rate_effects, of_scoring, refused))
         for label, of_scoring in contrasts.items()
     }
     *_, last = contrasts.values()
@@ -105,7 +99,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     if len(contrasts) == 2:
         before, after = contrasts.values()
         changes = or_missing(partial(_changes, before, after, refused))
-    average = list(measured.values())[-1].average
+    average = average_of(list(measured.values())[-1])
     return BiasRate(
         flips=flips,
         n=n,
@@ -113,9 +107,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
         naive_unread=len(pairs) - (0 if last.naive is None else len(last.naive)) if last.originals is None else None,
         measured=per_scoring(measured),
         changes=changes,
-        test=average
-        if isinstance(average, Missing)
-        else EffectTest(p_value=average.p_value, method=T_TEST, what="the double-rewrite ATE is not 0"),
+        test=average if isinstance(average, Missing) else Test(p_value=average.p_value, method=T_TEST),
     )
 
 
@@ -134,25 +126,6 @@ def contrasts_of(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[t
     there = ~np.isnan(naive)
     rows = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return statistics.from_preferences(double, single, rewriting, attribute, ids, naive[there], rows[there])
-
-
-def _by_length(contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str]) -> ConditionalEffects:
-    if "ATE" in refused:
-        raise DataError(refused["ATE"])
-    groups = statistics.quantile_groups([n_words(triple.original) for triple in triples], 2)
-    return statistics.conditional_effects(contrasts, groups, "double")
-
-
-def _slope(contrasts: Contrasts, triples: Sequence[Triple], refused: Mapping[Estimand, str]) -> ConditionalEffects:
-    """Change of the effect with the words of the original, by every estimator; the naive one rests on no rewrite."""
-    hundreds = np.array([n_words(triple.original) for triple in triples]) / 100
-    name = "100 words of the original"
-    wanted: list[statistics.Wanted] = []
-    for estimator in statistics.ESTIMATORS:
-        slope = partial(statistics.effect_slope, contrasts, hundreds, estimator, name)
-        wanted.append((f"slope per {name}", estimator, None if estimator == "naive" else refused.get("ATE"), slope))
-    effects, missing = statistics.collect(wanted)
-    return ConditionalEffects(effects=effects, not_estimated=missing)
 
 
 def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str]) -> RateEffects:

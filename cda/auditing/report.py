@@ -108,8 +108,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
 
 
 def _judge_words(audit: AuditResult) -> list[str]:
-    agreed = any(panel.majority is not None for panel in audit.panel.values())
-    needed = {"panel": audit.panel, "agreement": agreed, "criteria": audit.criteria}
+    needed = {"panel": audit.panel, "agreement": audit.panel, "criteria": audit.criteria}
     return [said("judges", key) for key, need in needed.items() if need]
 
 

@@ -8,21 +8,17 @@ from typing import Any
 
 import yaml
 
-from cda.report.numbers import NOT_ESTIMATED, count, in_each, points, share, signed
-from cda.report.tables import Row
+from cda.report.numbers import NOT_ESTIMATED, in_each, signed
 from cda.results.audit import AuditResult
-from cda.results.base import Measure, Missing
+from cda.results.base import Estimate, Missing
 from cda.results.effects import (
-    Adjusted,
     BiasRate,
-    ConditionalEffects,
     Effect,
     Identification,
-    PairsEffect,
     RateEffects,
     SameMargin,
 )
-from cda.results.skew import BiasSkew, OverSeeds
+from cda.results.skew import BiasSkew
 from cda.stats.verdict import Margin
 
 EMBEDDED = "embedded"
@@ -68,19 +64,6 @@ def applied(audit: AuditResult) -> float:
     return 1.0 if audit.dose_applied is None else float(audit.dose_applied)
 
 
-def change_cells(measure: Measure | Missing | OverSeeds, limit: float | None = None) -> Row:
-    """Before, after, change and n of a paired change, or the one share and its n. The change gets the digits that tell its
-    interval from 0 and from `limit`."""
-    if isinstance(measure, Missing):
-        raise TypeError(measure.reason)
-    before, after, change = measure.before, measure.after, measure.change
-    if isinstance(before, float):
-        raise TypeError("a reward is no share")
-    if isinstance(after, Missing) or isinstance(change, Missing):
-        return share(before), count(before)
-    return share(before), share(after), points(change, "", limit), count(change)
-
-
 def margin_unit(audit: AuditResult) -> str:
     """Unit of all margins of an audit."""
     return next(iter(audit.effects.values())).unit
@@ -105,7 +88,7 @@ def at_no_drift(identification: Identification | Missing) -> dict[str, Margin | 
     return {"alike": mean_margin(identification.overlap_effect), **adjusted}
 
 
-def mean_margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -> Margin | None:
+def mean_margin(found: Effect | Estimate | SameMargin | Missing) -> Margin | None:
     """An estimate of the audit; a plain number if all pairs share it, None if there is neither."""
     match found:
         case SameMargin():
@@ -114,13 +97,11 @@ def mean_margin(found: Effect | PairsEffect | Adjusted | SameMargin | Missing) -
             return None
         case Effect():
             return found.estimate
-        case PairsEffect():
-            return found.mean_margin
-        case Adjusted():
-            return found.effect
+        case Estimate():
+            return found
 
 
-def effects_in(part: RateEffects | ConditionalEffects | Missing) -> tuple[Effect, ...]:
+def effects_in(part: RateEffects | Missing) -> tuple[Effect, ...]:
     """The effects that could be estimated; none of a part that is missing."""
     return () if isinstance(part, Missing) else part.effects
 

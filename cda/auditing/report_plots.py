@@ -26,9 +26,9 @@ from cda.report.plots import (
     named,
 )
 from cda.results.audit import AuditResult
-from cda.results.base import Distribution, Estimate, Missing
+from cda.results.base import Estimate, Missing
 from cda.results.dose import DoseResult
-from cda.results.effects import BiasDrift, BiasRate, RateEffects
+from cda.results.effects import BiasRate, FeatureDrift, RateEffects
 from cda.results.skew import NoiseCeiling
 
 if TYPE_CHECKING:
@@ -59,7 +59,10 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
         "votes": [*_people_plots(audit)],
         "dose": [*(dose_curves(audit.dose) if audit.dose else ())],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
-        "effects": [_drift_plot(name, drifts[name], word) for name, word in plots.slugs(drifts).items()],
+        "effects": [
+            _drift_plot(name, drifts[name], audit.skew[name].before.n, word)
+            for name, word in plots.slugs(drifts).items()
+        ],
     }
     known = {section: tuple(plot for plot in found if plot is not None) for section, found in by_section.items()}
     return {section: found for section, found in known.items() if found}
@@ -132,15 +135,14 @@ def _beside_people(
 
 def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
     """Mean rewards of the texts of triples; none of a judge, which rewards no single text."""
-    triples = {} if isinstance(audit.rewards, Missing) else audit.rewards.triples
-    words, marks = plots.slugs(triples), {when: SCORINGS[when] for when in audit.scorings}
+    words, marks = plots.slugs(audit.rewards), {when: SCORINGS[when] for when in audit.scorings}
     drawn: list[Plot | None] = []
-    for name, found in triples.items():
+    for name, found in audit.rewards.items():
         rows: dict[str, dict[str, Estimate]] = {}
-        for when, kinds in found.of.items():
+        for when, kinds in found.items():
             for (start, start_word), (text, text_word) in product(_STARTS.items(), _TEXTS.items()):
-                if isinstance(own := kinds.get(f"{start}, {text}"), Distribution):
-                    rows.setdefault(f"{text_word} ({start_word})", {})[when] = own.mean
+                if isinstance(own := kinds.get(f"{start}, {text}"), Estimate):
+                    rows.setdefault(f"{text_word} ({start_word})", {})[when] = own
         title = f"{name}: mean rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
         said = f"Mean rewards of texts of triples of {name}. {' '.join(_said(*row, signed) for row in rows.items())}"
         if rows:
@@ -168,9 +170,9 @@ def dose_curves(dose: DoseResult) -> list[Plot]:
 
 def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
     effects = {
-        when: {(effect.estimand, effect.estimator): effect.estimate for effect in scored.overall.effects}
+        when: {(effect.estimand, effect.estimator): effect.estimate for effect in scored.effects}
         for when, scored in rate.under().items()
-        if isinstance(scored.overall, RateEffects)
+        if isinstance(scored, RateEffects)
     }
     shown = [
         ("naive" if kind[1] == "naive" else " ".join(kind), {when: found.get(kind) for when, found in effects.items()})
@@ -187,11 +189,11 @@ def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
     return _rows_plot(f"rate-{word}", title, text, shown, {when: SCORINGS[when] for when in effects}, scale)
 
 
-def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
+def _drift_plot(name: str, drift: tuple[FeatureDrift, ...] | Missing, n: int, word: str) -> Plot | None:
     """The standardized difference of every feature that is not the bias itself."""
     rows: list[PlotRow] = []
     said = []
-    for found in () if isinstance(drift.features, Missing) else drift.features:
+    for found in () if isinstance(drift, Missing) else drift:
         if found.is_treatment or found.standardised is None:
             continue
         label = found.feature.replace("_", " ")
@@ -200,7 +202,7 @@ def _drift_plot(name: str, drift: BiasDrift, word: str) -> Plot | None:
         said.append(f"{label} {signed(found.standardised)}{beyond}.")
     if not rows:
         return None
-    text = f"Differences between the sides of {drift.n} contrasts of {name}, in standard deviations: {' '.join(said)}"
+    text = f"Differences between the sides of {n} contrasts of {name}, in standard deviations: {' '.join(said)}"
     title = (
         f"{name}: what else differs between the sides, in standard deviations. Within the grey band a difference is usually "
         "called balanced"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Literal
 
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
@@ -11,11 +10,9 @@ from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
-from cda.results.facts import Example, JudgeFacts, PanelFacts, RewardModelFacts
+from cda.results.facts import N_SHOWN, Example, JudgeFacts, PanelFacts, RewardModelFacts
 
 Standing = Literal["agrees", "disagrees", "undecided"]
-FEW = 3
-"""Examples of each bias in a report; audit.json has all."""
 _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
 _VERBS: dict[Standing, str] = {"disagrees": "disagree", "agrees": "agree", "undecided": ""}
 
@@ -174,19 +171,7 @@ def people_sentence(example: Example) -> str:
 
 def few_examples(audit: AuditResult) -> dict[str, list[Example]]:
     """The examples of each bias that a report shows."""
-    shown = {bias.name: [one for one in audit.examples if one.bias == bias.name] for bias in audit.biases}
-    return {name: few_of(examples, FEW) for name, examples in shown.items()}
-
-
-def few_of(examples: Sequence[Example], most: int) -> list[Example]:
-    """The first few in the page's order; the last of them gives way to one on which model and people disagree, if none does."""
-    ordered = sorted(examples, key=example_order)
-    few, disputed = ordered[:most], [example for example in ordered[most:] if _is_disputed(example)]
-    return [*few[:-1], disputed[0]] if disputed and not any(map(_is_disputed, few)) else few
-
-
-def _is_disputed(example: Example) -> bool:
-    return list(standings(example).values())[-1:] == ["disagrees"]
+    return {bias.name: [one for one in audit.examples if one.bias == bias.name][:N_SHOWN] for bias in audit.biases}
 
 
 def how_chosen(audit: AuditResult) -> tuple[str, ...]:
@@ -195,5 +180,5 @@ def how_chosen(audit: AuditResult) -> tuple[str, ...]:
     voted = any(example.preferred is not None for example in audit.examples)
     also = ", the last one on which model and people disagree, if there is one" if voted else ""
     return (
-        f"At most {FEW} of each bias: {first}{also}. They are no random sample; audit.json has {len(audit.examples)}.",
+        f"At most {N_SHOWN} of each bias: {first}{also}. They are no random sample; audit.json has {len(audit.examples)}.",
     )

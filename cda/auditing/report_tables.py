@@ -4,7 +4,6 @@ the user's data, training data, and everything that was left out."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TypeVar
 
 from cda.auditing.report_cells import (
     applied,
@@ -27,18 +26,18 @@ from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, i
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
 from cda.report.tables import Column, Row, Table, TableOf, table
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, On
 from cda.results.base import Estimate, Measure, Missing, Test
 from cda.results.effects import (
     BiasRate,
+    ByColumn,
     Contingency,
     DirectEffects,
     Effect,
-    MarginsByColumn,
-    NotIdentified,
-    RateByColumn,
+    Identification,
     RateEffects,
     SameMargin,
+    average_of,
 )
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import BiasPanel, JudgedBias, NoiseCeiling, PoweredShare, PoweredVotes
@@ -72,7 +71,7 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     """The numbers of a measure, plain CDA's last, at a row named by bias and measure."""
     measure = MEASURES[key]
     rate = list(audit.rate[bias].under().values()) if key == "rate" and bias in audit.rate else []
-    unit = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored.overall)][:1]
+    unit = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored)][:1]
     row = {"row": " ".join(filter(None, (bias, "".join([measure.title, *unit]))))}
     own = numbers_in(audit).where(key, **({"bias": bias} if bias else {}))
     plain = measure.last(audit.plain, bias) if audit.plain else None
@@ -97,8 +96,8 @@ def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
     for way, part in skew.by_direction.items():
         yield from _part(f"{name} skew, {way}", part, plain.skew[name].by_direction.get(way) if plain else None)
     if unseen := audit.unseen_phrases.get(name):
-        other = plain.unseen_phrases[name].skew if plain and name in plain.unseen_phrases else None
-        yield from _part(f"{name} skew, phrases unseen in training", unseen.skew, other)
+        other = plain.unseen_phrases.get(name) if plain else None
+        yield from _part(f"{name} skew, phrases unseen in training", unseen, other)
 
 
 def main_table(audit: AuditResult) -> Table:
@@ -197,10 +196,10 @@ def powered_table(audit: AuditResult) -> Table | None:
 def _powered_cells(powered: PoweredShare | Missing) -> Row:
     if isinstance(powered, Missing):
         return powered.reason, "", "", "", ""
-    found, without = powered.share, powered.exclusions
+    without = powered.exclusions
     return (
-        share(found.estimate), share(found.classical), f"{found.power_tuning:.2f}",
-        f"{found.classical.n} + {found.n_unlabelled}", f"{without.dropped} of {without.seen}",
+        share(powered.estimate), share(powered.classical), f"{powered.power_tuning:.2f}",
+        f"{powered.classical.n} + {powered.n_unlabelled}", f"{without.dropped} of {without.seen}",
     )  # fmt: skip
 
 
@@ -221,16 +220,12 @@ def judge_tables(audit: AuditResult) -> list[Table | None]:
 
 def _judged_table(audit: AuditResult) -> Table | None:
     rows = [
-        (f"{bias}, {name}", *_judged_cells(judged), "")
+        (f"{bias}, {name}", *_judged_cells(judged))
         for bias, panel in audit.panel.items()
         for name, judged in _of_panel(panel).items()
     ]
     rows += [
-        (
-            f"{bias}, by {name}",
-            *_judged_cells(judged),
-            cell(judged.against_overall, lambda against: points(against, "")),
-        )
+        (f"{bias}, by {name}", *_judged_cells(judged))
         for bias, own in audit.criteria.items()
         for name, judged in own.items()
     ]
@@ -243,7 +238,7 @@ def _judged_table(audit: AuditResult) -> Table | None:
 
 def _of_panel(panel: BiasPanel) -> dict[str, JudgedBias]:
     together = {"the panel": panel.panel, "majority of the judges": panel.majority, "mean of the judges": panel.mean}
-    return panel.judges | {name: judged for name, judged in together.items() if judged is not None}
+    return panel.judges | together
 
 
 def _judged_cells(judged: JudgedBias) -> Row:
@@ -251,6 +246,7 @@ def _judged_cells(judged: JudgedBias) -> Row:
     missed = judged.miscalibration
     return (
         cell(judged.skew, share), cell(judged.skew, count, ""), ties, str(judged.unread), cell(missed, share), cell(missed, count, ""),
+        cell(judged.against_overall, lambda against: points(against, "")),
     )  # fmt: skip
 
 
@@ -273,8 +269,6 @@ def agreement_table(audit: AuditResult) -> Table | None:
 
 
 def _agreement_rows(bias: str, panel: BiasPanel) -> Iterator[Row]:
-    if panel.majority is None:
-        return
     alpha = panel.agreement if isinstance(panel.agreement, Missing) else panel.agreement.alpha
     yield f"{bias}, all", cell(alpha, decimals), "", cell(panel.panel.skew, share), "", cell(alpha, count, "")
     for judge, without in panel.without.items():
@@ -294,7 +288,7 @@ def effects_table(audit: AuditResult) -> Table:
     two, rows = compares(audit), list[Row]()
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
-            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.drift[name].n)
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.skew[name].before.n)
             tests = () if two else _tested(effects.test)[1:]
             label = f"{name}, {when}" if two else name
             rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
@@ -321,7 +315,7 @@ def drift_sentences(audit: AuditResult) -> list[str]:
     names = targets(audit) if compares(audit) else audit.drift
     found = {name: _differences(name, audit) for name in names}
     return [
-        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.drift[name].n})."
+        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.skew[name].before.n})."
         for name, what in found.items()
         if what
     ]
@@ -329,7 +323,7 @@ def drift_sentences(audit: AuditResult) -> list[str]:
 
 def _differences(name: str, audit: AuditResult) -> str:
     """The features, beside the bias itself, that differ most between the sides beyond chance."""
-    features = audit.drift[name].features
+    features = audit.drift[name]
     found = [] if isinstance(features, Missing) else [each for each in features if not each.is_treatment]
     known = [(each.feature.replace("_", " "), each.standardised) for each in found]
     shown = [(word, own) for word, own in known if isinstance(own, Estimate) and (own.low > 0 or own.high < 0)]
@@ -344,7 +338,7 @@ def identification_sentences(audit: AuditResult) -> list[str]:
         last = effects.last
         if isinstance(last.direct, SameMargin) and last.direct.value:
             sentences.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
-        elif isinstance(last.identification, NotIdentified):
+        elif isinstance(last.identification, Identification) and not last.identification.is_identified:
             sentences.append(
                 f"{name}: {last.identification.verdict}: {last.identification.reason}{confounds_sentence(last.identification)}"
             )
@@ -359,7 +353,7 @@ def rate_tables(audit: AuditResult) -> list[Table]:
 
 
 def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
-    overall: dict[str, RateEffects | Missing] = {when: scored.overall for when, scored in rate.under().items()}
+    overall = rate.under()
     overall |= {"change": rate.changes} if compares(audit) and overall else {}
     after = "after: " if compares(audit) else ""
     columns = (
@@ -412,33 +406,34 @@ def rate_sentences(audit: AuditResult) -> list[str]:
 
 def missing_rate_sentence(name: str, rate: BiasRate) -> str:
     """Why the average effect of a bias is not given; empty if it is."""
-    missing = rate.measured if isinstance(rate.measured, Missing) else rate.measured.last.average
+    missing = rate.measured if isinstance(rate.measured, Missing) else average_of(rate.measured.last)
     return f"{name}: RATE's ATE is not estimated: {missing.reason}." if isinstance(missing, Missing) else ""
 
 
 def by_tables(audit: AuditResult) -> list[Table | None]:
     """Direct contrasts by column, RATE by column, then the tests that levels differ and the slopes."""
     two, unit = compares(audit), margin_unit(audit)
-    direct, rated = list(by_column(audit, MarginsByColumn)), list(by_column(audit, RateByColumn))
+    direct, rated = list(by_column(audit, "contrasts")), list(by_column(audit, "triples"))
     header = ("bias, column: level", *(("skew before", "skew after", "change (points)") if two else ("skew",)),
               f"mean margin ({unit}){', after' if two else ''}", "n", "prompts", "p", "p (Holm)")  # fmt: skip
     margins = [
-        (f"{bias}, {column}: {level.name}", *_skew_cells(level.skew, two), margin_cell(level.margin.last), str(level.n),
+        (f"{bias}, {column}: {level.name}", *_skew_cells(level.skew, two), margin_cell(level.effect.last), str(level.n),
          str(level.n_prompts), *_tested(level.test))
         for bias, column, by in direct
         for level in by.levels
     ]  # fmt: skip
     of_rate = ("bias, column: level", f"effect ({unit})", "in SD", "triples", "prompts", "p", "p (Holm)")
     effects = [
-        (f"{bias}, {column}: {(level := effect.estimand.removeprefix('CATE: '))}", signed(effect.estimate),
-         cell(effect.standardised, signed), str(effect.estimate.n), str(effect.estimate.n_prompts), *_tested(by.tests[level]))
+        (f"{bias}, {column}: {level.name}", signed(effect.estimate), cell(effect.standardised, signed), str(level.n),
+         str(level.n_prompts), *_tested(level.test))
         for bias, column, by in rated
-        for effect in effects_in(by.effects.last)
+        for level in by.levels
+        if isinstance(effect := level.effect.last, Effect)
     ]  # fmt: skip
     when = ", after" if two else ""
     columns = ("bias, column", "p that levels are alike", f"slope ({unit} per 1 of the column)")
-    differ = [row for bias, column, by in direct for row in _differ(f"{bias}, {column}", by)]
-    differ += [row for bias, column, by in rated for row in _differ(f"{bias}, {column}", by)]
+    differ = [row for bias, column, by in direct for row in _differ(f"{bias}, {column}: margin", by)]
+    differ += [row for bias, column, by in rated for row in _differ(f"{bias}, {column}: RATE effect", by)]
     return [
         table(f"Skew and mean margin by level, with {PERCENT} intervals", header, margins),
         table(f"Effect by level (RATE, rewrites of rewrites){when}, with {PERCENT} intervals", of_rate, effects),
@@ -457,46 +452,33 @@ def _tested(test: Test | Missing) -> Row:
     return ("", "") if isinstance(test, Missing) else (p_words(test.p_value), cell(test.p_holm, p_words))
 
 
-def _differ(name: str, by: MarginsByColumn | RateByColumn) -> Iterator[Row]:
+def _differ(name: str, by: ByColumn) -> Iterator[Row]:
     """Tests that levels are alike under every scoring, with the slope of a column of numbers."""
-    what = "margin" if isinstance(by, MarginsByColumn) else "RATE effect"
     for (when, test), (_, slope) in zip(by.differ.items(), by.slope.items(), strict=True):
-        effects = (slope,) if isinstance(slope, Effect) else () if isinstance(slope, SameMargin) else effects_in(slope)
-        shown = next(
-            (with_ends(each.estimate) for each in effects if each.estimator != "single" and each.estimator != "naive"),
-            "",
-        )
-        yield (
-            f"{name}: {what}{'' if when == 'model' else f', {when}'}",
-            cell(test, lambda test: p_words(test.p_value)),
-            shown,
-        )
-    if isinstance(by, MarginsByColumn) and isinstance(by.change_differs, Test):
-        yield f"{name}: change of the margin", p_words(by.change_differs.p_value), ""
+        shown = cell(slope, lambda slope: with_ends(slope.estimate), "")
+        yield f"{name}{'' if when == 'model' else f', {when}'}", cell(test, lambda test: p_words(test.p_value)), shown
+    if isinstance(by.change_differs, Test):
+        yield f"{name.rpartition(': ')[0]}: change of the margin", p_words(by.change_differs.p_value), ""
 
 
-_By = TypeVar("_By", MarginsByColumn, RateByColumn)
-
-
-def by_column(audit: AuditResult, kind: type[_By]) -> Iterator[tuple[str, str, _By]]:
+def by_column(audit: AuditResult, on: On) -> Iterator[tuple[str, str, ByColumn]]:
     """Bias and column with what the column divides: contrasts or triples."""
     for bias, found in audit.by.items():
-        for column, by in (found.contrasts if kind is MarginsByColumn else found.triples).items():
-            if isinstance(by, kind):
+        for column, by in found[on].items():
+            if isinstance(by, ByColumn):
                 yield bias, column, by
 
 
 def by_sentences(audit: AuditResult) -> Iterator[str]:
     """What was pooled, what has no level, and what could not be divided."""
     for bias, found in audit.by.items():
-        for what, parts in (("contrasts", found.contrasts), ("triples", found.triples)):
+        for what, parts in found.items():
             for column, by in parts.items():
                 if isinstance(by, Missing):
                     yield f"{bias}, {column}: {what} are not divided: {by.reason}."
                     continue
-                pooled = by.pooled if isinstance(by, RateByColumn) else by.levels[-1].pooled
-                if pooled:
-                    named = ", ".join(f"{inert(name)} ({n})" for name, n in pooled.items())
+                if by.pooled:
+                    named = ", ".join(f"{inert(name)} ({n})" for name, n in by.pooled.items())
                     yield f"{bias}, {column}: levels with fewer than 10 prompts are pooled: {named}."
                 if by.n_missing:
                     yield f"{bias}, {column}: {what} without a value, in no level: {by.n_missing}."
@@ -546,12 +528,18 @@ def correlation_table(audit: AuditResult) -> Table | None:
     """How each bias goes along with being preferred: in labelled pairs, by people, by the model."""
     rows: list[Row] = []
     for name, analysis in audit.analysis.items():
-        labels, r = analysis.labels, analysis.correlation
+        labels = analysis.labels
         rates = labels.contingency if labels else None
         chosen = rates.selection_rate if isinstance(rates, Contingency) else rates
-        trained, *found = labels.r_train if labels else None, r.people, *(model for _, model in r.model.items())
+        trained, *found = (
+            labels.r_train if labels else None,
+            analysis.people,
+            *(model for _, model in analysis.model.items()),
+        )
         shown = (cell(value, lambda r: f"{decimals(r)} (n {count(r)})") for value in (trained, *found))
-        rows.append((f"{name} ({r.of})", cell(chosen, lambda rate: f"{share(rate)} (n {count(rate)})", None), *shown))
+        rows.append(
+            (f"{name} ({analysis.of})", cell(chosen, lambda rate: f"{share(rate)} (n {count(rate)})", None), *shown)
+        )
     pairs = "training data" if compares(audit) else "labelled pairs"
     models = ("model" if when == "model" else f"model {when}" for when in audit.scorings)
     header = ("bias", "chosen where one side has it", f"r, {pairs}", "r, people",
@@ -629,6 +617,6 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
         lost, naive_lost = f"{unread} on a comparison", rate.naive_unread or 0
         reason = "two of its texts are the same after cutting" if unread == _SAME else lost
         yield f"comparing triples of {name}", rate.n + rate.unread, {reason: rate.unread}
-        effects = () if isinstance(rate.measured, Missing) else effects_in(rate.measured.last.overall)
+        effects = () if isinstance(rate.measured, Missing) else effects_in(rate.measured.last)
         n = next((effect.estimate.n for effect in effects if effect.estimator == "naive"), 0)
         yield f"comparing originals of {name}, naive", n + naive_lost, {lost: naive_lost}

@@ -23,9 +23,9 @@ from cda.report.numbers import (
 )
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, Trained
+from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, EffectTest, ExactSlope, Identification, Identified, SameMargin
+from cda.results.effects import Confound, Effect, Identification, SameMargin
 from cda.stats import verdict as rules
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
@@ -67,9 +67,10 @@ def _named(found: Identification) -> list[str]:
 
 def _confound_words(named: Confound) -> str:
     slope = named.slope
-    each = two_digits(slope.value) if isinstance(slope, ExactSlope) else with_ends(slope)
+    value = slope if isinstance(slope, float) else slope.value
+    each = two_digits(slope) if isinstance(slope, float) else with_ends(slope)
     return (
-        f"{'rises' if slope.value > 0 else 'falls'} with {_words(named.feature)}: {each} for each one more, "
+        f"{'rises' if value > 0 else 'falls'} with {_words(named.feature)}: {each} for each one more, "
         f"R² {percent(named.r_squared)} alone, {signed(named.accounts_for)} of the mean margin"
     )
 
@@ -184,7 +185,7 @@ def model_word(name: str, audit: AuditResult) -> rules.Finding:
     found = effects.before.identification
     gap = votes.signed_gap.before if votes else None
     margins = list(at_no_drift(found).values())
-    return rules.finding(mean_margin(effects.before.direct), p_holm, isinstance(found, Identified), gap, margins)
+    return rules.finding(mean_margin(effects.before.direct), p_holm, _is_identified(found), gap, margins)
 
 
 def verdict_kind(word: str) -> Kind:
@@ -232,7 +233,7 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
             text += f" Mean margin {signed(direct.estimate)} {effects.unit}."
-    if not isinstance(identification, Identified) and not isinstance(mean_margin(direct), float):
+    if not _is_identified(identification) and not isinstance(mean_margin(direct), float):
         text += f" The bias is not told apart from what else differs: {identification.reason}{confounds_sentence(identification)}"
     text += f" {drift_sentence(name, audit)}"
     return Verdict(name, model_word(name, audit), f"{text.strip().rstrip('.')}.")
@@ -243,7 +244,7 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     effect. Empty if they may not, of a training, or with people's votes: people saw the other differences too."""
     effects = audit.effects[name]
     identification = effects.before.identification
-    if compares(audit) or name in audit.votes or not isinstance(identification, Identified):
+    if compares(audit) or name in audit.votes or not _is_identified(identification):
         return ""
     margins = at_no_drift(identification)
     shown = _p_holm(effects.test) < SIGNIFICANT
@@ -255,7 +256,11 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     return f"What else differs between the sides may explain this: {alike}; adjusted for it {adjusted}.{confounds_sentence(identification)}"
 
 
-def _p_holm(test: EffectTest | Missing) -> float:
+def _is_identified(found: Identification | Missing) -> bool:
+    return isinstance(found, Identification) and found.is_identified
+
+
+def _p_holm(test: Test | Missing) -> float:
     return 1.0 if isinstance(test, Missing) or test.p_holm is None else test.p_holm
 
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from functools import partial
 from itertools import chain, combinations, count, product
 from pathlib import Path
-from shutil import rmtree
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,11 +17,9 @@ from cda.auditing.headline import set_quality
 from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
 from cda.errors import DataError, RecipeError
-from cda.files.jsonl import write_json, write_jsonl
-from cda.files.paths import refuse_link
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.perform import Done, Job, Made, perform
-from cda.launch import is_main, say
+from cda.launch import say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
@@ -88,7 +85,7 @@ def measure_quality(
         check_subject(subject, settings)
     comparisons = [comparison for each in sets for item in each.items for comparison in _comparisons(item)]
 
-    def work(out: Path) -> Made[QualityResult]:
+    def work(_: Path) -> Made[QualityResult]:
         for each in sets:
             say(f"{each.name}: {len(each.items)} items, read as {each.format}; {each.exclusions}")
         scorers = [open_scorer(subject, settings, settings.shared_folder) for subject in subjects]
@@ -109,13 +106,10 @@ def measure_quality(
             files=sources,
         )
         document = report.quality_document(result)
+        rewardbench = report.rewardbench_files(result, rows) if over is None else {}
         forms: dict[str, Form] = {
-            PAGE: document.page, TABLES: document.markdown, SCORES: rows, RESULT: result,
+            PAGE: document.page, TABLES: document.markdown, SCORES: rows, RESULT: result, f"{REWARDBENCH}/": rewardbench,
         }  # fmt: skip
-        if over is None:
-            forms[f"{REWARDBENCH}/"] = None
-            if is_main():
-                _write_rewardbench(out / REWARDBENCH, report.rewardbench_files(result, rows))
         return Made(result, document, forms)
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
@@ -291,16 +285,3 @@ def _score_row(
         else:
             row[label] = {"margins": [float(x) if np.isfinite(x) else None for x in margins[label]]}
     return row
-
-
-def _write_rewardbench(folder: Path, files: Mapping[str, object]) -> None:
-    """RewardBench's own files, in place of those of an earlier call."""
-    refuse_link(folder)
-    rmtree(folder, ignore_errors=True)
-    for name, content in files.items():
-        file = folder / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        if isinstance(content, list):
-            write_jsonl(file, content)
-        else:
-            write_json(file, content)

@@ -34,7 +34,13 @@ EXIT_CODES = {
     143: "stopped by SIGTERM; likewise",
 }
 
-RENAMED = {"leaderboard": "compare FOLDER", "report --compare": "compare RUN RUN …"}
+RENAMED = {
+    "leaderboard": "compare FOLDER",
+    "panel": "compare MODEL MODEL …",
+    "report --compare": "compare RUN RUN …",
+    "dose --before": "dose scores:BEFORE --against scores:AFTER",
+    "calibrate --scores": "calibrate scores:FILE",
+}
 """Commands, or commands with an option, to what they are called now."""
 
 
@@ -44,7 +50,7 @@ class _Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         for old, new in RENAMED.items():
             command, *options = old.split()
-            if args[:1] == [command] and set(options) <= set(args):
+            if args[:1] == [command] and set(options) <= {word.partition("=")[0] for word in args}:
                 ctx.fail(f"`cda {old}` is now `cda {new}`.")
         return super().resolve_command(ctx, args)
 

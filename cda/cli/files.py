@@ -170,12 +170,11 @@ def merge(
     from cda.quiet import quiet_libraries
 
     quiet_libraries()
-    from cda.pipeline.merge import MergeOptions
     from cda.pipeline.merge import merge as merge_sources
     from cda.results.commands import Written
 
     folder = user_path(out)
-    merge_sources(sources, MergeOptions(folder, tuple(dose or ()), base, precision, adapter_only, push))
+    merge_sources(sources, folder, tuple(dose or ()), base, precision, adapter_only, push)
     call.output.show(Written(folder=folder), "")
 
 

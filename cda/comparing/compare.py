@@ -31,8 +31,7 @@ from cda.results.comparison import (
 )
 from cda.stats.estimators import ROUNDING
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.paired import compare_margins
-from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
+from cda.stats.panel import FEW_MODELS, compare_margins, mean_change, mean_share, ranks
 from cda.stats.people import human_skew
 from cda.stats.votes import Majority
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from cda.biases import Bias
-from cda.counterfactuals.pairs import label_frequencies, number_for, proportional_quota, teachable
+from cda.counterfactuals.pairs import label_frequencies, proportional_quota, teachable
 from cda.data.pairs import split_by_prompt
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_contrasts, second_turn_names
@@ -35,7 +35,7 @@ from cda.resources.sources import (
     training_pairs,
 )
 from cda.results.stages import LabelAnswers, LabelCounts, LabelTally, Loaded, SecondTurns
-from cda.rewriting.labels import SIDES, PairLabel, label_pair, label_pairs, measure_of, pair_request, unheld
+from cda.rewriting.labels import SIDES, PairLabel, label_pairs, measure_of, pair_request, unheld
 from cda.run import Stage, fingerprint
 from cda.stats.draws import Stream, drawn, generator
 
@@ -46,8 +46,8 @@ _BARE_LABEL_TOKENS = 25
 PAIRS = "pairs.jsonl"
 SUPPLEMENT = "supplement.jsonl"
 SECOND_TURN = "second_turn.jsonl"
-Labelled = tuple[list[Mapping[Side, bool | None]], list[PairLabel], LabelTally]
-"""Labels of pairs, an LLM's answers if it was asked, and their counts."""
+Labelled = tuple[list[PairLabel], LabelTally]
+"""Labels of pairs, and their counts."""
 
 
 def stage(loaded: LoadedRecipe) -> Stage:
@@ -115,26 +115,20 @@ def _write_labelled(
     in_validation = split_by_prompt(
         pairs, recipe.data.validation_share, generator(recipe.seed, Stream.VALIDATION_SPLIT)
     )
-    unlabelled: Mapping[Side, bool | None] = dict.fromkeys(SIDES)
-    labels_by_bias: list[dict[str, Mapping[Side, bool | None]]] = [
-        {bias.name: unlabelled for bias in biases} for _ in pairs
-    ]
-    details: list[dict[str, object]] = [{} for _ in pairs]
-    tallies, n_labelled = {}, 0
-    for bias in biases:
-        labels, answers, tallies[bias.name] = labelled(bias)
-        for detail, answer in zip(details, answers, strict=False):  # no answers of a measured bias
-            detail[bias.name] = answer.details()
-        for by_bias, label in zip(labels_by_bias, labels, strict=False):
-            by_bias[bias.name] = label
-        n_labelled = max(n_labelled, len(labels))
-    rows = [
-        LabelledPair(pair, splits.get(prompt_id(pair.prompt), "validation" if held else "train"), by_bias)
-        for pair, held, by_bias in zip(pairs, in_validation, labels_by_bias, strict=True)
-    ][:n_labelled]
-    with_details = zip(rows, details, strict=False)
-    write_jsonl(file, (labelled_row(row) | ({"details": detail} if detail else {}) for row, detail in with_details))
-    return rows, tallies
+    found = {bias.name: labelled(bias) for bias in biases}
+    n_labelled = max((len(labels) for labels, _ in found.values()), default=0)
+    rows, written = [], []
+    for at, (pair, held) in enumerate(zip(pairs[:n_labelled], in_validation, strict=False)):
+        own = {name: labels[at] for name, (labels, _) in found.items() if at < len(labels)}
+        by_bias = {name: own[name].labels if name in own else dict.fromkeys(SIDES) for name in found}
+        side = splits.get(prompt_id(pair.prompt), "validation" if held else "train")
+        rows.append(LabelledPair(pair, side, by_bias))
+        details = {
+            bias.name: own[bias.name].details() for bias in biases if bias.name in own and asks_for(bias, recipe)
+        }
+        written.append(labelled_row(rows[-1]) | ({"details": details} if details else {}))
+    write_jsonl(file, written)
+    return rows, {name: tally for name, (_, tally) in found.items()}
 
 
 def _all_labels(pairs: Sequence[Pair], recipe: Recipe, llm: LlmAccess, bias: Bias) -> Labelled:
@@ -153,7 +147,7 @@ def _enough_labels(
     own, _ = teachable(rows, audited)
     taken = {text_key(row.pair.prompt, row.pair.chosen, row.pair.rejected) for row in own}
     wanted: Counter[tuple[bool | None, bool | None]] = Counter()
-    wanted.update(proportional_quota(label_frequencies(own, bias), _supplementary(bias, recipe)))
+    wanted.update(proportional_quota(label_frequencies(own, bias), (recipe.n_pairs("supplementary", bias.name) or 0)))
     answers: list[PairLabel] = []
     planned = 0
     while (short := (wanted - _usable(pairs, answers, taken, audited)).total()) and len(answers) < len(pairs):
@@ -166,7 +160,7 @@ def _enough_labels(
         at_once = planned if recipe.llm.mode == "batch" else max(short, recipe.llm.asked.concurrency)
         asked = pairs[len(answers) : min(planned, len(answers) + at_once)]
         answers += label_pairs(asked, bias, llm.client(), recipe.seed, llm.label_again, llm.prompts.label)
-    return _asked_labels(answers, bias, recipe, llm)
+    return answers, _told(answers, pairs, bias, recipe, llm)
 
 
 def _usable(
@@ -180,17 +174,13 @@ def _usable(
     )
 
 
-def _supplementary(bias: Bias, recipe: Recipe) -> int:
-    return number_for(bias, recipe.synthesize.supplementary, len(recipe.biases)) or 0
-
-
 def planned_supplement(
     pairs: Sequence[Pair], bias: Bias, recipe: Recipe, prompt: LabelPrompt, more: int = 0
 ) -> Planned:
     """Calls for twice as many labels as supplementary pairs are asked for, as not every one is of the combination that is still
     missing; or for some `more`."""
     planned = planned_labels(pairs, bias, prompt)
-    calls = min(len(pairs), more or 2 * _supplementary(bias, recipe))
+    calls = min(len(pairs), more or 2 * (recipe.n_pairs("supplementary", bias.name) or 0))
     return replace(planned, what=f"labelling {bias.name} for supplementary pairs", calls=calls)
 
 
@@ -224,32 +214,39 @@ def asks_for(bias: Bias, recipe: Recipe) -> bool:
 
 
 def labels_of(pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess) -> Labelled:
-    """Labels of both sides of every pair, an LLM's answers if it was asked (which has been agreed to), and their counts.
-    DataError: more labels than `label.max_unparsed` cannot be read. RecipeError: a bias that cannot be measured, without an LLM."""
+    """Labels of both sides of every pair, an LLM's (which has been agreed to) or by the bias's measure, and their counts.
+    DataError: more of them than `label.max_unparsed` cannot be read. RecipeError: a bias that cannot be measured, without an LLM."""
     if asks_for(bias, recipe):
-        answers = label_pairs(pairs, bias, llm.client(), recipe.seed, llm.label_again, llm.prompts.label)
-        return _asked_labels(answers, bias, recipe, llm)
-    labels: list[Mapping[Side, bool | None]] = [label_pair(pair, bias) for pair in pairs]
-    tally = _tally(labels, f"measured {measure_of(bias).feature.replace('_', ' ')}")
-    if tally.unparsed > recipe.label.max_unparsed * tally.n:
-        first = next(at for at, label in enumerate(labels) if None in label.values())
+        labels = label_pairs(pairs, bias, llm.client(), recipe.seed, llm.label_again, llm.prompts.label)
+    else:
+        labels = [PairLabel.measured_of(pair, bias) for pair in pairs]
+    return labels, _told(labels, pairs, bias, recipe, llm)
+
+
+def _told(labels: Sequence[PairLabel], pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess) -> LabelTally:
+    """Counts of labels, which are said; errors as of `labels_of`."""
+    asks, limit = asks_for(bias, recipe), recipe.label.max_unparsed
+    by = str(recipe.llm.model) if asks else f"measured {measure_of(bias).feature.replace('_', ' ')}"
+    tally = _tally([label.labels for label in labels], by)
+    too_many = tally.unparsed > limit * tally.n
+    if asks:
+        prompt = prompt_name(recipe.label.prompt, llm.prompts.label)
+        tally = tally.model_copy(update={"prompt": prompt, "asked": _asked(labels, bias)})
+        if too_many:
+            raise DataError(
+                f"{bias.name}: {tally.unparsed} of {tally.n} labels could not be parsed, more than label.max_unparsed={limit:g}. "
+                f"'{by}' may not follow the answer format; try another llm.model"
+            )
+    elif too_many:
+        first = next(at for at, label in enumerate(labels) if None in label.labels.values())
         way_out = "Have an LLM label them: llm.model=NAME" if bias.label_by == "ask" else "Leave them out of data.pairs"
         raise DataError(
             f"{bias.name}: {unheld(bias)}, and {tally.unparsed} of {tally.n} pairs have a text that is not, more than "
-            f"label.max_unparsed={recipe.label.max_unparsed:g}; the first is pair {first + 1} "
+            f"label.max_unparsed={limit:g}; the first is pair {first + 1} "
             f"('{clipped(inert(pairs[first].chosen), 30)}'). {way_out}"
         )
     say(f"  {bias.name}: {_sentence(tally)}")
-    return labels, [], tally
-
-
-def _asked_labels(answers: list[PairLabel], bias: Bias, recipe: Recipe, llm: LlmAccess) -> Labelled:
-    labels: list[Mapping[Side, bool | None]] = [answer.labels for answer in answers]
-    prompt = prompt_name(recipe.label.prompt, llm.prompts.label)
-    tally = _tally(labels, str(recipe.llm.model)).model_copy(update={"prompt": prompt, "asked": _asked(answers, bias)})
-    _check_unparsed(tally, bias.name, recipe.label.max_unparsed)
-    say(f"  {bias.name}: {_sentence(tally)}")
-    return labels, answers, tally
+    return tally
 
 
 def planned_labels(pairs: Sequence[Pair], bias: Bias, prompt: LabelPrompt) -> Planned:
@@ -312,14 +309,6 @@ def _sentence(tally: LabelTally) -> str:
     if (asked := tally.asked) and asked.query_asked:
         text += f"; {asked.query_calls_for_it} of {asked.query_answered} messages call for it"
     return f"{text} (by {tally.by})"
-
-
-def _check_unparsed(tally: LabelTally, name: str, limit: float) -> None:
-    if tally.unparsed > limit * tally.n:
-        raise DataError(
-            f"{name}: {tally.unparsed} of {tally.n} labels could not be parsed, more than label.max_unparsed={limit:g}. "
-            f"'{tally.by}' may not follow the answer format; try another llm.model"
-        )
 
 
 def _loaded(exclusions: Exclusions, kept: int, used: int | None = None) -> Loaded:

@@ -261,10 +261,3 @@ def assign_splits(
     free = [name for name in ids if name not in known]
     held = set(rng.choice(free, size=round(validation_share * len(free)), replace=False).tolist()) if free else set()
     return {name: known.get(name, "validation" if name in held else "train") for name in ids}
-
-
-def number_for(bias: Bias, count: int | dict[str, int] | None, n_biases: int) -> int | None:
-    """The number meant for a bias by one number, a number by name (`joint` for the others of several), or null."""
-    if isinstance(count, dict):
-        return count[bias.name] if n_biases == 1 or bias.name in count else count["joint"]
-    return count

@@ -22,7 +22,6 @@ from cda.counterfactuals.pairs import (
     eligible_pairs,
     label_frequencies,
     make_counterfactuals,
-    number_for,
     second_turn_examples,
     teachable,
     unchanged_examples,
@@ -83,7 +82,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> SynthesizeCounts:
     """Write the training mix and return the counts."""
-    recipe, llm, n_biases = loaded.recipe, llm_access(loaded), len(loaded.biases)
+    recipe, llm = loaded.recipe, llm_access(loaded)
     source, audited = run_folder.stage("label"), audited_prompts(audit_inputs(loaded))
     in_audit: dict[str, Dropped] = {}
     rows = _not_audited(source / label.PAIRS, audited, recipe.data.pairs, in_audit)
@@ -96,14 +95,14 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     mix: list[TrainingPair] = []
     for number, bias in enumerate(loaded.biases):
         rng = generator(recipe.seed, Stream.REWRITTEN, number)
-        requested = number_for(bias, recipe.synthesize.counterfactuals, n_biases)
+        requested = recipe.n_pairs("counterfactuals", bias.name)
         made = Counterfactuals((), 0, Exclusions(0, {}))
         if requested != 0:
             if recipe.rewrites_by_llm:
                 pool = [row.pair for row in eligible_pairs(rows, bias)]
                 llm.confirm(planned_rewrites(pool, bias, requested, recipe.synthesize, llm.prompts.rewrite))
             made = _counterfactuals(rows, bias, requested, recipe, by, rng)
-        n_supplementary = number_for(bias, recipe.synthesize.supplementary, n_biases) or 0
+        n_supplementary = recipe.n_pairs("supplementary", bias.name) or 0
         extra = _supplementary(rows, supplement, bias, made, n_supplementary, rng)
         mix += [*counterfactual_examples(made.pairs, rows, objectives), *unchanged_examples(extra, objectives)]
         biases[bias.name] = Rewritten(

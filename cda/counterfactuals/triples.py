@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cda.biases import Bias
-from cda.data.load import Row, RowError, check_agree, load_rows, message_text, prompt_of
+from cda.data.load import Row, check_agree, check_columns, load_rows, message_text, prompt_of, readable, side_text
 from cda.data.queries import clean_queries
 from cda.data.triples import BY_WORDS
 from cda.errors import DataError, RecipeError
@@ -116,10 +116,10 @@ def _read(source: PairsSource, audit: AuditSection, seed: int) -> _Read:
         return _Read(text, exclusions, responses=kept, n_texts=len(kept))
     if source.queries:
         column = audit.triple_columns.get("prompt")
-        cleaned = clean_queries(load_rows(source.queries), source.queries, column)
-        queries = drawn(cleaned.queries, source.limit, seed)
-        text = f"{_of(len(queries), len(cleaned.queries))} clean questions in {source.queries} ({cleaned.exclusions})"
-        return _Read(text, cleaned.exclusions, queries=queries, n_texts=len(queries))
+        clean, exclusions = clean_queries(load_rows(source.queries), source.queries, column)
+        queries = drawn(clean, source.limit, seed)
+        text = f"{_of(len(queries), len(clean))} clean questions in {source.queries} ({exclusions})"
+        return _Read(text, exclusions, queries=queries, n_texts=len(queries))
     lines = read_text(user_path(str(source.topics))).splitlines()
     topics = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not topics:
@@ -191,34 +191,21 @@ def read_responses(rows: Sequence[Row], where: str, audit: AuditSection) -> tupl
     """
     rule, column = audit.attribute, audit.triple_columns.get("has_attribute", "has_attribute")
     asked, answered = audit.triple_columns.get("prompt", "prompt"), audit.triple_columns.get("original", "response")
-    present = {key for row in rows for key in row}
-    if missing := sorted({asked, answered} - present):
-        raise DataError(
-            f"{where}: needs the columns {asked} and {answered}, and lacks {' and '.join(missing)}. "
-            f"Found: {', '.join(sorted(present))}. Name others with --column prompt=<your column>, --column original=<your column>"
-        )
-    if (column != "has_attribute" or rule != BY_WORDS) and column not in present:
-        raise DataError(
-            f"{where}: no column '{column}', which is to say whether a response has the attribute. "
-            f"Found: {', '.join(sorted(present))}. Map it with audit.triple_columns.has_attribute=<your column>"
-        )
+    is_named = column != "has_attribute" or rule != BY_WORDS
+    needed = {"prompt": asked, "original": answered} | ({"has_attribute": column} if is_named else {})
+    check_columns(rows, needed, where, "--column ")
     rule.check((row.get(column) for row in rows), where)
+
+    def read(row: Row) -> Original:
+        response, stated = side_text(message_text(row.get(answered)), *["no response"] * 2), row.get(column)
+        has_attribute = None if stated is None or stated == "" else rule.read(stated)
+        return Original(prompt_of(row.get(asked)), response, has_attribute)
+
+    numbered, unusable = readable(rows, read)
     found: dict[tuple[str, ...], list[tuple[int, Original]]] = {}
-    reasons = []
-    for number, row in enumerate(rows, 1):
-        try:
-            response = message_text(row.get(answered))
-            if not isinstance(response, str) or not response.strip():
-                raise RowError("no response")
-            stated = row.get(column)
-            has_attribute = None if stated is None or stated == "" else rule.read(stated)
-            original = Original(prompt_of(row.get(asked)), response, has_attribute)
-        except RowError as problem:
-            reasons.append(str(problem))
-            continue
-        same = found.setdefault(text_key(original.prompt, original.response), [])
-        same.append((number, original))
-        reasons += ["duplicate"] if len(same) > 1 else []
+    for number, original in numbered:
+        found.setdefault(text_key(original.prompt, original.response), []).append((number, original))
+    reasons = [reason for _, reason in unusable] + ["duplicate"] * (len(numbered) - len(found))
     labels = {key: {row.has_attribute for _, row in same} - {None} for key, same in found.items()}
     both = [[number for number, _ in found[key]] for key, says in labels.items() if len(says) > 1]
     check_agree(((numbers, f"the same response, and {column} says yes and no") for numbers in both), where)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
+from cda.arrays import LARGEST
 from cda.data.tables import ROLES, columns_of_messages, delimited_rows, plain_rows
 from cda.errors import DataError, did_you_mean, near, refuse
 from cda.files.hub import commit_of
@@ -120,13 +122,22 @@ def prompt_of(value: object) -> Prompt:
     raise RowError("empty prompt" if value is None else "prompt is neither text nor messages")
 
 
-def side_text(value: Any) -> str:
-    """A side's text; RowError if there is none, or if it is something else than text."""
+def side_text(value: Any, missing: str = "a side is missing", other: str = "a side is no text") -> str:
+    """A side's text; RowError with these reasons if there is none, or if it is something else than text."""
     if value is None or (isinstance(value, str) and not value.strip()):
-        raise RowError("a side is missing")
+        raise RowError(missing)
     if not isinstance(value, str):
-        raise RowError("a side is no text")
+        raise RowError(other)
     return value
+
+
+def number_of(cell: Any) -> float:
+    """A number, also in text; NaN for anything else, and for what is too large to be squared."""
+    try:
+        number = float(cell)
+    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
+        return math.nan
+    return number if abs(number) <= LARGEST else math.nan
 
 
 def looks_like_path(reference: str) -> bool:

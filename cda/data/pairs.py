@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from cda.data.earlier import earlier_in, with_earlier
 from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
 from cda.data.shapes import UnreadableError, grouped, shape_of
+from cda.data.tables import structured
 from cda.errors import DataError, refuse
 from cda.records import (
     Exclusions,
@@ -220,6 +220,53 @@ def _same_turns(first: Sequence[Message], second: Sequence[Message]) -> bool:
     return normal_prompt(tuple(first)) == normal_prompt(tuple(second))
 
 
+# --- turns before a prompt in columns of their own: a system prompt, and earlier exchanges ---
+
+_SYSTEMS, _EXCHANGES = ("system", "system_prompt"), "history"
+
+
+def with_earlier(row: Row, prompt: Prompt) -> Prompt:
+    """A prompt after the turns in its row's other columns, unless it holds such turns itself. RowError for turns that are none."""
+    own_system = prompt[:1] if prompt[0].role == "system" else ()
+    rest, system = prompt[len(own_system) :], own_system or _system(row)
+    return (*system, *(_exchanges(row) if len(rest) == 1 else ()), *rest)
+
+
+def earlier_in(rows: Sequence[Row]) -> str:
+    """The columns of rows that hold such turns, in words; empty without any."""
+    found = dict.fromkeys(name for row in rows for name in _SYSTEMS if _system(row) and _cell(row, name))
+    exchanges = [f"earlier turns from {_EXCHANGES}"] if any(_listed(row) for row in rows) else []
+    return ", ".join([*(f"system turns from {name}" for name in found), *exchanges])
+
+
+def _cell(row: Row, name: str) -> str:
+    cell = row.get(name)
+    return cell if isinstance(cell, str) and cell.strip() else ""
+
+
+def _system(row: Row) -> Prompt:
+    text = next(filter(None, (_cell(row, name) for name in _SYSTEMS)), None)
+    return () if text is None else (Message("system", text),)
+
+
+def _listed(row: Row) -> list[object]:
+    cell = structured(row.get(_EXCHANGES))
+    return cell if isinstance(cell, list) else []
+
+
+def _exchanges(row: Row) -> Prompt:
+    """LLaMA-Factory's history: question and answer of each exchange; or turns."""
+    turns: list[object] = []
+    for each in _listed(row):
+        if isinstance(each, list) and len(each) == 2:
+            turns += [{"role": role, "content": text} for role, text in zip(("user", "assistant"), each, strict=True)]
+        else:
+            turns.append(each)
+    return tuple(as_messages(turns))
+
+
+# --- labels of pairs ---
+
 SIDES = ("chosen", "rejected")
 _WORD = re.compile(r"\W*(yes|no|true|false|1|0)\b", re.IGNORECASE)
 _YES = ("yes", "true", "1")
@@ -271,9 +318,9 @@ def load_labels(reference: str, biases: Sequence[str]) -> dict[str, PairLabels]:
     return labels
 
 
-def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> PairLabels | None:
-    """Labels in rows; None if no row holds any. `column` is how columns go on after `chosen_` and `rejected_`, if not as the bias."""
-    labelled = [(row, both) for row in rows if (both := row_labels(row, bias, column or bias)) is not None]
+def labels_in(rows: Sequence[Row], bias: str) -> PairLabels | None:
+    """Labels in rows; None if no row holds any."""
+    labelled = [(row, both) for row in rows if (both := row_labels(row, bias)) is not None]
     if not labelled:
         return None
     texts = [text for row, _ in labelled if (text := _or_none(_texts, row)) is not None]
@@ -285,12 +332,12 @@ def labels_in(rows: Sequence[Row], bias: str, column: str | None = None) -> Pair
     )
 
 
-def row_labels(row: Row, bias: str, column: str) -> tuple[bool | None, bool | None] | None:
-    """Labels of chosen and rejected, by `labels` or `chosen_<column>`; None if the row has no place for them."""
+def row_labels(row: Row, bias: str) -> tuple[bool | None, bool | None] | None:
+    """Labels of chosen and rejected, by `labels` or `chosen_<bias>`; None if the row has no place for them."""
     own = row.get("labels")
     if isinstance(own, Mapping) and isinstance(own.get(bias), Mapping):
         return _label(own[bias].get("chosen")), _label(own[bias].get("rejected"))
-    names = [f"{side}_{column}" for side in SIDES]
+    names = [f"{side}_{bias}" for side in SIDES]
     return (_label(row[names[0]]), _label(row[names[1]])) if all(name in row for name in names) else None
 
 

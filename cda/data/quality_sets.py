@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of, readable
+from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of, readable, side_text
 from cda.data.pairs import EVEN, OUTVOTED, read_pairs, repeated_rows
 from cda.data.sampled import load_outputs
 from cda.data.tables import structured
@@ -252,7 +252,9 @@ def _rewardbench(row: Row, _: str) -> QualityItem:
         raise RowError("prior set")
     if subset not in _SECTION_OF:
         raise RowError(f"unknown subset '{subset[:40]}'" if subset else "no subset")
-    chosen, rejected = (_text(row.get(side), side) for side in ("chosen", "rejected"))
+    chosen, rejected = (
+        side_text(row.get(side), "empty side", f"{side} is not text") for side in ("chosen", "rejected")
+    )
     return _item(row.get("prompt"), (chosen,), (rejected,), subset, _SECTION_OF[subset])
 
 
@@ -299,20 +301,12 @@ def _item(prompt: object, chosen: tuple[str, ...], rejected: tuple[str, ...], su
     return QualityItem(0, "", prompt_of(prompt), chosen, rejected, subset, section)
 
 
-def _text(value: object, side: str) -> str:
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise RowError("empty side")
-    if not isinstance(value, str):
-        raise RowError(f"{side} is not text")
-    return value
-
-
 def _lists(row: Row) -> tuple[tuple[str, ...], tuple[str, ...]]:
     def texts(side: str) -> tuple[str, ...]:
         value = row.get(side)
         if not isinstance(value, list | tuple) or not value:
             raise RowError(f"{side} is not a list of texts")
-        return tuple(_text(text, side) for text in value)
+        return tuple(side_text(text, "empty side", f"{side} is not text") for text in value)
 
     return texts("chosen"), texts("rejected")
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from cda.data.load import Row, RowError, readable
 from cda.errors import DataError
@@ -47,16 +46,9 @@ _HARMLESS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CleanQueries:
-    """The queries in row order, and counts of dropped rows by reason."""
-
-    queries: tuple[str, ...]
-    exclusions: Exclusions
-
-
-def clean_queries(rows: Sequence[Row], where: str, column: str | None = None) -> CleanQueries:
-    """Take the first user message of each row (text or messages, under one of `COLUMNS`) that is one clean English question.
+def clean_queries(rows: Sequence[Row], where: str, column: str | None = None) -> tuple[tuple[str, ...], Exclusions]:
+    """The first user message of each row (text or messages, under one of `COLUMNS`) that is one clean English question, in row order;
+    and counts of dropped rows by reason.
 
     A column `language` is believed.
 
@@ -85,7 +77,7 @@ def clean_queries(rows: Sequence[Row], where: str, column: str | None = None) ->
     exclusions = Exclusions(len(rows), count_reasons(reasons))
     if not kept:
         raise DataError(f"{where}: no usable query; {exclusions}")
-    return CleanQueries(tuple(kept.values()), exclusions)
+    return tuple(kept.values()), exclusions
 
 
 def why_not(query: str) -> str | None:

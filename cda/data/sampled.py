@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from cda.arrays import LARGEST
-from cda.data.load import Row, RowError, load_rows, message_text, prompt_of
+from cda.data.load import Row, RowError, load_rows, message_text, number_of, prompt_of, side_text
 from cda.errors import DataError, did_you_mean, refuse
 from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Prompt, count_reasons, normal_text, prompt_id
@@ -191,13 +190,12 @@ def _output(response: object, quality: Any) -> Output:
         return Output(reason=str(problem))
     if quality is None or quality == "":
         return Output(text)
-    try:
-        number = float(quality)
-    except (TypeError, ValueError, OverflowError):  # the last: a whole number beyond all floats
-        number = math.nan
-    if not abs(number) <= LARGEST:
-        return Output(text, unread_quality="quality is not a finite number")
-    return Output(text, quality=number)
+    number = number_of(quality)
+    return (
+        Output(text, unread_quality="quality is not a finite number")
+        if math.isnan(number)
+        else Output(text, quality=number)
+    )
 
 
 def _from_json(value: object) -> object:
@@ -215,8 +213,4 @@ def _text(value: object) -> str:
     value = message_text(value)
     if isinstance(value, list | tuple):
         raise RowError("response is not one message")
-    if value is None or (isinstance(value, str) and not value.strip()):
-        raise RowError("empty response")
-    if not isinstance(value, str):
-        raise RowError("response is not text")
-    return value
+    return side_text(value, "empty response", "response is not text")

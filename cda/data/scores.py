@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from cda.arrays import LARGEST
-from cda.data.load import Row, RowError, load_rows, message_text, prompt_of, side_text
+from cda.data.load import Row, RowError, load_rows, message_text, number_of, prompt_of, side_text
 from cda.errors import DataError, refuse
 from cda.records import text_key
 
@@ -77,10 +77,7 @@ def _scores_in(row: Row, prompt: str, columns: list[tuple[str, ...]]) -> Iterato
         raise RowError("no text with a score")
     for *texts, column in given:
         cell = row.get(column)
-        try:
-            score = math.nan if isinstance(cell, bool) else float(cell)  # type: ignore[arg-type]  # refused below
-        except (TypeError, ValueError, OverflowError):
-            score = math.nan
+        score = math.nan if isinstance(cell, bool) else number_of(cell)
         most = 1 if column == "preference" else LARGEST
         if not abs(score) <= most:
             raise RowError(f"{column} is '{str(cell)[:40]}'; give a number from {-most:g} to {most:g}")

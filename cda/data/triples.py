@@ -9,9 +9,19 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from cda.arrays import LARGEST
-from cda.data.load import Row, RowError, check_agree, covariates, message_text, prompt_of, readable, side_text
-from cda.errors import DataError, refuse
+from cda.data.load import (
+    Row,
+    RowError,
+    check_agree,
+    check_columns,
+    covariates,
+    message_text,
+    number_of,
+    prompt_of,
+    readable,
+    side_text,
+)
+from cda.errors import DataError
 from cda.records import Exclusions, Triple, count_reasons, equal_texts, text_key
 
 Number = Annotated[float, Field(allow_inf_nan=False)]
@@ -81,11 +91,8 @@ BY_WORDS = AttributeRule()
 
 
 def _number(word: str, column: str) -> float:
-    try:
-        number = float({"True": "1", "False": "0"}.get(word, word))
-    except ValueError:
-        number = math.nan
-    if not abs(number) <= LARGEST:
+    number = number_of({"True": "1", "False": "0"}.get(word, word))
+    if math.isnan(number):
         raise RowError(f"{column} is no number")
     return number
 
@@ -120,13 +127,7 @@ def clean_triples(
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
     needed = [name for name in names if name != "flipped" and (name != "bias" or len(biases) > 1)]
-    missing = [
-        f"{where}: no column '{names[name]}'. Found: {', '.join(sorted(present))}. "
-        f"Map it with audit.triple_columns.{name}=<your column>"
-        for name in needed
-        if names[name] not in present
-    ]
-    refuse(missing)
+    check_columns(rows, {name: names[name] for name in needed}, where, "audit.triple_columns.")
     attribute.check((row.get(names["has_attribute"]) for row in rows), where)
 
     def read(row: Row) -> Triple:

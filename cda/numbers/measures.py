@@ -13,7 +13,7 @@ from cda.launch import say
 from cda.records import PERCENT
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, Test
-from cda.results.effects import Effect, RateOfScoring, average_of
+from cda.results.effects import Effect, RateEffects, average_of
 from cda.results.skew import Plain
 
 Moment = Literal["model", "before", "after", "change"]
@@ -127,24 +127,14 @@ def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
     return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
 
 
-def _correlation(of: str) -> Callable[[Any, str], Any]:
-    """Correlation of a bias's attribute with the preference of the model, or of people."""
-
-    def find(audit: object, bias: str) -> object:
-        analysis = getattr(audit, "analysis", {}).get(bias)
-        return getattr(analysis.correlation, of, None) if analysis else None
-
-    return find
-
-
 def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAfter | Missing | None]:
     """RATE's double-rewrite ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
 
     def number(effect: Effect | Missing) -> Found:
         return effect if isinstance(effect, Missing) else getattr(effect, of_effect)
 
-    def of_scoring(scored: RateOfScoring | Missing) -> Found:
-        return scored if isinstance(scored, Missing) else number(scored.average)
+    def of_scoring(scored: RateEffects | Missing) -> Found:
+        return number(average_of(scored))
 
     def find(audit: AuditResult, bias: str) -> BeforeAfter | Missing | None:
         rate = getattr(audit, "rate", {}).get(bias)
@@ -221,7 +211,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="skew (triples)",
         unit="share",
         on="triples",
-        find=_at("triple_skew", "skew"),
+        find=_at("triple_skew"),
         places=("report",),
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
@@ -250,11 +240,11 @@ MEASURES: dict[str, AuditMeasure] = {
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
     ),
     "correlation": AuditMeasure(
-        title="correlation with the preference", unit="correlation", on="contrasts", places=(), find=_correlation("model"),
+        title="correlation with the preference", unit="correlation", on="contrasts", places=(), find=_at("analysis", "model"),
         caption="Correlation (r) of the attribute with being preferred", null=0.0,
     ),
     "people_correlation": AuditMeasure(
-        title="correlation with people's preference", unit="correlation", on="votes", places=(), find=_correlation("people"),
+        title="correlation with people's preference", unit="correlation", on="votes", places=(), find=_at("analysis", "people"),
     ),
     "rank_by_skew": AuditMeasure(
         title="rank by skew", unit="rank", on="contrasts", places=(),

@@ -43,19 +43,6 @@ _PATHS = ("/", "~", "./")
 
 
 @dataclass(frozen=True, slots=True)
-class MergeOptions:
-    """Options of `cda merge`: new folder, doses (one a source, or none for the chosen or trained ones), a base if sources name
-    none or another, the precision of a merged model, the adapter alone, a repository of the hub."""
-
-    out: Path
-    doses: tuple[float, ...] = ()
-    base: str | None = None
-    precision: str = "fp32"
-    adapter_only: bool = False
-    push: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Source:
     """One adapter of the result, its dose, the base that it names, and its part of the model card."""
 
@@ -65,40 +52,49 @@ class _Source:
     part: ExportedTraining
 
 
-def merge(sources: Sequence[str], options: MergeOptions) -> None:
-    """Check everything, merge or compose, write the card, push if asked to. ModelError: adapter, base, precision, dose or folder
+def merge(
+    sources: Sequence[str],
+    out: Path,
+    doses: Sequence[float] = (),
+    base: str | None = None,
+    precision: str = "fp32",
+    adapter_only: bool = False,
+    push_to: str | None = None,
+) -> None:
+    """Check everything, merge or compose into the new folder `out`, write the card, push if asked to. `doses`: one a source, or none
+    for the chosen or trained ones; `base`: if sources name none, or another. ModelError: adapter, base, precision, dose or folder
     cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
-    precision = check_precision(options.precision)
-    check_new_folder(options.out)
-    read = _read_sources(sources, options.doses)
-    base = _base(read, options.base)
-    spec = model_spec(base)
+    saved_in = check_precision(precision)
+    check_new_folder(out)
+    read = _read_sources(sources, doses)
+    section = _base(read, base)
+    spec = model_spec(section)
     config = load_config(spec)
     heads = head_names(config, spec)
     for source in read:
         check_adapter(source.adapter, heads)
         if note := check_base(source.adapter, spec, config):
             say(note)
-    if options.push is not None:
-        check_push(options.push)
-        if options.adapter_only and Path(spec.name_or_path).is_dir():
-            why = only_here(base.name_or_path, base.name_or_path == EMBEDDED)
+    if push_to is not None:
+        check_push(push_to)
+        if adapter_only and Path(spec.name_or_path).is_dir():
+            why = only_here(section.name_or_path, section.name_or_path == EMBEDDED)
             raise ModelError(
                 f"--push: {why}. Push the merged model (without --adapter-only), or name the base's hub id with --base"
             )
-    card = model_card([source.part for source in read], _public_name(base), None if options.adapter_only else precision)
+    card = model_card([source.part for source in read], _public_name(section), None if adapter_only else saved_in)
     weighted = [(source.adapter, source.dose) for source in read]
     stop_if_dry(
         None,
         lambda: [
             *(f"adapter     {adapter}, dose {dose:g}" for adapter, dose in weighted),
-            f"base        {base.name_or_path}",
-            f"result      {options.out}: {'one adapter' if options.adapter_only else f'merged model in {precision}'}"
-            + (f", pushed to {options.push}" if options.push else ""),
+            f"base        {section.name_or_path}",
+            f"result      {out}: {'one adapter' if adapter_only else f'merged model in {saved_in}'}"
+            + (f", pushed to {push_to}" if push_to else ""),
         ],
     )
-    if options.adapter_only:
-        with new_folder(options.out) as partial:
+    if adapter_only:
+        with new_folder(out) as partial:
             compose_adapters(weighted, read_head(spec), partial, spec.name_or_path)
             (partial / "README.md").write_text(card, encoding="utf-8")
     else:
@@ -107,15 +103,15 @@ def merge(sources: Sequence[str], options: MergeOptions) -> None:
             if len(weighted) > 1:
                 adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
                 compose_adapters(weighted, read_head(spec), adapter)
-            merge_adapter(spec, adapter, options.out, precision, dose, card)
-    size = sum(file.stat().st_size for file in options.out.rglob("*") if file.is_file()) / 2**20
-    kind = "adapter" if options.adapter_only else f"merged model in {options.precision}"
-    say(f"{options.out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
+            merge_adapter(spec, adapter, out, saved_in, dose, card)
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 2**20
+    kind = "adapter" if adapter_only else f"merged model in {saved_in}"
+    say(f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
     for adapter, dose in weighted:
         say(f"  {adapter}: dose {dose:g}")
-    say(f"  base: {base.name_or_path}" if options.adapter_only else f"measure it with: cda audit {options.out}")
-    if options.push is not None:
-        say(f"pushed to {options.push}: {push(options.out, Repository(options.push))}")
+    say(f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}")
+    if push_to is not None:
+        say(f"pushed to {push_to}: {push(out, Repository(push_to))}")
 
 
 def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Source]:

@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cda.biases import Bias
 from cda.counterfactuals.label import planned_labels, planned_supplement
-from cda.counterfactuals.pairs import number_for
 from cda.counterfactuals.synthesize import planned_rewrites
 from cda.data.load import looks_like_path
+from cda.data.pairs import CleanPairs
 from cda.dosing import stage as dose
-from cda.embedded.model import EMBEDDED
+from cda.embedded.model import ADAPTERS, EMBEDDED
 from cda.embedded.rules import rules_of
 from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, second_turn_names
-from cda.errors import CdaError, RunError
+from cda.errors import CdaError, RunError, refuse
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.train import trainings
-from cda.pipeline.conversations import check_conversations
+from cda.models.config import load_config
+from cda.models.load import load_template
+from cda.models.own_files import is_cached
 from cda.progress import say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
+from cda.records import Prompt
 from cda.resources.llm_access import asked_at, llm_problems, sentence
 from cda.resources.named_scorer import Subject, precision_words, scorer_settings
 from cda.resources.scorers import open_scorer
@@ -35,9 +38,12 @@ from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
 from cda.training.arguments import PAPER_DEFAULTS, check_arguments
 from cda.training.hub import asked_repository, only_here
-from cda.training.lora import adapter_bytes, check_targets
+from cda.training.lora import check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
+"""For each training: its adapter, and checkpoints of one."""
+Placed = list[tuple[str, Prompt]]
+"""Prompts of a file, each with its place."""
 
 
 def check(loaded: LoadedRecipe) -> None:
@@ -65,16 +71,24 @@ def check(loaded: LoadedRecipe) -> None:
             )
             if prompt != OURS and not by_llm
         ]
-        for action in _training_checks(loaded):
-            attempt(action)
+        for bias in loaded.biases:
+            if not recipe.labels_by_llm or bias.label_by == "measure":
+                attempt(partial(measure_of, bias))
+            if not recipe.rewrites_by_llm:
+                attempt(partial(rules_of, bias))
+        attempt(partial(_check_push, recipe))
+        if Path(recipe.model.name_or_path).is_dir():
+            attempt(lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules))
+        validates = recipe.data.validation_share > 0
+        attempt(lambda: check_arguments(recipe.trainer, validates, model_spec(recipe.model).precision))
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm:
         attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in WITH_CONTRASTS])
+    for name, read, _ in _files(loaded):
+        if is_local(name):
+            attempt(read)
     if is_local(audit.contrasts):
-        attempt(inputs.contrasts)
         attempt(inputs.check_opinions)
     attempt(inputs.triples)
-    if audit.quality is not None and is_local(audit.quality):
-        attempt(inputs.quality)
     if audit.labels is not None and loaded.only_audit:
         attempt(inputs.labels)
     elif audit.labels is not None:
@@ -88,29 +102,9 @@ def check(loaded: LoadedRecipe) -> None:
         attempt(lambda: dose.check_counts(loaded))
     if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.kind.asks_llm:
         problems += llm_problems(recipe.llm, [str(recipe.llm.model)])
-    problems += _disk_problems(recipe.run_path, _MIN_FREE_BYTES + (_adapters_bytes(recipe) or 0))
+    problems += _disk_problems(recipe.run_path, len(recipe.seeds) * _MIN_FREE_BYTES)
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
-
-
-def _training_checks(loaded: LoadedRecipe) -> Iterator[Callable[[], Any]]:
-    """Checks for a training alone: labels and rewrites by rules, pairs, trainer settings."""
-    recipe, data = loaded.recipe, loaded.recipe.data
-    for bias in loaded.biases:
-        if not recipe.labels_by_llm or bias.label_by == "measure":
-            yield partial(measure_of, bias)
-        if not recipe.rewrites_by_llm:
-            yield partial(rules_of, bias)
-    yield partial(_check_push, recipe)
-    if Path(recipe.model.name_or_path).is_dir():
-        yield lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules)
-    if is_local(data.pairs):
-        yield partial(training_pairs, data, loaded.opened)
-    if data.contrasts is not None and is_local(data.contrasts):
-        yield partial(taught_contrasts, data, loaded.biases, loaded.opened)
-    if data.supplement is not None and is_local(data.supplement):
-        yield partial(supplementary_pairs, data, loaded.opened)
-    yield lambda: check_arguments(recipe.trainer, data.validation_share > 0, model_spec(recipe.model).precision)
 
 
 def _check_push(recipe: Recipe) -> None:
@@ -140,6 +134,63 @@ def _check_sharded_seeds(recipe: Recipe) -> None:
         )
 
 
+def check_conversations(loaded: LoadedRecipe, download: bool = False) -> None:
+    """Refuse the user's data with a DataError: for each file the number of such conversations and the first one's place.
+
+    A model and data on a hub are left out unless `download`, and all the rest then, which was looked at before. Nothing is said of a
+    model that cannot be loaded: its own check says it.
+    """
+    section = loaded.recipe.model
+    here = looks_like_path(section.name_or_path) or is_cached(section.name_or_path, section.revision)
+    if not section.kind.trainable or section.name_or_path in ADAPTERS or not (here or download):
+        return
+    try:
+        template = load_template(spec := model_spec(section), load_config(spec))
+    except CdaError:
+        return
+    lines = []
+    for name, read, prompts in _files(loaded):
+        if name == EMBEDDED or not (download or looks_like_path(name)) or (download and here and looks_like_path(name)):
+            continue
+        placed = prompts(read())
+        by_turns: dict[tuple[tuple[str, bool], ...], Placed] = {}
+        for place, prompt in placed:
+            # Templates look at roles, and at whether there is a text: conversations that are alike in both are tried once.
+            turns = tuple((turn.role, bool(turn.content.strip())) for turn in prompt)
+            by_turns.setdefault(turns, []).append((place, prompt))
+        found = [(own, why) for own in by_turns.values() if (why := template.refusal(own[0][1])) is not None]
+        if found:
+            lines.append(
+                f"{name}: {sum(len(own) for own, _ in found)} of {len(placed)} conversations cannot be scored (the first is "
+                f"{found[0][0][0][0]}): {found[0][1]}, or leave these rows out"
+            )
+    refuse(lines)
+
+
+def _files(loaded: LoadedRecipe) -> list[tuple[str, Callable[[], Any], Callable[[Any], Placed]]]:
+    """Data that the recipe names: their name, how they are read, and the prompts in what was read; places of pairs are rows."""
+    data, audit, inputs = loaded.recipe.data, loaded.recipe.audit, audit_inputs(loaded)
+
+    def rows(found: CleanPairs) -> Placed:
+        return [(f"row {row}", pair.prompt) for row, pair in zip(found.numbers, found.pairs, strict=True)]
+
+    def numbered(of: str) -> Callable[[Any], Placed]:
+        return lambda found: [(f"{of} {at}", one.prompt) for at, one in enumerate(getattr(found, f"{of}s"), 1)]
+
+    taught = [
+        (data.pairs, partial(training_pairs, data, loaded.opened), rows),
+        (data.supplement, partial(supplementary_pairs, data, loaded.opened), rows),
+        (data.contrasts, partial(taught_contrasts, data, loaded.biases, loaded.opened), numbered("contrast")),
+    ]
+    audited = [
+        (audit.contrasts, inputs.contrasts, numbered("contrast")),
+        (audit.triples, inputs.triples, numbered("triple")),
+        (audit.quality, inputs.quality, lambda found: [(f"row {item.row}", item.prompt) for item in found.items]),
+    ]
+    named = [*(() if loaded.only_audit else taught), *audited]
+    return [(name, read, prompts) for name, read, prompts in named if name is not None]
+
+
 def is_local(reference: str) -> bool:
     """True if data are embedded or lie on this machine."""
     return reference == EMBEDDED or looks_like_path(reference)
@@ -154,21 +205,6 @@ def _disk_problems(folder: Path, needed: int) -> list[str]:
         return []
     room = f"only {free // 2**20} MB free; a run needs at least {needed // 2**20} MB"
     return [f"{existing}: {room}. Free some, or choose another place with --out (run.folder=...)"]
-
-
-def _adapters_bytes(recipe: Recipe) -> int | None:
-    """Room for the adapters of several trainings, as trained and at their dose; None for one, or for a model that is not here."""
-    if len(recipe.seeds) == 1 or not recipe.model.kind.trainable:
-        return None
-    try:
-        spec = model_spec(recipe.model)
-        if not Path(spec.name_or_path).is_dir():
-            return None
-        size = adapter_bytes(spec, recipe.lora.r, recipe.lora.target_modules)
-    except CdaError:  # the check of the model says what is wrong
-        return None
-    n_biases = len(recipe.biases)
-    return len(recipe.seeds) * (2 + (n_biases if recipe.lora.per_bias and n_biases > 1 else 0)) * size
 
 
 STAGES = ("label", "synthesize", "train", "dose", "adapter", "audit", "report")
@@ -195,17 +231,17 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
         stages |= _training(recipe, loaded.biases)
     stages["audit"] = [audit]
     stages["report"] = [f"report      {recipe.run_path / 'report' / 'report.html'}"]
-    shown = _shown(last, only)
+    shown = stages_of(loaded, last, only)
     lines = [line for stage, own in stages.items() if stage in ("model", *shown) for line in own]
     if not loaded.only_audit:
         lines += _spending(recipe, loaded.biases, loaded.prompts, loaded.opened, shown)
     return "\n".join([*lines, *(f"note        {note}" for note in loaded.notes)])
 
 
-def _shown(last: str, only: bool) -> tuple[str, ...]:
-    """Stages of a plan; a command that only chooses a dose also writes the adapter at that dose."""
+def stages_of(loaded: LoadedRecipe, last: str, only: bool = False) -> tuple[str, ...]:
+    """Stages up to the last one, or it alone; a command that only chooses a dose also writes the adapter at that dose."""
     end = STAGES.index("adapter" if last == "dose" else last) + 1
-    return STAGES[STAGES.index(last) if only else 0 : end]
+    return STAGES[-2:] if loaded.only_audit else STAGES[STAGES.index(last) if only else 0 : end]
 
 
 def _names(biases: Sequence[Bias]) -> str:
@@ -222,9 +258,10 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
     """The lines of each stage before the audit."""
     lora, train, dosed = recipe.lora, recipe.train, dose_lines(recipe)
     counts = "; ".join(
-        f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + {unchanged or 0} unchanged"
+        f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + "
+        f"{recipe.n_pairs('supplementary', bias.name) or 0} unchanged"
         for bias in biases
-        for count, unchanged in [_numbers(bias, recipe)]
+        for count in [recipe.n_pairs("counterfactuals", bias.name)]
     )
     kinds = ", ".join(objective.kind for objective in recipe.objectives)
     each = "; an adapter for each bias, and their sum" if lora.per_bias and len(recipe.biases) > 1 else ""
@@ -261,11 +298,6 @@ def _pushed(recipe: Recipe) -> list[str]:
     return [f"            pushed with its card to {repository.name} on the hub, {kinds[repository.private]}"]
 
 
-def _numbers(bias: Bias, recipe: Recipe) -> tuple[int | None, int | None]:
-    synthesize, n_biases = recipe.synthesize, len(recipe.biases)
-    return number_for(bias, synthesize.counterfactuals, n_biases), number_for(bias, synthesize.supplementary, n_biases)
-
-
 def _who(llm: str | None, prompt: str) -> str:
     """The labeller or rewriter, and its prompt if it is not ours."""
     if llm is None:
@@ -283,17 +315,15 @@ def _how_long(train: Mapping[str, object]) -> str:
 
 
 def _several(recipe: Recipe, dosed: bool) -> list[str]:
-    """Number of trainings, their additional time, and the disk space of their adapters."""
+    """Number of trainings, their additional time, and what stays on the disk."""
     seeds = recipe.seeds
     if len(seeds) == 1:
         return []
     again = "to train, to choose a dose and to score after" if dosed else "to train and to score after"
-    size = _adapters_bytes(recipe)
-    room = "the adapters of all" if size is None else f"the weights of all adapters, {max(1, round(size / 2**20))} MB,"
     return [
         f"            {len(seeds)} trainings one after another, seeds {', '.join(map(str, seeds))}: {len(seeds)} times the time "
         f"{again}; labels, rewrites and scores before are shared",
-        f"            on the disk stay {room} and checkpoints of one training at a time",
+        "            on the disk stay the adapters of all and checkpoints of one training at a time",
     ]
 
 
@@ -329,7 +359,9 @@ def _spending(
         planned += [step for step in steps if step.calls]
     if rewrites:
         planned += [
-            planned_rewrites(pairs, bias, _numbers(bias, recipe)[0], recipe.synthesize, prompts.rewrite)
+            planned_rewrites(
+                pairs, bias, recipe.n_pairs("counterfactuals", bias.name), recipe.synthesize, prompts.rewrite
+            )
             for bias in biases
         ]
     return [*lines, *(f"            {sentence(calls, llm)}" for calls in planned)]

@@ -167,7 +167,7 @@ def given_labels(
 
 
 def _of_bias(rows: Sequence[Row | None], bias: str) -> list[Labels] | None:
-    labels = [None if row is None else row_labels(row, bias, bias) for row in rows]
+    labels = [None if row is None else row_labels(row, bias) for row in rows]
     return None if all(each is None for each in labels) else [(None, None) if each is None else each for each in labels]
 
 
@@ -364,8 +364,8 @@ def _labelled(data: PairData, loaded: LoadedRecipe, to_label: _ToLabel) -> tuple
     for bias in to_label.biases:
         if bias.name in labels:
             continue
-        sides, _, tally = labels_of(pairs, bias, loaded.recipe, llm)
-        labels[bias.name] = data.labelled([(side["chosen"], side["rejected"]) for side in sides])
+        sides, tally = labels_of(pairs, bias, loaded.recipe, llm)
+        labels[bias.name] = data.labelled([(side.labels["chosen"], side.labels["rejected"]) for side in sides])
         labelled_by[bias.name] = tally.by
     return labels, labelled_by
 

@@ -26,8 +26,8 @@ from cda.scorers.kinds import scorer_kind
 from cda.training.trackers import TRACKERS
 
 
-def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
-    """Mistakes of settings and bias files that were loaded, each in a line."""
+def cross_checks(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], only_audit: bool) -> Iterator[str]:
+    """Mistakes of settings, prompts and bias files that were loaded, each in a line."""
     names = [bias.name for bias in biases]
     if len(set(names)) != len(names):
         yield f"biases: two bias files share a name ({', '.join(names)})"
@@ -72,6 +72,14 @@ def cross_checks(recipe: Recipe, biases: Sequence[Bias]) -> Iterator[str]:
     for section, by in (("label", recipe.label.by), ("synthesize", recipe.synthesize.by)):
         if by == "llm" and llm.model is None:
             yield f"{section}.by is llm, but llm.model is not set"
+    yield from _form_problems(recipe, prompts)
+    yield from _place_problems(recipe, prompts, biases)
+    if recipe.score.calibration is not None and not only_audit:
+        yield (
+            "score.calibration: corrects one model as it is, and a training changes it; leave it out (`cda audit MODEL "
+            "score.calibration=FILE` measures the model with it)"
+        )
+    yield from _model_problems(recipe, only_audit)
 
 
 def _models_asked(recipe: Recipe) -> list[str]:
@@ -101,31 +109,8 @@ def _second_turn_problems(recipe: Recipe, names: Sequence[str]) -> Iterator[str]
         )
 
 
-def calibration_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:
-    """A calibration of a model that is to be trained: corrections hold for the very scorer that they were fitted for."""
-    if recipe.score.calibration is not None and not only_audit:
-        yield (
-            "score.calibration: corrects one model as it is, and a training changes it; leave it out (`cda audit MODEL "
-            "score.calibration=FILE` measures the model with it)"
-        )
-
-
-def panel_problems(recipe: Recipe) -> Iterator[str]:
-    """A rule for several judges where there is none or one."""
-    name, rule = recipe.model.name_or_path, recipe.score.judge.panel
-    if rule != "mean" and len(recipe.model.llms) < 2:
-        yield f"score.judge.panel={rule}: {name} is no panel of judges; name several (judge:NAME,NAME), or leave it out"
-
-
-def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) -> Iterator[str]:
-    """Prompts that do not go with the recipe's other settings."""
-    judge = recipe.score.judge
-    if judge.by_token and judge.reasons is not None:
-        yield (
-            f"score.judge.reasons={judge.reasons}: a verdict of one token (score.judge.by_token) has no reasons; leave one of "
-            "them out"
-        )
-    yield from _form_problems(recipe, prompts)
+def _place_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) -> Iterator[str]:
+    """Prompts without a place for what a bias file needs."""
     about_messages = [bias.name for bias in biases if bias.query_question is not None]
     for name, text in (("pair.user", prompts.label.pair.user), ("single.user", prompts.label.single.user)):
         if about_messages and "user_message" not in places(text):
@@ -142,8 +127,13 @@ def prompt_problems(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias]) ->
 
 
 def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
-    """Settings that a verdict or grade in the form of its own prompt cannot have."""
+    """Settings that a verdict of one token, or one in the form of its own prompt, cannot have; a grade likewise."""
     judge = recipe.score.judge
+    if judge.by_token and judge.reasons is not None:
+        yield (
+            f"score.judge.reasons={judge.reasons}: a verdict of one token (score.judge.by_token) has no reasons; leave one of "
+            "them out"
+        )
     if prompts.judge.verdict is not None:
         said = "states the form of its verdict itself"
         if judge.reasons is not None:
@@ -165,15 +155,17 @@ def _form_problems(recipe: Recipe, prompts: Prompts) -> Iterator[str]:
         )
 
 
-def model_problems(name: str, llm: str | None, only_audit: bool) -> Iterator[str]:
-    """Mistakes in the model's name: nothing named, a judge that is not the LLM, one that cannot be trained."""
-    kind = scorer_kind(name)
+def _model_problems(recipe: Recipe, only_audit: bool) -> Iterator[str]:
+    """Mistakes in the model's name: no panel for a panel's rule, nothing named, a judge that is not the LLM, one that cannot be trained."""
+    name, rule, kind = recipe.model.name_or_path, recipe.score.judge.panel, recipe.model.kind
+    if rule != "mean" and len(recipe.model.llms) < 2:
+        yield f"score.judge.panel={rule}: {name} is no panel of judges; name several (judge:NAME,NAME), or leave it out"
     if name.startswith("steered:"):
         yield f"{name}: {STEERED}"
     elif not kind.bare(name).strip():
         yield f"{name}: names no model after the colon"
     else:
-        yield from kind.problems(name, llm)
+        yield from kind.problems(name, recipe.llm.model)
     if not kind.trainable and not only_audit:
         yield (
             f"model.name_or_path: {name} cannot be trained; give a sequence classifier (`cda audit {name}` measures it as it is)"
@@ -267,20 +259,17 @@ def seed_problems(train: object, seed: object, only_audit: bool, path: Path) -> 
 
 
 def _wrong_seeds(seeds: Any, seed: object) -> str | None:
-    form = f"give their number (train.{SEEDS}=3) or a list of them (train.{SEEDS}=[42,43,44])"
-    if _is_whole(seeds):
-        if not 1 <= seeds <= _MOST_SEEDS:
-            return f"from 1 to {_MOST_SEEDS} trainings, found {seeds}; {form}"
-        if isinstance(seed, int) and seed + seeds > _SEEDS_END:
-            return f"{seeds} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"
-        return None
-    if not (isinstance(seeds, list) and seeds and all(map(_is_whole, seeds))):
-        return f"expected whole numbers, found {str(seeds)[:60]!r}; {form}"
-    if outside := [number for number in seeds if not 0 <= number < _SEEDS_END]:
-        return f"a seed is a number from 0 to {_SEEDS_END - 1}, found {outside[0]}"
-    if twice := sorted({number for number in seeds if seeds.count(number) > 1}):
-        return f"{twice[0]} is listed twice; the same seed gives the same training"
-    return f"from 1 to {_MOST_SEEDS} trainings, found {len(seeds)}" if len(seeds) > _MOST_SEEDS else None
+    listed = seeds if isinstance(seeds, list) else [seeds]
+    is_number = not isinstance(seeds, list) and _is_whole(seeds) and 1 <= seeds <= _MOST_SEEDS
+    are_seeds = isinstance(seeds, list) and all(_is_whole(each) and 0 <= each < _SEEDS_END for each in seeds)
+    if not is_number and not (are_seeds and 1 <= len(set(map(str, listed))) == len(listed) <= _MOST_SEEDS):
+        return (
+            f"give the number of trainings, from 1 to {_MOST_SEEDS} (train.{SEEDS}=3), or a list of as many different seeds, each from 0 "
+            f"to {_SEEDS_END - 1} (train.{SEEDS}=[42,43,44]); found {str(seeds)[:60]!r}"
+        )
+    if is_number and isinstance(seed, int) and seed + seeds > _SEEDS_END:
+        return f"{seeds} seeds counted from seed={seed} pass {_SEEDS_END - 1}; lower seed, or list them"
+    return None
 
 
 def _is_whole(value: object) -> bool:

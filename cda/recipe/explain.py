@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -32,14 +32,13 @@ Section = type[BaseModel]
 
 def explained(key: str) -> SettingInfo | SectionInfo:
     """A setting, or a section with its settings; the whole recipe for an empty key. RecipeError for an unknown key."""
-    if key in (sections := _sections()):
-        return _section_info(key, sections)
-    if key in (known := _settings()):
-        return _setting_info(key, *known[key])
+    found = _schema().get(key)
+    if isinstance(found, FieldInfo):
+        return _setting_info(key, found)
+    if found is not None:
+        return _section_info(key, found)
     section, _, name = key.partition(".")
-    if section == _TRAIN and name:
-        return _of_trainer(name)
-    return _unknown(key)
+    return _of_trainer(name) if section == _TRAIN and name else _unknown(key)
 
 
 def _unknown(key: str) -> SettingInfo:
@@ -84,27 +83,31 @@ def _first(text: str) -> str:
 def every_setting() -> tuple[str, ...]:
     """Every key of a recipe, with the usual ones of `train`."""
     train = sorted({*USUAL_TRAIN_KEYS, SEEDS})
-    return (*(key for key in _settings() if key != _TRAIN), *(f"{_TRAIN}.{name}" for name in train))
+    return (*(info for info in _settings() if info != _TRAIN), *(f"{_TRAIN}.{name}" for name in train))
 
 
 def all_settings() -> Iterator[SettingInfo]:
     """Every key of the schema, explained."""
-    return (_setting_info(key, *found) for key, found in _settings().items())
+    return (_setting_info(key, field) for key, field in _settings().items())
 
 
-def _settings() -> dict[str, tuple[str, FieldInfo]]:
-    """Key to name and field."""
-    return {f"{key}.{name}".lstrip("."): (name, field) for key, model in _sections().items()
-            for name, field in model.model_fields.items() if _section(field.annotation) is None}  # fmt: skip
+def _settings() -> dict[str, FieldInfo]:
+    return {key: found for key, found in _schema().items() if isinstance(found, FieldInfo)}
 
 
-def _sections(prefix: str = "", model: Section = Recipe) -> dict[str, Section]:
-    """Key to section, the recipe itself first, with an empty key."""
-    found: dict[str, Section] = {prefix: model}
-    for name, field in model.model_fields.items():
-        if (inner := _section(field.annotation)) is not None:
-            found |= _sections(f"{prefix}.{name}".lstrip("."), inner)
-    return found
+@cache
+def _schema() -> dict[str, Section | FieldInfo]:
+    """Key to section or setting, the recipe itself first, with an empty key."""
+
+    def below(prefix: str, section: Section) -> Iterator[tuple[str, Section | FieldInfo]]:
+        yield prefix, section
+        fields = {f"{prefix}.{name}".lstrip("."): field for name, field in section.model_fields.items()}
+        inner = {key: own for key, field in fields.items() if (own := _section(field.annotation)) is not None}
+        yield from ((key, field) for key, field in fields.items() if key not in inner)
+        for key, own in inner.items():
+            yield from below(key, own)
+
+    return dict(below("", Recipe))
 
 
 def _section(annotation: object) -> Section | None:
@@ -113,28 +116,26 @@ def _section(annotation: object) -> Section | None:
     return next((kind for kind in options if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
-def _section_info(key: str, sections: Mapping[str, Section]) -> SectionInfo:
-    own = {name: model for name, model in sections.items() if name and name.rpartition(".")[0] == key}
-    settings = [_setting_info(name, *found) for name, found in _settings().items() if name.rpartition(".")[0] == key]
+def _section_info(key: str, section: Section) -> SectionInfo:
+    own = {name: found for name, found in _schema().items() if name and name.rpartition(".")[0] == key}
     return SectionInfo(
         section=key,
-        meaning=_words(sections[key].__doc__),
-        settings=tuple(settings),
-        sections={name: _words(model.__doc__) for name, model in own.items()},
+        meaning=_words(section.__doc__),
+        settings=tuple(_setting_info(name, found) for name, found in own.items() if isinstance(found, FieldInfo)),
+        sections={name: _words(found.__doc__) for name, found in own.items() if not isinstance(found, FieldInfo)},
     )
 
 
-def _setting_info(key: str, name: str, field: FieldInfo) -> SettingInfo:
-    default = (
-        _yaml(field.default)
-        if field.default is not PydanticUndefined
-        else "required"
-        if field.is_required()
-        else "empty"
+def _setting_info(key: str, field: FieldInfo) -> SettingInfo:
+    undefined = "required" if field.is_required() else "empty"
+    return SettingInfo(
+        key=key,
+        type=type_words(field.annotation),
+        default=undefined if field.default is PydanticUndefined else _yaml(field.default),
+        allowed=_literals(field.annotation),
+        meaning=_words(field.description) or key.rpartition(".")[2],
+        set_by=_set_by(key),
     )
-    literal = _literals(field.annotation)
-    meaning = _words(field.description) or name
-    return SettingInfo(key=key, type=type_words(field.annotation), default=default, allowed=literal, meaning=meaning, set_by=_set_by(key))  # fmt: skip
 
 
 def _of_trainer(name: str) -> SettingInfo:

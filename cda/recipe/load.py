@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast
@@ -19,7 +19,7 @@ from cda.files.hub import ask_again
 from cda.files.paths import is_a_file, near_path
 from cda.files.shipped import names_in, recipes_folder
 from cda.files.yaml_file import describe_errors, read_yaml_mapping
-from cda.prompts import GradePrompt, JudgePrompt, LabelPrompt, Prompts, RewritePrompt, load_prompt, ours
+from cda.prompts import Prompts, load_prompt, ours
 from cda.recipe import checks, presets
 from cda.recipe.schema import Recipe
 from cda.run import fingerprint
@@ -35,7 +35,13 @@ _FOR_A_BIAS_FILE: dict[str, object] = {
     "synthesize": {"supplementary": 100},
 }
 T = TypeVar("T")
-_Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt, GradePrompt)
+_PROMPTS = {
+    "label": ("label", "prompt"),
+    "rewrite": ("rewrite", "prompt"),
+    "judge": ("score", "judge", "prompt"),
+    "grade": ("score", "grade", "prompt"),
+}
+"""Places of the prompt files."""
 Consent = Literal["given", "by question", "by budget"]
 """To spending money: given beforehand, by a question to the user, or by a budget that holds the estimate (from Python)."""
 
@@ -206,13 +212,9 @@ def _resolved(
     problems += checks.seed_problems(merged.get("train"), merged.get("seed", 42), only_audit, path)
     prompts = _load_prompts(merged, recipe, path, problems)
     if recipe is not None:
-        name = recipe.model.name_or_path
-        problems += [f"{path}: {problem}" for problem in checks.cross_checks(recipe, biases)]
-        problems += [f"{path}: {problem}" for problem in checks.prompt_problems(recipe, prompts, biases)]
-        problems += [f"{path}: {problem}" for problem in checks.calibration_problems(recipe, only_audit)]
-        problems += [f"{path}: {problem}" for problem in checks.panel_problems(recipe)]
-        problems += [f"{path}: {problem}" for problem in checks.model_problems(name, recipe.llm.model, only_audit)]
-        problems += checks.misspelt_model(name)
+        found = checks.cross_checks(recipe, prompts, biases, only_audit)
+        problems += [f"{path}: {problem}" for problem in found]
+        problems += checks.misspelt_model(recipe.model.name_or_path)
     for held, problem in checks.written_keys(merged):
         # Another problem with the same setting would quote it.
         problems = [other for other in problems if held[:_QUOTED] not in other] + [f"{path}: {problem}"]
@@ -247,25 +249,16 @@ def _load_biases(names: object, path: Path, problems: list[str]) -> list[Bias]:
 def _load_prompts(merged: presets.Layer, recipe: Recipe | None, path: Path, problems: list[str]) -> Prompts:
     """The prompt files that a recipe names, the judge's with the recipe's own reasons, orders and criteria; ours for those with
     mistakes."""
-
-    def loaded(kind: type[_Prompt], otherwise: _Prompt, *keys: str) -> _Prompt:
-        reference = presets.value_at(merged, *keys)
-        if not isinstance(reference, str):
-            return otherwise
-        try:
-            return load_prompt(reference, kind, path.parent)
-        except RecipeError as error:
-            problems.extend(f"{path}: {'.'.join(keys)}: {problem}" for problem in error.problems)
-            return otherwise
-
-    own = ours()
+    prompts = ours()
+    for use, keys in _PROMPTS.items():
+        if isinstance(reference := presets.value_at(merged, *keys), str):
+            try:
+                own = load_prompt(reference, type(getattr(prompts, use)), path.parent)
+                prompts = replace(prompts, **{use: own})
+            except RecipeError as error:
+                problems.extend(f"{path}: {'.'.join(keys)}: {problem}" for problem in error.problems)
     asked = {name: presets.value_at(merged, "score", "judge", name) for name in ("reasons", "orders")}
     said: dict[str, object] = {name: value for name, value in asked.items() if value is not None}
     if recipe is not None and recipe.score.judge.criteria is not None:
         said["criteria"] = recipe.score.judge.criteria
-    return Prompts(
-        loaded(LabelPrompt, own.label, "label", "prompt"),
-        loaded(RewritePrompt, own.rewrite, "rewrite", "prompt"),
-        loaded(JudgePrompt, own.judge, "score", "judge", "prompt").model_copy(update=said),
-        loaded(GradePrompt, own.grade, "score", "grade", "prompt"),
-    )
+    return replace(prompts, judge=prompts.judge.model_copy(update=said))

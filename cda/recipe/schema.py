@@ -361,6 +361,13 @@ class Recipe(Section):
     def rewrites_by_llm(self) -> bool:
         return self.llm.used_for(self.synthesize.by)
 
+    def n_pairs(self, setting: Literal["counterfactuals", "supplementary"], bias: str) -> int | None:
+        """The number meant for a bias by one number, a number by name (`joint` for the others of several), or null."""
+        count: int | dict[str, int] | None = getattr(self.synthesize, setting)
+        if isinstance(count, dict):
+            return count[bias] if len(self.biases) == 1 or bias in count else count["joint"]
+        return count
+
     @property
     def run_path(self) -> Path:
         return user_path(self.run.folder or Path("runs") / self.name)

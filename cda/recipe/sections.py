@@ -192,8 +192,6 @@ class AuditSection(Section):
     on them is given, since those that flip may be unlike the others."""
     max_triple_words: Positive | None = None
     """Leave out triples of which any version is longer, for every estimator alike; counted."""
-    similarity: bool = False
-    """Measure by the embedded encoder how alike the two sides of the contrasts are; takes a minute for 1,000 texts."""
     quality: str | None = "embedded"
     """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
     quality_columns: QualityColumns = {}

@@ -7,13 +7,14 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from cda.errors import CdaError, DataError, RecipeError, RunError
-from cda.files.jsonl import read_jsonl, write_jsonl, write_page, write_text
-from cda.files.paths import is_a_file, is_there, own_folder, unwritable, user_path
+from cda.files.jsonl import read_jsonl, write_json, write_jsonl, write_text
+from cda.files.paths import is_a_file, is_there, own_folder, refuse_link, unwritable, user_path
 from cda.launch import is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
@@ -132,8 +133,7 @@ def free_folder(given: str | Path, result: str, command: str) -> Path:
 
 def out_folder(given: str | Path, result: str, command: str) -> Path:
     """The folder that a user named, created if missing; RunError if it is a file, holds something else, or cannot be written.
-    Earlier files of the same command, known by the file `result`, are replaced; `result` is written first, so that processes of
-    a launch may come here one after another."""
+    Earlier files of the same command, known by the file `result`, are replaced."""
     out = free_folder(given, result, command)
     try:
         out.mkdir(parents=True, exist_ok=True)
@@ -167,21 +167,56 @@ def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
     return f"Figures: {len(files)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
 
 
-Form = Callable[[], str] | Saved | Iterable[object] | None
-"""Content of a file: a text that is made when it is written, a result as JSON, rows as JSON lines; None: it is there already."""
+Form = Callable[[], str] | Saved | Iterable[object] | Mapping[str, object] | None
+"""Content of a file: a text that is made when it is written, a result as JSON, rows as JSON lines; of a folder: its files by their
+paths in it, each of rows or a JSON object; None: it is there already."""
 
 
-def write_form(file: Path, content: Form) -> None:
-    """Write a file of a result."""
+def _write_form(file: Path, content: Form) -> None:
     match content:
         case None:
             return
         case Saved():
             save(content, file)
+        case Mapping():
+            for path, inner in content.items():
+                (file / path).parent.mkdir(parents=True, exist_ok=True)
+                if isinstance(inner, list):
+                    write_jsonl(file / path, inner)
+                else:
+                    write_json(file / path, inner)
         case Iterable():
             write_jsonl(file, content)
         case _:
-            write_page(file, content())
+            write_text(file, content())
+
+
+def _write_together(folder: Path, files: Mapping[str, Form]) -> None:
+    """Write the files of a result. All are built before the first takes its place, so that a full disk, or a kill while they are
+    written, leaves those of an earlier call as they were; the result comes last, since the others are known by it."""
+    result = next(name for name, content in files.items() if isinstance(content, Saved))
+    new = folder / f"{result}.partial"
+    _remove(new)  # a kill left it
+    new.mkdir()
+    try:
+        for name, content in files.items():
+            _write_form(new / name, content)
+        for name in sorted(files, key=lambda name: name == result):
+            if isinstance(files[name], Mapping):
+                _remove(folder / name)  # of an earlier call, perhaps on other files
+            if (new / name).exists():
+                (new / name).replace(folder / name)
+    finally:
+        _remove(new)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file or folder, if it is there; RunError for a link."""
+    refuse_link(path)
+    if path.is_dir():
+        rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def publish(
@@ -190,11 +225,10 @@ def publish(
 ) -> str:  # fmt: skip
     """Write the files of a result by the main process and, with `figures` (svg, pdf), every figure; the text for a terminal, with
     the files in it."""
-    names = list(files)
+    names = [name for name, content in files.items() if content != {}]
     written = f"Written: {', '.join([str(folder / names[0]), *names[1:]])}"
     if is_main():
-        for name, content in files.items():
-            write_form(folder / name, content)
+        _write_together(folder, files)
         if figures is not None and document is not None:
             written += f"\n{write_figures(document.plots, folder, figures)}"
     return f"{document.text() if text is None and document is not None else text}\n{written}"

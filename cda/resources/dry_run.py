@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
 
 import yaml
 from pydantic import JsonValue
@@ -13,18 +12,9 @@ from pydantic import JsonValue
 from cda.recipe.load import LoadedRecipe
 from cda.results.commands import Plan
 
-
-@dataclass(frozen=True, slots=True)
-class _DryRun:
-    """`full`: all settings are wanted; `options`: those of the command, for one without settings of a recipe."""
-
-    full: bool
-    options: Mapping[str, JsonValue]
-
-
 NOTHING_DONE = "Dry run: nothing was done."
-_dry: ContextVar[_DryRun | None] = ContextVar("dry", default=None)
-"""None: this is no dry run of a command."""
+_dry: ContextVar[tuple[bool, Mapping[str, JsonValue]] | None] = ContextVar("dry", default=None)
+"""True if all settings are wanted, and the command's options, for one without settings of a recipe; None: this is no dry run."""
 _notes: ContextVar[list[str] | None] = ContextVar("notes", default=None)
 """What only the work itself needs; None: it is needed now."""
 
@@ -60,7 +50,7 @@ def only_noted(problem: str) -> bool:
 @contextmanager
 def planning(full: bool, options: Mapping[str, JsonValue], show: Callable[[Plan, str], None]) -> Iterator[None]:
     """Make what runs inside a dry run: it ends at its first `stop_if_dry`, and its plan and the plan's text are shown."""
-    token = _dry.set(_DryRun(full, options))
+    token = _dry.set((full, options))
     try:
         with noting():
             yield
@@ -75,13 +65,14 @@ def stop_if_dry(loaded: LoadedRecipe | None, lines: Callable[[], list[str]], unu
     of a recipe (None), the command's own options are shown. Sections or options that are `unused` have no effect here."""
     if (dry := _dry.get()) is None:
         return
+    full, given = dry
     steps = [*lines(), *(_notes.get() or ())]
     if loaded is not None:
-        plan = plan_of(loaded, steps, dry.full, unused)
-        raise _Planned(plan, plan_text(plan, dry.full))
-    options = {name: value for name, value in dry.options.items() if name not in unused}
+        plan = plan_of(loaded, steps, full, unused)
+        raise _Planned(plan, plan_text(plan, full))
+    options = {name: value for name, value in given.items() if name not in unused}
     plan = Plan(settings=options, lines=tuple(steps))
-    raise _Planned(plan, plan_text(plan, dry.full, "options"))
+    raise _Planned(plan, plan_text(plan, full, "options"))
 
 
 def plan_of(loaded: LoadedRecipe, lines: list[str], full: bool, unused: tuple[str, ...] = ()) -> Plan:

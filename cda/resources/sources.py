@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Literal, TypeVar
 
 from pydantic import BaseModel
 
 from cda.biases import Bias, builtin_names
-from cda.data.contrasts import CleanContrasts, clean_contrasts, with_votes
-from cda.data.covariates import by_problems, cutoff_problems
-from cda.data.load import Row, load_rows, looks_like_path
+from cda.data.contrasts import CleanContrasts, Votes, clean_contrasts, load_votes, with_votes
+from cda.data.load import Row, covariates, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
 from cda.data.triples import CleanTriples, clean_triples
-from cda.data.votes import Votes, load_votes
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, part_path
@@ -45,19 +44,10 @@ ANOTHER_TOPIC = "of another topic"
 
 def model_spec(section: ModelSection) -> ModelSpec:
     """The model of a recipe, at a precision that this machine chooses if the recipe says auto; makes an embedded one on first use."""
-    spec = ModelSpec(
-        _model_name(section),
-        "bf16",
-        section.max_length_tokens,
-        section.revision,
-        section.trust_remote_code,
-        section.dequantize_once,
-        section.attn_implementation,
-        section.compile,
-        section.reads,
-        section.head,
-        section.template_date,
-    ).pinned()
+    same = {
+        each.name: getattr(section, each.name) for each in fields(ModelSpec) if each.name in ModelSection.model_fields
+    }
+    spec = ModelSpec(**same | {"name_or_path": _model_name(section), "precision": "bf16"}).pinned()
     if section.precision != "auto" and section.precision != "8bit_on_gpu":
         return replace(spec, precision=section.precision)
     precision, reason = automatic(lambda: n_weights(spec), section.precision == "8bit_on_gpu")
@@ -236,12 +226,13 @@ class AuditInputs:
 
     def opinions(self) -> tuple[Votes, Votes]:
         """People's votes and judges' verdicts from separate files."""
-        references = self.audit.votes, self.audit.verdicts
-        votes, verdicts = (
-            self.opened.once(("votes", name), lambda name=name: load_votes(name)) if name else {}  # type: ignore[misc]
-            for name in references
-        )
+        votes, verdicts = (items for _, _, items in self._opinion_files())
         return votes, verdicts
+
+    def _opinion_files(self) -> Iterator[tuple[str, str, Votes]]:
+        for kind, name in (("votes", self.audit.votes), ("verdicts", self.audit.verdicts)):
+            items = self.opened.once(("votes", name), partial(load_votes, name)) if name else {}
+            yield kind, str(name), items
 
     def triples(self) -> CleanTriples:
         """RATE triples of the user's file; none if the recipe names no file."""
@@ -342,10 +333,6 @@ class AuditInputs:
                 reasons = count_reasons([f"unreadable vote '{word[:40]}'" for word in words])
                 raise _unreadable(file, Exclusions(len(words), reasons))
 
-    def _opinion_files(self) -> list[tuple[str, str, Votes]]:
-        votes, verdicts = self.opinions()
-        return [("votes", str(self.audit.votes), votes), ("verdicts", str(self.audit.verdicts), verdicts)]
-
     def _read_contrasts(self) -> CleanContrasts:
         audit = self.audit
         if audit.contrasts == EMBEDDED:
@@ -377,3 +364,31 @@ def _unreadable(name: str, votes: Exclusions) -> DataError:
         f"{name}: none of its {votes.seen} votes can be read ({listed}{', …' * (len(votes.reasons) > 3)}); the words are perturbed, "
         "base, response_1, response_2 and tie"
     )
+
+
+def by_problems(columns: Sequence[str], files: Mapping[str, Sequence[Row]]) -> Iterator[str]:
+    """Columns that no file has, or that are the same or empty in every row; `files` are the rows by name of the file."""
+    if columns and not files:
+        yield (
+            "audit.by: embedded texts have no columns to compare by; give contrasts or triples of your own (audit.contrasts, "
+            "audit.triples)"
+        )
+        return
+    present = sorted({key for rows in files.values() for row in rows for key in row})
+    for name in dict.fromkeys(columns):
+        values = {value for rows in files.values() for row in rows for value in covariates(row, [name]).values()}
+        where = " and ".join(files)
+        if name not in present:
+            yield f"{where}: audit.by: no column '{name}'.{did_you_mean(name, present)} Found: {', '.join(present)}"
+        elif len(values) < 2:
+            found = f"the same in every row ('{values.pop()[:40]}')" if values else "empty in every row"
+            yield f"{where}: audit.by: the column '{name}' is {found}, so that there is nothing to compare"
+
+
+def cutoff_problems(columns: Sequence[str], cutoffs: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """Cutoffs without a column of `by`, without a number, or with one twice."""
+    for name, bounds in cutoffs.items():
+        if name not in columns:
+            yield f"audit.cutoffs: '{name}' is no column of audit.by ({', '.join(columns) or 'which is empty'})"
+        elif not bounds or len(set(bounds)) < len(bounds):
+            yield f"audit.cutoffs.{name}: give different numbers, one at least; found {list(bounds)}"

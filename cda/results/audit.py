@@ -8,49 +8,15 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Kinds, Missing, PerScoring, Result, Saved
+from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Saved
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
-from cda.results.effects import BiasAnalysis, BiasDrift, BiasEffects, BiasRate, Covariates
+from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, ByColumn, FeatureDrift
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
-from cda.results.skew import (
-    BiasPanel,
-    BiasSkew,
-    JudgedCriterion,
-    Plain,
-    Quality,
-    Seeds,
-    TripleSkew,
-    UnseenPhrases,
-    VotedBias,
-)
+from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Quality, Seeds, VotedBias
 from cda.results.stages import TrainingStages
 
-
-class ContrastRewards(Result):
-    """Rewards of `base` and `perturbed` sides, all biases on the same bins."""
-
-    edges: tuple[float, ...]
-    """Edges of the bins; empty without any reward."""
-    of: dict[str, PerScoring[Kinds]]
-    """Bias to scoring to side."""
-
-
-class TripleRewards(Result):
-    """Rewards of the texts of one bias's triples, such as `with, rewrite`: of a rewrite whose original has the attribute."""
-
-    edges: tuple[float, ...]
-    """Edges of the bins; empty without any reward."""
-    of: PerScoring[Kinds]
-    """Scoring to text."""
-
-
-class RewardSpread(Result):
-    """Distributions of the rewards of single texts, on common bins."""
-
-    contrasts: ContrastRewards
-    triples: dict[str, TripleRewards]
-    """By bias."""
+On = Literal["contrasts", "triples"]
 
 
 class TrainResult(Result):
@@ -79,7 +45,7 @@ class AuditResult(Saved):
 
     in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
 
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     recipe: str
     """Name of the recipe."""
     scorings: tuple[str, ...]
@@ -101,10 +67,11 @@ class AuditResult(Saved):
     """By bias that people voted on without any majority for one side: contrasts with votes."""
     panel: dict[str, BiasPanel]
     """By bias; empty if no panel was asked."""
-    criteria: dict[str, dict[str, JudgedCriterion]] = Field(default_factory=dict)
+    criteria: dict[str, dict[str, JudgedBias]] = Field(default_factory=dict)
     """Bias to criterion of the judge's rubric; empty without criteria."""
-    by: dict[str, Covariates] = Field(default_factory=dict)
-    """By bias: effects by the columns of `audit.by`; empty without such columns."""
+    by: dict[str, dict[On, dict[str, ByColumn | Missing]]] = Field(default_factory=dict)
+    """By bias: contrasts and triples, by the columns of `audit.by`; Missing with its reason if no row has the column, or it does not
+    divide them. Empty without such columns."""
     quality: Quality | None
     """None without quality pairs."""
     beyond_noise: dict[str, Estimate | Missing]
@@ -112,20 +79,25 @@ class AuditResult(Saved):
     model."""
     quality_sections: SetQuality | None
     """None without sections."""
-    triple_skew: dict[str, TripleSkew]
-    """By bias with triples."""
+    triple_skew: dict[str, Measure | Missing]
+    """By bias with triples: share of them on which the rewrite with the bias is preferred to the rewrite without it. Missing if no
+    triple has a score of both."""
     effects: dict[str, BiasEffects]
-    drift: dict[str, BiasDrift]
+    drift: dict[str, tuple[FeatureDrift, ...] | Missing]
+    """By bias: features that differ between the two sides of its contrasts."""
     plain: Plain | None
     """None if plain CDA is the result itself."""
     rate: dict[str, BiasRate]
-    rewards: RewardSpread | Missing
+    rewards: dict[str, PerScoring[dict[str, Estimate | Missing]]]
+    """By bias with triples: mean reward of each kind of its texts that got one, such as `with, rewrite`: of rewrites whose originals
+    have the attribute. Empty for a scorer that compares pairs."""
     analysis: dict[str, BiasAnalysis]
     """By target."""
     seeds: Seeds | None
     """None for a model as it is."""
-    unseen_phrases: dict[str, UnseenPhrases]
-    """By target whose training rewrites were made by rules."""
+    unseen_phrases: dict[str, Measure | Missing]
+    """By target whose training rewrites were made by rules: skew on the contrasts whose perturbed side holds none of the
+    rewriter's wordings; Missing if there is no such contrast."""
     examples: tuple[Example, ...]
     excluded: dict[str, Exclusions]
     """Unusable rows, by kind of input; `triples of <bias>`: rewrites that failed."""

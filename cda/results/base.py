@@ -185,21 +185,6 @@ class Measure(PerScoring[Estimate]):
 S = TypeVar("S", bound=Saved)
 
 
-class Distribution(Result):
-    """Values in few numbers."""
-
-    mean: Estimate
-    """In the unit of the values."""
-    quantiles: tuple[float, ...]
-    """At 5%, 25%, 50%, 75% and 95%."""
-    counts: tuple[int, ...]
-    """Values in each bin."""
-
-
-Kinds = dict[str, Distribution | Missing]
-"""Kind of text to the rewards of such texts. Texts without a reward (too long) are left out; n counts those included."""
-
-
 def save(result: Saved, path: Path) -> None:
     """Write a result as JSON, atomically. Fields that exist only in memory are left out."""
     write_json(path, result.model_dump(exclude=set(result.in_memory)))

@@ -100,37 +100,24 @@ class FeatureDrift(Result):
         return self.feature.replace("_", " ") + (f" ({self.n_unheld} pairs left out)" if self.n_unheld else "")
 
 
-class BiasDrift(Result):
-    """All that differs between the two sides of one bias's contrasts: features, other biases' labels, meaning."""
-
-    n: int
-    """Contrasts."""
-    features: tuple[FeatureDrift, ...] | Missing
-    labels: dict[str, Estimate | Missing]
-    """Other bias to the mean of label(perturbed) − label(base); positive: it came along."""
-    similarity: Estimate | Missing
-    """Mean cosine similarity of the two sides' embeddings."""
-
-
 class Level(Result):
-    """The contrasts of one level of a column."""
+    """The contrasts, or the triples, of one level of a column."""
 
     name: str
     """The category, the range of numbers, or `other (pooled)`."""
-    pooled: dict[str, int]
-    """Categories that are pooled in it, with their prompts; empty for a level by itself."""
     n: int
     n_prompts: int
     skew: Measure | Missing
-    """Share of its contrasts on which the margin is above 0."""
-    margin: PerScoring[Effect | SameMargin | Missing]
-    """Mean margin of its contrasts."""
+    """Share of its contrasts on which the margin is above 0; Missing for triples."""
+    effect: PerScoring[Effect | SameMargin | Missing]
+    """Mean margin of its contrasts; of triples the double-rewrite effect, standardised by the originals of all levels."""
     test: Test | Missing
-    """Test that its mean margin is 0; of a training, that its skew did not change. Holm over the levels of the column."""
+    """Test that the last effect is 0; for contrasts of a training, that their skew did not change. Holm over the levels of the
+    column."""
 
 
-class ColumnLevels(Result):
-    """How rows are divided by a column."""
+class ByColumn(Result):
+    """Direct contrasts, or the RATE effects, of one bias by one column."""
 
     kind: Literal["categories", "numbers"]
     """Numbers are cut into ranges."""
@@ -138,42 +125,16 @@ class ColumnLevels(Result):
     """Bounds of the ranges, each the lowest number of a range; empty for categories, and if ranges are filled equally."""
     n_missing: int
     """Rows without a value in the column, or with two of them; in no level."""
-
-
-class MarginsByColumn(ColumnLevels):
-    """Direct contrasts of one bias by one column."""
-
+    pooled: dict[str, int]
+    """Categories that are pooled in `other (pooled)`, with their prompts."""
     levels: tuple[Level, ...]
+    """Of triples, those with an effect under the last scoring."""
     differ: PerScoring[Test | Missing]
-    """Test that the mean margin is the same in all levels; two-sided, clustered by prompt."""
+    """Test that the mean margin, or the effect, is the same in all levels; two-sided, clustered by prompt."""
     change_differs: Test | Missing
     """The same test of the change of the margin by a training."""
     slope: PerScoring[Effect | Missing]
-    """Change of the mean margin for one unit of a column of numbers."""
-
-
-class RateByColumn(ColumnLevels):
-    """RATE effects of one bias by one column: the double-rewrite effect among the triples of each level."""
-
-    pooled: dict[str, int]
-    """Categories that are pooled in `other (pooled)`, with their prompts."""
-    effects: PerScoring[ConditionalEffects | Missing]
-    """Effect in each level; standardised by the originals of all triples."""
-    tests: dict[str, Test]
-    """Test of each effect of the last scoring, Holm over the levels."""
-    differ: PerScoring[Test | Missing]
-    """Test that the effect is the same in all levels."""
-    slope: PerScoring[ConditionalEffects | Missing]
-    """Change of the effect for one unit of a column of numbers, by each estimator."""
-
-
-class Covariates(Result):
-    """One bias by the columns that were asked for."""
-
-    contrasts: dict[str, MarginsByColumn | Missing]
-    """By column; Missing with its reason if no file of contrasts has it, or it does not divide them."""
-    triples: dict[str, RateByColumn | Missing]
-    """By column, likewise."""
+    """Change of the mean margin, or of the double-rewrite effect, for one unit of a column of numbers."""
 
 
 class Contingency(Result):
@@ -203,34 +164,21 @@ class LabelRates(Result):
     odds: ChoiceOdds | Missing = Missing(reason="not estimated by the version of cda that wrote this")
 
 
-class Correlations(Result):
-    """Correlation (r) of the attribute's difference with being preferred, each contrast in both orders."""
-
-    of: str
-    """The measurable feature of the attribute; `label` if there is none."""
-    people: Estimate | Missing | None
-    """With people's majority; None without votes."""
-    model: PerScoring[Estimate | Missing]
-    """With the model's preference, on the contrasts that people judged if they did."""
-
-
-class Observational(Result):
-    """Mean reward of answers with the attribute minus that of answers without it, within prompts."""
-
-    labelled_by: str
-    effect: PerScoring[Effect | Missing]
-
-
 class BiasAnalysis(Result):
-    """Preference of the data for one bias."""
+    """Preference of the data for one bias, and correlation (r) of its attribute's difference with being preferred, each contrast
+    in both orders."""
 
     labels: LabelRates | None
     """Labels of the training pairs, or of pairs given with their labels; None without labels."""
-    correlation: Correlations
-    observational: Observational | Missing
+    of: str
+    """The measurable feature of the attribute; `label` if there is none."""
+    people: Estimate | Missing | None
+    """r with people's majority; None without votes."""
+    model: PerScoring[Estimate | Missing]
+    """r with the model's preference, on the contrasts that people judged if they did."""
 
 
-Form = Literal["linear", "log_ratio", "signed_log", "quadratic"]
+Form = Literal["linear", "log_ratio"]
 """The form in which a difference between the sides enters a regression."""
 T_TEST = "Student's t, from the clustered error"
 SIGN_TEST = "exact sign test over prompts"
@@ -269,15 +217,6 @@ class SameMargin(Missing):
     """Exact two-sided sign test over prompts, which all agree; None if the value is 0 and has no sign."""
 
 
-class PairsEffect(Result):
-    """Skew and mean margin of some pairs."""
-
-    skew: Estimate
-    """Share of margins above 0."""
-    mean_margin: Estimate
-    """Mean of score(perturbed) − score(base), in the margin's unit; positive: the bias is rewarded."""
-
-
 class Overlap(Result):
     """Number of pairs that have all drift within limits."""
 
@@ -291,42 +230,17 @@ class Overlap(Result):
     """All pairs."""
     beyond: dict[str, int]
     """Feature to the number of pairs beyond its limit; a pair may be beyond several."""
-    exempt: tuple[str, ...]
-    """Limited features left aside because they are the treatment."""
-
-
-class Adjusted(Result):
-    """The effect at zero drift as one functional form extrapolates it."""
-
-    form: Form
-    """The form in which a difference in a feature is entered."""
-    effect: Estimate
-    """Intercept of the regression, in the margin's unit; positive: the bias is rewarded."""
-    standard_error: float
-    """Cluster-robust, of `effect`."""
-    p_value: float
-    """Two-sided, of no effect at zero drift."""
-    features: tuple[str, ...]
-    """Features adjusted for; those without any difference between sides are left out."""
-    r_squared: float
-    """Share of the margins' variance that drift accounts for."""
-
-
-class ExactSlope(Missing):
-    """A slope without an error: the features explain every margin in full, and an error of 0 would be a claim."""
-
-    value: float
-    """The slope."""
 
 
 class Confound(Result):
     """A feature other than the bias with whose difference between the sides (perturbed − base) the margin rises or falls, the
-    other features held equal: by the linear regression of `Adjusted`."""
+    other features held equal: by the linear regression of `Identification.adjusted`."""
 
     feature: str
     """Name of the feature."""
-    slope: Estimate | ExactSlope
-    """Margin for each one more of the feature, in the margin's unit; positive: more of it is rewarded."""
+    slope: Estimate | float
+    """Margin for each one more of the feature, in the margin's unit; positive: more of it is rewarded. A plain number if the
+    features explain every margin in full, since an error of 0 would be a claim."""
     accounts_for: Estimate
     """The slope times the mean difference: this feature's part of the mean margin of all pairs."""
     r_squared: float
@@ -336,40 +250,24 @@ class Confound(Result):
 
 
 class Identification(Result):
-    """Effect of pairs that also drift; the two verdicts are `Identified` and `NotIdentified`."""
+    """Effect of pairs that also drift, and whether they identify it: enough of them are alike, and the regressions do not contradict
+    each other."""
 
+    verdict: Literal["identified", "not identified from these pairs"]
     reason: str
     """One sentence with the numbers that the verdict rests on."""
     overlap: Overlap
     """Pairs that have drift within limits."""
-    overlap_effect: PairsEffect | SameMargin | Missing
-    """The effect among them; the one to read."""
-    adjusted: dict[Form, Adjusted | Missing]
-    """The effect at zero drift, form by form."""
-    unadjusted: PairsEffect
-    """The effect of all pairs, drift included."""
-    confounds: tuple[Confound, ...] = ()
-    """Features that are shown to explain margins, the one with the largest R² first. Empty if none is, and in audits of
-    earlier versions."""
+    overlap_effect: Estimate | SameMargin | Missing
+    """Their mean margin; the effect to read."""
+    adjusted: dict[Form, Estimate | Missing]
+    """The effect at zero drift as each form extrapolates it: intercept of a regression of the margin on the differences."""
+    confounds: tuple[Confound, ...]
+    """Features that are shown to explain margins, the one with the largest R² first."""
 
-
-class Identified(Identification):
-    """The pairs identify the effect: enough of them are alike, and the regressions do not contradict each other."""
-
-    verdict: Literal["identified"] = "identified"
-
-
-class NotIdentified(Identification):
-    """The pairs do not identify the effect, for the given reason."""
-
-    verdict: Literal["not identified from these pairs"] = "not identified from these pairs"
-
-
-class EffectTest(Test):
-    """The test of a bias's effect that joins the audit's family."""
-
-    what: str
-    """The alternative that it is for, such as `the mean margin is not 0`."""
+    @property
+    def is_identified(self) -> bool:
+        return self.verdict == "identified"
 
 
 class DirectEffects(Result):
@@ -377,7 +275,7 @@ class DirectEffects(Result):
 
     direct: Effect | SameMargin | Missing
     """The mean margin of all pairs; whatever else differs between the sides is part of it."""
-    identification: Identified | NotIdentified | Missing
+    identification: Identification | Missing
     """The verdict on whether the pairs identify the effect of the bias alone."""
 
 
@@ -388,8 +286,8 @@ class BiasEffects(PerScoring[DirectEffects]):
     """Unit of all margins."""
     change: Estimate | Missing = NOT_TRAINED
     """Change of the mean margin, after − before, paired and clustered by prompt."""
-    test: EffectTest | Missing
-    """Test of one model: of the mean margin, or of the sign that every prompt shares."""
+    test: Test | Missing
+    """Test of one model, in the audit's family: of the mean margin, or of the sign that every prompt shares."""
 
 
 class Flips(Result):
@@ -425,13 +323,6 @@ class NotEstimated(Missing):
     estimator: str
 
 
-class ConditionalEffects(Result):
-    """The effect within each group of a covariate, or its slope; estimates that are not possible are listed with the reason."""
-
-    effects: tuple[Effect, ...]
-    not_estimated: tuple[NotEstimated, ...]
-
-
 class RateEffects(Result):
     """Everything RATE estimates on one sample."""
 
@@ -460,22 +351,6 @@ class RateEffects(Result):
         return Missing(reason=f"'{estimand}' by '{estimator}' is none of the effects of RATE")
 
 
-class RateOfScoring(Result):
-    """RATE's effects under one scoring."""
-
-    overall: RateEffects | Missing
-    """On all triples."""
-    by_length: ConditionalEffects | Missing
-    """Among shorter and longer originals (words), by the double-rewrite estimator."""
-    slope: ConditionalEffects
-    """Change of the effect per 100 words of the original, by every estimator."""
-
-    @property
-    def average(self) -> Effect | Missing:
-        """The double-rewrite ATE, or why it is not given."""
-        return average_of(self.overall)
-
-
 class BiasRate(Result):
     """RATE of one bias; every scoring on the same triples."""
 
@@ -487,17 +362,17 @@ class BiasRate(Result):
     """Triples left out because a comparison of theirs has no readable verdict."""
     naive_unread: int | None = None
     """Naive pairs of a judge without a readable verdict; None for rewards, whose naive estimate needs no pairs."""
-    measured: PerScoring[RateOfScoring] | Missing
+    measured: PerScoring[RateEffects | Missing] | Missing
     """The effects under every scoring."""
     changes: RateEffects | Missing = NOT_TRAINED
     """After − before of every effect of a training, on the same triples; not standardised, since training may have
     changed the spread of the rewards."""
-    test: EffectTest | Missing
-    """Test of the double-rewrite ATE under the last scoring."""
+    test: Test | Missing
+    """Test of the double-rewrite ATE under the last scoring, in the audit's family."""
 
-    def under(self) -> dict[str, RateOfScoring]:
+    def under(self) -> dict[str, RateEffects | Missing]:
         """The effects by scoring; empty if there are none."""
-        return {} if isinstance(self.measured, Missing) else dict[str, RateOfScoring](self.measured.items())
+        return {} if isinstance(self.measured, Missing) else dict[str, RateEffects | Missing](self.measured.items())
 
 
 def average_of(effects: RateEffects | Missing) -> Effect | Missing:

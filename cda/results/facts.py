@@ -173,6 +173,10 @@ class Sources(Result):
     """Name of the prompt by which an LLM rewrote; None if none did."""
 
 
+N_SHOWN = 3
+"""Examples of each bias in a report, the first ones."""
+
+
 class Example(Result):
     """A contrast shown as an example; selected for its content, so that examples are no random sample."""
 
@@ -186,8 +190,6 @@ class Example(Result):
     """score(perturbed) − score(base), or a judge's preference, −1 to 1."""
     preferred: Literal["perturbed", "base", "tie"] | None
     """People's majority; None without votes."""
-    kept_for: str
-    """The kind of example that it was taken for."""
 
 
 class LLMUse(Result):

@@ -8,7 +8,6 @@ from pydantic import Field
 
 from cda.records import Exclusions
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result, Test
-from cda.results.benchmarks import SetQuality
 
 
 class BiasSkew(Measure):
@@ -37,28 +36,6 @@ class Quality(Measure):
 
     unread: int
     """Pairs without a readable verdict."""
-
-
-class UnseenPhrases(Result):
-    """Skew on the contrasts whose perturbed side holds none of the rule-based rewriter's wordings."""
-
-    n: int
-    """Such contrasts."""
-    of: int
-    """All contrasts of the bias."""
-    skew: Measure | Missing
-    """Missing if there is no such contrast."""
-
-
-class TripleSkew(Result):
-    """Share of triples on which the rewrite with the bias is preferred to the rewrite without it."""
-
-    n: int
-    """Triples of which every scoring has a score of both rewrites."""
-    unread: int
-    """The others."""
-    skew: Measure | Missing
-    """Missing if no triple has both scores."""
 
 
 class OverSeeds(Result):
@@ -97,22 +74,14 @@ class Seeds(Result):
         return len(self.seeds) > 1
 
 
-class PlainSkew(Measure):
-    """Skew before and with all of the adapter."""
-
-    by_direction: dict[str, Measure]
-    """As in `BiasSkew`."""
-
-
 class Plain(Result):
     """The headline's measures with all of the adapter (`after` is dose 1), if another dose is the run's result."""
 
-    skew: dict[str, PlainSkew]
+    skew: dict[str, BiasSkew]
     votes: dict[str, VotesMoved]
-    unseen_phrases: dict[str, UnseenPhrases]
+    unseen_phrases: dict[str, Measure | Missing]
     quality: Quality | None
-    quality_sections: SetQuality | None
-    triple_skew: dict[str, TripleSkew]
+    triple_skew: dict[str, Measure | Missing]
 
 
 Level = Literal["nominal", "ordinal"]
@@ -148,36 +117,17 @@ class NoiseCeiling(Result):
     """Votes an item of the second majority; None if it has as many as the item's first."""
 
 
-class PreferenceTable(Result):
-    """The model's preferences on contrasts on which people prefer the biased side, the other one, or neither."""
-
-    counts: dict[str, dict[str, int]]
-    """People's word (perturbed, base, tie) to the model's word to the number of contrasts."""
-    skew_given: dict[str, Estimate]
-    """People's word to the share of its contrasts on which the model prefers the biased side; words that are the majority
-    nowhere are left out. If the model agrees with people it is 1 for perturbed and 0 for base."""
-
-
-class PredictionPowered(Result):
-    """A mean from labels and predictions, next to the one from the labels alone."""
+class PoweredShare(Result):
+    """A share that people define, from their majorities and a judge's verdicts, next to the one from the majorities alone."""
 
     estimate: Estimate
-    """PPI++ mean; its `n` counts labelled and unlabelled rows, its `n_prompts` the prompts of both."""
+    """PPI++, within [0, 1]; its `n` counts rows with and without a majority, its `n_prompts` the prompts of both."""
     classical: Estimate
-    """Mean of the labels alone, with the interval of the same kind; its `n` counts the labelled rows."""
+    """From the majorities alone, with the interval of the same kind; its `n` counts the rows with one."""
     power_tuning: float
-    """λ between 0 (predictions are ignored: `estimate` and `classical` agree) and 1 (PPI)."""
-    width_ratio: float
-    """Width of the PPI++ interval over that of the classical one; below 1 if predictions helped."""
+    """λ between 0 (verdicts are ignored: `estimate` and `classical` agree) and 1 (PPI)."""
     n_unlabelled: int
-    """Rows with a prediction only."""
-
-
-class PoweredShare(Result):
-    """A share that people define, from their majorities and a judge's verdicts."""
-
-    share: PredictionPowered
-    """PPI++ and classical estimate, both within [0, 1], on the rows that have a verdict."""
+    """Rows with a verdict only."""
     exclusions: Exclusions
     """Rows without a verdict, labelled or not."""
 
@@ -212,7 +162,6 @@ class VotedBias(VotesMoved):
     """Share of majorities for the perturbed side."""
     gap_test: Test | None
     """Test of one model that its skew is people's; None for a training, whose tests are of changes."""
-    by_majority: PerScoring[PreferenceTable]
     rule: str
     """Treatment of people's ties: drop, half or as-released."""
     left_out: dict[str, int]
@@ -226,7 +175,8 @@ class VotedBias(VotesMoved):
 
 
 class JudgedBias(Result):
-    """One judge, a panel as one, or the mean of its judges, on the contrasts of a bias that it has a verdict on."""
+    """One judge, a panel as one, the mean of its judges, or one criterion of a rubric (of a panel: its preference by it), on the
+    contrasts of a bias that it has a verdict on."""
 
     skew: Estimate | Missing
     """Share of contrasts on which it prefers the biased side; a tie counts half."""
@@ -236,13 +186,8 @@ class JudgedBias(Result):
     """Contrasts without a verdict; of a mean, those that any judge gave none on."""
     miscalibration: Estimate | Missing | None
     """Share of voted contrasts on which it disagrees with people's majority, a tie by half; None without votes."""
-
-
-class JudgedCriterion(JudgedBias):
-    """One criterion of a judge's rubric (of a panel: its preference by it), on the contrasts of a bias."""
-
-    against_overall: Estimate | Missing
-    """Skew by this criterion − skew overall, paired, on the contrasts with both verdicts."""
+    against_overall: Estimate | Missing | None = None
+    """Of a criterion: skew by it − skew overall, paired, on the contrasts with both verdicts; else None."""
 
 
 class LeftOutJudge(Result):
@@ -267,11 +212,11 @@ class BiasPanel(Result):
     """All as one: the mean or the majority of the preferences that were given, by `score.judge.panel`."""
     mean: JudgedBias
     """Mean over judges of each share, on the contrasts that all of them have a verdict on."""
-    majority: JudgedBias | None = None
-    """The side that more judges prefer than the other; a tie if as many do. None in results of earlier versions."""
-    agreement: Agreement | Missing = Missing(reason="measured by an earlier version of cda")
+    majority: JudgedBias
+    """The side that more judges prefer than the other; a tie if as many do."""
+    agreement: Agreement | Missing
     """Agreement of the judges' verdicts (`perturbed`, `base`, `tie`) with each other."""
-    without: dict[str, LeftOutJudge] = Field(default_factory=dict)
+    without: dict[str, LeftOutJudge]
     """The panel without each of its judges; empty for two judges, of whom one alone would be left."""
 
 

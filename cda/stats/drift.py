@@ -7,9 +7,10 @@ Infinite values raise DataError. `treatment`: features that are the bias itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from itertools import combinations, compress
+from collections.abc import Collection, Mapping, Sequence
+from itertools import compress
 from types import MappingProxyType
+from typing import get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,20 +21,16 @@ from cda.features import TEXT_FEATURES, scope_of
 from cda.languages import scopes_of
 from cda.results.base import Estimate, Missing
 from cda.results.effects import (
-    Adjusted,
     Confound,
-    ExactSlope,
     FeatureDrift,
     Form,
-    Identified,
+    Identification,
     Limit,
-    NotIdentified,
     Overlap,
-    PairsEffect,
     SameMargin,
 )
 from cda.stats.digits import two_digits, with_ends
-from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of, paired_change, share_of
+from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of, share_of
 from cda.stats.multiplicity import holm
 from cda.stats.rate import same_in_all
 
@@ -73,10 +70,9 @@ class _Fit(Regression):
         self, values: FloatArray, sides: Mapping[str, tuple[FloatArray, FloatArray]], ids: Sequence[str], form: Form
     ) -> None:
         used = [name for name, (first, second) in sides.items() if (first != second).any()]
-        columns = [(name, column) for name in used for column in _terms(*sides[name], form)]
-        design = np.column_stack([np.ones(len(values)), *(column for _, column in columns)])
+        design = np.column_stack([np.ones(len(values)), *(_term(*sides[name], form) for name in used)])
         super().__init__(values, design, ids)
-        self.names = [name for name, _ in columns]
+        self.names = used
         self.reach = np.abs(design).max(axis=0)
         self.freedom = self.n_prompts - self.rank
 
@@ -100,13 +96,12 @@ def adjusted_effect(
     prompt_ids: Sequence[str],
     form: Form = "linear",
     unit: str = "reward",
-) -> Adjusted | Missing:
+) -> Estimate | Missing:
     """Least-squares regression of the paired margin on the differences between sides; its intercept is the effect.
 
     Forms, each 0 if the sides are equal: `linear`: the difference d = perturbed − base. `log_ratio`: log(perturbed /
-    base), with 1 added to both if a value is 0; `signed_log` if one is negative. `signed_log`: sign(d) · log(1 + |d|).
-    `quadratic`: d and d². Missing: fewer prompts than coefficients, a difference that is the
-    same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
+    base), with 1 added to both if a value is 0; sign(d) · log(1 + |d|) if one is negative. Missing: fewer prompts than
+    coefficients, a difference that is the same in all pairs (or a mix of differences that is), which no regression tells from the effect, or margins that it
     explains in full, so that its error is unknown.
     """
     values = finite(margins, "margins")
@@ -122,15 +117,7 @@ def adjusted_effect(
     found = fit.coefficient(0, unit)
     if not found.error:
         return Missing(reason=f"{words}: {_without_error(values, fit)}")
-    total = float(((values - values.mean()) ** 2).sum())
-    return Adjusted(
-        form=form,
-        effect=found.estimate,
-        standard_error=found.error,
-        p_value=found.p_value(),
-        features=tuple(dict.fromkeys(fit.names)),
-        r_squared=1 - float((fit.residuals**2).sum()) / total,
-    )
+    return found.estimate
 
 
 def confounds(
@@ -176,28 +163,23 @@ def _confound(
     explained = fit.moved_by(slope * mean, mean * fit.influence(own) + slope * of_mean, own, unit)
     return Confound(
         feature=name,
-        slope=ExactSlope(value=slope, reason="the margins are explained in full, so that its error is unknown")
-        if p_holm is None
-        else fit.coefficient(at, f"{unit} per {name}").estimate,
+        slope=slope if p_holm is None else fit.coefficient(at, f"{unit} per {name}").estimate,
         accounts_for=explained.estimate,
         r_squared=float(np.corrcoef(difference, values)[0, 1] ** 2) if np.ptp(difference) > 0 else 0.0,
         p_holm=p_holm,
     )
 
 
-def _terms(perturbed: FloatArray, base: FloatArray, form: Form) -> list[FloatArray]:
-    """Regressors of one feature, each of shape (n,) and 0 if the sides are equal."""
-    difference = perturbed - base
+def _term(perturbed: FloatArray, base: FloatArray, form: Form) -> FloatArray:
+    """Regressor of one feature, shape (n,), 0 if the sides are equal."""
+    difference, smallest = perturbed - base, min(perturbed.min(), base.min())
     if form == "linear":
-        return [difference]
-    if form == "quadratic":
-        return [difference, difference**2]
-    smallest = min(perturbed.min(), base.min())
-    if form == "log_ratio" and smallest > 0:
-        return [np.log(perturbed / base)]
-    if form == "log_ratio" and smallest == 0:
-        return [np.log1p(perturbed) - np.log1p(base)]
-    return [np.sign(difference) * np.log1p(np.abs(difference))]
+        return difference
+    if smallest > 0:
+        return np.asarray(np.log(perturbed / base))
+    if smallest == 0:
+        return np.asarray(np.log1p(perturbed) - np.log1p(base))
+    return np.asarray(np.sign(difference) * np.log1p(np.abs(difference)))
 
 
 def _without_error(values: FloatArray, fit: _Fit) -> str:
@@ -301,41 +283,6 @@ def _drift_of(
     )
 
 
-def label_drift(perturbed: Sequence[bool | None], base: Sequence[bool | None], prompt_ids: Sequence[str]) -> Estimate:
-    """Drift in another bias: mean of label(perturbed) − label(base), of the pairs with both labels; positive if it was
-    added as well. Unparsed labels are None; DataError if no pair has both.
-    """
-    rows = [
-        (first, second, prompt)
-        for first, second, prompt in zip(perturbed, base, prompt_ids, strict=True)
-        if first is not None and second is not None
-    ]
-    if not rows:
-        raise DataError(f"none of {len(prompt_ids)} pairs has a parsed label on both sides")
-    having, lacking, kept = zip(*rows, strict=True)
-    return paired_change(lacking, having, kept)
-
-
-def embedding_similarity(
-    perturbed: Sequence[str],
-    base: Sequence[str],
-    encode: Callable[[Sequence[str]], FloatArray],
-    prompt_ids: Sequence[str],
-) -> Estimate:
-    """Mean cosine similarity of the two sides (1: same direction); `encode` gives shape (texts, dimensions), of any
-    length. DataError: it gave a wrong shape, a value that is not finite, or a zero vector.
-    """
-    n = len(prompt_ids)
-    vectors = np.asarray(encode([*perturbed, *base]), dtype=np.float64)
-    if vectors.ndim != 2 or len(vectors) != 2 * n:
-        raise DataError(f"the encoder gave shape {vectors.shape} for {2 * n} texts: (texts, dimensions) is needed")
-    norms = np.linalg.norm(vectors, axis=1)
-    if not np.isfinite(norms).all() or (norms == 0).any():
-        raise DataError(f"{int((~(norms > 0)).sum())} of {2 * n} embeddings are zero or not finite: no cosine exists")
-    unit = vectors / norms[:, None]
-    return mean_of((unit[:n] * unit[n:]).sum(axis=1), prompt_ids, "cosine").estimate
-
-
 def overlap_of(
     perturbed: Features,
     base: Features,
@@ -364,13 +311,12 @@ def overlap_of(
         n_prompts=len(set(compress(prompt_ids, inside))),
         n_total=n,
         beyond=beyond,
-        exempt=tuple(name for name in limits if name in treatment),
     )
     return overlap, inside
 
 
-def pairs_effect(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> PairsEffect:
-    """Skew and mean margin with prompt-clustered intervals; DataError for one prompt, or without spread between prompts."""
+def mean_margin(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward") -> Estimate:
+    """Mean margin with its prompt-clustered interval; DataError for one prompt, or without spread between prompts."""
     values = finite(margins, "margins")
     found = mean_of(values, prompt_ids, unit)
     mean = found.estimate
@@ -379,12 +325,12 @@ def pairs_effect(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "rew
             f"the mean margin does not vary between its {mean.n_prompts} prompts "
             f"({two_digits(mean.value)} in each): its error is unknown"
         )
-    return PairsEffect(skew=share_of(values > 0, prompt_ids), mean_margin=mean)
+    return mean
 
 
 def overlap_effect(
     margins: ArrayLike, inside: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward"
-) -> PairsEffect | SameMargin | Missing:
+) -> Estimate | SameMargin | Missing:
     """The effect among the pairs within limits (`inside`, shape (n,), of the margins of all), or why they cannot say."""
     rows: BoolArray = np.asarray(inside, dtype=bool)
     values = finite(margins, "margins")
@@ -392,7 +338,7 @@ def overlap_effect(
     if reason := _too_small(len(kept), len(set(kept)), len(values)):
         return Missing(reason=reason)
     try:
-        return pairs_effect(values[rows], kept, unit)
+        return mean_margin(values[rows], kept, unit)
     except DataError as error:
         return same_in_all(values[rows], kept, str(error)) or Missing(reason=str(error))
 
@@ -405,40 +351,36 @@ def identify(
     *,
     limits: Mapping[str, Limit] = DEFAULT_LIMITS,
     treatment: Collection[str] = (),
-    forms: Sequence[Form] = ("linear", "log_ratio"),
     unit: str = "reward",
-) -> Identified | NotIdentified:
+) -> Identification:
     """The effect among pairs whose sides overlap, the adjusted effects, and whether together they identify one.
 
     Adjusted for are the limited features outside the treatment. Not identified if the overlap is too small
-    (`MIN_PROMPTS`, `MIN_SHARE`), a form cannot be estimated, or two forms differ in sign; not if each lies in the
-    other's interval and neither excludes 0, since both say that no effect is shown. DataError: fewer than two forms,
-    one prompt, margins that do not vary between prompts, a limited feature not measured.
+    (`MIN_PROMPTS`, `MIN_SHARE`), a form cannot be estimated, or the two forms differ in sign; not if each lies in the
+    other's interval and neither excludes 0, since both say that no effect is shown. DataError: one prompt, margins that do not vary between prompts, a limited feature not measured.
     """
-    if len(set(forms)) < 2:
-        raise DataError("one functional form cannot disagree with itself: give at least two of linear, log_ratio, …")
     overlap, inside = overlap_of(perturbed, base, prompt_ids, limits=limits, treatment=treatment)
     names = [name for name in limits if name not in treatment]
     first, second = ({name: side[name] for name in names} for side in (perturbed, base))
-    adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in dict.fromkeys(forms)}
+    adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in get_args(Form)}
     small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total)
     against = [*([small] if small else []), *_disagreements(adjusted)]
     among = overlap_effect(margins, inside, prompt_ids, unit)
     reason = "; ".join(against) + "."
     if not against:
-        fitted = ", ".join(f"{fit.form.replace('_', ' ')} {with_ends(fit.effect)}" for fit in _fitted(adjusted))
-        here = f"mean margin {with_ends(among.mean_margin)}, " if isinstance(among, PairsEffect) else ""
+        fitted = _listed_fits(_fitted(adjusted))
+        here = f"mean margin {with_ends(among)}, " if isinstance(among, Estimate) else ""
         reason = (
             f"{overlap.n} of {overlap.n_total} pairs have drift within limits: {here}"
             f"and adjustment of all pairs does not contradict itself ({fitted})."
         )
-    verdict: type[Identified] | type[NotIdentified] = NotIdentified if against else Identified
-    return verdict(
+    mean_margin(margins, prompt_ids, unit)  # of all pairs: without spread there is no effect to identify
+    return Identification(
+        verdict="not identified from these pairs" if against else "identified",
         reason=reason,
         overlap=overlap,
         overlap_effect=among,
         adjusted=adjusted,
-        unadjusted=pairs_effect(margins, prompt_ids, unit),
         confounds=confounds(margins, first, second, prompt_ids, unit),
     )
 
@@ -455,25 +397,29 @@ def _too_small(n: int, n_prompts: int, n_total: int) -> str:
     return ""
 
 
-def _disagreements(adjusted: Mapping[Form, Adjusted | Missing]) -> list[str]:
-    """Forms that cannot be estimated, then pairs of forms that differ in sign, in words."""
+def _disagreements(adjusted: Mapping[Form, Estimate | Missing]) -> list[str]:
+    """Forms that cannot be estimated, or that differ in sign, in words."""
     by_reason: dict[str, list[str]] = {}
     for form, fit in adjusted.items():
         if isinstance(fit, Missing):
             words = form.replace("_", " ")
             by_reason.setdefault(fit.reason.removeprefix(f"{words}: "), []).append(words)
     reasons = [f"{', '.join(forms)}: {reason}" for reason, forms in by_reason.items()]
-    for pair in combinations(_fitted(adjusted), 2):
-        first, second = (form.effect for form in pair)
+    fitted = _fitted(adjusted)
+    if len(fitted) == 2:
+        first, second = fitted.values()
         shown = not (_no_effect_shown(first, second) and _no_effect_shown(second, first))
         if first.value * second.value < 0 and shown:
-            both = ", ".join(f"{form.form.replace('_', ' ')} {with_ends(form.effect)}" for form in pair)
-            reasons.append(f"adjusted effects differ in sign: {both}")
+            reasons.append(f"adjusted effects differ in sign: {_listed_fits(fitted)}")
     return reasons
 
 
-def _fitted(adjusted: Mapping[Form, Adjusted | Missing]) -> list[Adjusted]:
-    return [form for form in adjusted.values() if isinstance(form, Adjusted)]
+def _fitted(adjusted: Mapping[Form, Estimate | Missing]) -> dict[Form, Estimate]:
+    return {form: fit for form, fit in adjusted.items() if isinstance(fit, Estimate)}
+
+
+def _listed_fits(fitted: Mapping[Form, Estimate]) -> str:
+    return ", ".join(f"{form.replace('_', ' ')} {with_ends(effect)}" for form, effect in fitted.items())
 
 
 def _no_effect_shown(effect: Estimate, by: Estimate) -> bool:

@@ -1,4 +1,4 @@
-"""Means over prompts and over trainings with their intervals and tests, trimmed means, and distributions in few numbers."""
+"""Means over prompts and over trainings with their intervals and tests, and trimmed means."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ from scipy import optimize, special, stats
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.records import PERCENT
-from cda.results.base import Distribution, Estimate
+from cda.results.base import Estimate
 from cda.results.evidence import TrimmedMean
 from cda.stats.estimators import ROUNDING, Z, cluster_sums, mean_of, paired_change, t_quantile, wilson
 
-LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
-N_BINS = 20
 CROSSED = f"t over trainings or models, and prompts {PERCENT}"
 _FENCE = 1.5
 
@@ -156,28 +154,3 @@ def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
     if mean.half <= ROUNDING:
         return paired_change(first.mean(axis=0), hits.mean(axis=0), prompt_ids)
     return mean.estimate("share difference", 1.0)
-
-
-def common_edges(values: Sequence[ArrayLike], n_bins: int = N_BINS) -> tuple[float, ...]:
-    """Edges of equally wide bins from smallest to largest of all values, length n_bins + 1. DataError: no value at all."""
-    together = np.concatenate([np.empty(0), *(np.asarray(column, dtype=np.float64).ravel() for column in values)])
-    if not together.size:
-        raise DataError("no values: there is no distribution to show")
-    low, high = float(together.min()), float(together.max())
-    if high <= low:  # all the same: one bin of some width
-        low, high = low - 0.5, high + 0.5
-    return tuple(float(edge) for edge in np.linspace(low, high, n_bins + 1))
-
-
-def distribution(
-    values: ArrayLike, prompt_ids: Sequence[str], edges: Sequence[float], unit: str = "reward"
-) -> Distribution:
-    """Mean, quantiles and histogram of values, shape (n,); `edges` of the bins, from `common_edges`, hold them all.
-    DataError: no values, one prompt only, or values outside the bins.
-    """
-    rows = np.asarray(values, dtype=np.float64)
-    mean = mean_of(rows, prompt_ids, unit).estimate
-    counts = np.histogram(rows, np.asarray(edges))[0]
-    if counts.sum() != len(rows):
-        raise DataError(f"{len(rows) - int(counts.sum())} of {len(rows)} values lie outside the bins")
-    return Distribution(mean=mean, quantiles=tuple(np.quantile(rows, LEVELS).tolist()), counts=tuple(counts.tolist()))

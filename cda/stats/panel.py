@@ -1,4 +1,4 @@
-"""Means over several models on the same contrasts, and ranks of models.
+"""Several models on the same contrasts: means over them, their ranks, and two of them row by row.
 
 `rows`: a share between 0 and 1, or a difference of two, of every model on every contrast, shape (k, n), k models and n
 contrasts in the same order. `prompt_ids`: the prompt of each contrast, length n.
@@ -15,9 +15,11 @@ from scipy import stats
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.results.base import Estimate
-from cda.stats.estimators import cluster_sums, drawn_sums, of_draws, paired_change, share_of
+from cda.results.base import Estimate, or_missing
+from cda.results.comparison import PairedMargins
+from cda.stats.estimators import cluster_sums, correlation_of, drawn_sums, of_draws, paired_change, share_of
 from cda.stats.means import change_over_seeds, share_over_seeds
+from cda.stats.proportions import ModelTies, exact_change_test, hits_of
 
 FEW_MODELS = 5
 """With fewer models the interval is over prompts alone: it holds for these models, and says nothing of others."""
@@ -75,6 +77,47 @@ def ranks(rows: ArrayLike, prompt_ids: Sequence[str], nearest_to: ArrayLike | No
         of_draws(float(rank), ranks, values.shape[1], len(sums), "rank")
         for rank, ranks in zip(own, drawn.T, strict=True)
     ]
+
+
+def compare_margins(
+    first: ArrayLike,
+    other: ArrayLike,
+    prompt_ids: Sequence[str],
+    ties: tuple[ModelTies, ModelTies] = ("no-hit", "no-hit"),
+    unpaired: tuple[int, int] = (0, 0),
+) -> PairedMargins:
+    """Difference of the shares of positive margins, agreement and correlation of two scorings of the same rows.
+
+    Args:
+        first: Margins of the first scoring, each in its own unit. Shape (n,).
+        other: Those of the other. Shape (n,).
+        prompt_ids: Cluster of each row. Length n.
+        ties: How a margin of 0 counts in each scoring's share.
+        unpaired: Rows of each that the other lacks, to be stated.
+
+    Returns:
+        The difference is other − first. Agreement takes margins of 0 for a third answer: two of them agree.
+
+    Raises:
+        DataError: No rows, margins that are not finite, or shapes that differ.
+    """
+    a, b = finite(first, "margins"), finite(other, "margins")
+    hits_a, hits_b = hits_of(a, ties[0]), hits_of(b, ties[1])
+    above_a, above_b = a > 0, b > 0
+    return PairedMargins(
+        first=share_of(hits_a, prompt_ids),
+        other=share_of(hits_b, prompt_ids),
+        difference=paired_change(hits_a, hits_b, prompt_ids),
+        test=exact_change_test(hits_a, hits_b, prompt_ids),
+        agreement=share_of(np.sign(a) == np.sign(b), prompt_ids),
+        correlation=or_missing(lambda: correlation_of(a, b, prompt_ids)),
+        both=int((above_a & above_b).sum()),
+        only_first=int((above_a & ~above_b).sum()),
+        only_other=int((~above_a & above_b).sum()),
+        neither=int((~above_a & ~above_b).sum()),
+        unpaired_first=unpaired[0],
+        unpaired_other=unpaired[1],
+    )
 
 
 def _checked(rows: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:

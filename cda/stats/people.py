@@ -25,7 +25,7 @@ from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.records import PERCENT, Exclusions, PanelRule, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, or_missing
-from cda.results.skew import AgainstPeople, LeftOutJudge, PoweredShare, PredictionPowered, VotesMoved
+from cda.results.skew import AgainstPeople, LeftOutJudge, PoweredShare, VotesMoved
 from cda.stats.estimators import FEWEST_DRAWN, ROUNDING, Z, paired_change, resampled, share_of, wilson
 from cda.stats.proportions import ModelTies, hits_of, positive_share, share_change
 from cda.stats.votes import N_SUMS, Counts, Majority, agreement, alphas, coincidences
@@ -313,7 +313,7 @@ _PPI = f"PPI++ {PERCENT}, by prompts"
 
 def prediction_powered_mean(
     y: FloatArray, f: FloatArray, g: FloatArray, labelled_ids: Sequence[str], unlabelled_ids: Sequence[str]
-) -> PredictionPowered:
+) -> PoweredShare:
     """Mean label, a share, of a population: from n labels y, predictions f on their rows, and N alike, g, on others.
 
     θ = mean(Y) + λ · (mean g − mean f), with the power tuning λ = Cov(Y, f) / ((1 + n/N) · Var(f)) clipped to [0, 1]
@@ -346,7 +346,7 @@ def prediction_powered_mean(
             "would have no width. Use a share of the labels alone, whose Wilson interval keeps one"
         )
     value, n, n_prompts = float(y.mean() + tuning * (g.mean() - f.mean())), len(y) + len(g), len(names)
-    return PredictionPowered(
+    return PoweredShare(
         estimate=Estimate.symmetric(value, Z * error, n=n, n_prompts=n_prompts, unit="share", method=_PPI),
         classical=Estimate.symmetric(
             float(y.mean()),
@@ -357,8 +357,8 @@ def prediction_powered_mean(
             method=_PPI,
         ),
         power_tuning=tuning,
-        width_ratio=error / classical_error,
         n_unlabelled=len(g),
+        exclusions=Exclusions(len(y) + len(g), {}),
     )
 
 
@@ -426,7 +426,7 @@ def _powered(labels: FloatArray, predictions: FloatArray, people: Majority, prom
     )
     shares = {"estimate": _within_share(powered.estimate), "classical": _within_share(powered.classical)}
     without = Exclusions(len(judged), count_reasons(["no verdict"] * int((~judged).sum())))
-    return PoweredShare(share=powered.model_copy(update=shares), exclusions=without)
+    return powered.model_copy(update={**shares, "exclusions": without})
 
 
 def _judge_target(judge: ArrayLike) -> FloatArray:

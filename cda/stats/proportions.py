@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,10 +16,9 @@ from scipy import stats
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.records import PERCENT, Exclusions, Preference, count_reasons
+from cda.records import PERCENT, Exclusions, count_reasons
 from cda.results.base import Estimate, Measure, PerScoring, Test
 from cda.results.effects import Contingency
-from cda.results.skew import PreferenceTable
 from cda.stats.estimators import (
     CLUSTERED_T,
     ROUNDING,
@@ -116,30 +115,6 @@ def share_change(before: FloatArray, after: FloatArray, prompt_ids: Sequence[str
         unpaired=unpaired_change(before, after),
         test=exact_change_test(before, after, prompt_ids),
         ties=PerScoring[int](before=n_ties[0], after=n_ties[1]),
-    )
-
-
-def preference_table(
-    margins: ArrayLike, people: Sequence[Preference | None], prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
-) -> PreferenceTable:
-    """The model's preferences on contrasts with votes, by people's majority; its margin of exactly 0 is a tie.
-
-    `people`: `tie` for a split too; None without votes, which leaves the contrast out. `ties`: value of a tie of the
-    model in `skew_given`. DataError: a margin that is not finite, or no contrast with votes.
-    """
-    values = finite(margins, "margins")
-    rows = {word: np.array([majority == word for majority in people], dtype=bool) for word in get_args(Preference)}
-    if not any(keep.any() for keep in rows.values()):
-        raise DataError("no contrast has votes: there is nothing to compare the model's preferences with")
-    ids, signs = np.asarray(prompt_ids, dtype=str), {"perturbed": 1, "base": -1, "tie": 0}
-    return PreferenceTable(
-        counts={
-            word: {side: int((np.sign(values[keep]) == sign).sum()) for side, sign in signs.items()}
-            for word, keep in rows.items()
-        },
-        skew_given={
-            word: positive_share(values[keep], ids[keep].tolist(), ties) for word, keep in rows.items() if keep.any()
-        },
     )
 
 

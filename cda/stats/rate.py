@@ -25,8 +25,8 @@ from scipy import stats
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
-from cda.results.base import Missing
-from cda.results.effects import ConditionalEffects, Effect, NotEstimated, RateEffects, SameMargin
+from cda.results.base import Missing, or_missing
+from cda.results.effects import Effect, NotEstimated, RateEffects, SameMargin
 from cda.stats.digits import plain
 from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of
 
@@ -35,7 +35,7 @@ Estimator = Literal["double", "single", "naive"]
 ESTIMATORS: tuple[Estimator, ...] = get_args(Estimator)
 Scores = Sequence[float | None] | FloatArray
 """One score a row; None or NaN if there is none."""
-Wanted = tuple[str, str, str | None, Callable[[], Effect]]
+_Wanted = tuple[str, str, str | None, Callable[[], Effect]]
 """Estimand, estimator, the reason why the effect is refused (if it is), and the estimate."""
 
 
@@ -144,32 +144,6 @@ def direct_contrast(margins: ArrayLike, prompt_ids: Sequence[str], unit: str = "
         raise DataError("no pairs: nothing can be estimated")
     scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
     return mean_effect(values, prompt_ids, Target("mean margin", "direct contrast", unit, scale))
-
-
-def observational_effect(rewards: ArrayLike, attribute: ArrayLike, prompt_ids: Sequence[str]) -> Effect:
-    """Mean reward with the attribute minus mean reward without it, within each prompt, averaged over prompts; shape
-    (n,) each.
-
-    Comparing within prompts removes the effect of prompts; everything correlated with the attribute, 0 or 1, stays in:
-    a description of data, not an effect. Prompts whose answers all have it, or all lack it, are left out. DataError:
-    rewards that are not finite, fewer than two prompts with answers of both kinds, or differences that do not vary.
-    """
-    values, labels = np.asarray(rewards, dtype=np.float64), np.asarray(attribute, dtype=np.float64)
-    if not np.isin(labels, (0, 1)).all():
-        raise DataError("the attribute of an answer is 0 or 1; leave out answers whose label could not be read")
-    treated = labels == 1
-    finite(values, "rewards")
-    names, codes = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)
-    sides = treated.astype(np.float64), (~treated).astype(np.float64)
-    counts, sums = ([np.bincount(codes, side * each, len(names)) for side in sides] for each in (1.0, values))
-    both = (counts[0] > 0) & (counts[1] > 0)
-    target = Target("within prompts", "observational", "reward", pooled_within_group_sd(values, treated))
-    if int(both.sum()) < 2:
-        raise target.cannot(
-            f"{int(both.sum())} prompts have answers both with and without the attribute, two at least are needed"
-        )
-    having, lacking = (total[both] / n[both] for total, n in zip(sums, counts, strict=True))
-    return mean_effect(having - lacking, names[both].tolist(), target)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -293,7 +267,7 @@ def rate_effects(contrasts: Contrasts, refused: Mapping[Estimand, str] | None = 
     def renamed(estimand: str) -> Effect:
         return naive().model_copy(update={"estimand": estimand})
 
-    wanted: list[Wanted] = [
+    wanted: list[_Wanted] = [
         (name, by, refused.get(name), partial(effect, contrasts, name, by))
         for by in ESTIMATORS
         for name in estimands
@@ -304,7 +278,7 @@ def rate_effects(contrasts: Contrasts, refused: Mapping[Estimand, str] | None = 
     wanted += [
         (f"w = {w}", "rewrite effect", refused.get(group), partial(rewrite_effect, contrasts, w)) for w, group in groups
     ]
-    effects, missing = collect(wanted)
+    effects, missing = _collect(wanted)
     if not effects:
         raise DataError(refused.get("ATE") or missing[0].reason)
     n_with = int(contrasts.attribute.sum())
@@ -356,7 +330,7 @@ def rewrite_effect(contrasts: Contrasts, w: int) -> Effect:
     return mean_effect(contrasts.rewrite_effect[rows], contrasts.ids(rows), target)
 
 
-def collect(wanted: Sequence[Wanted]) -> tuple[tuple[Effect, ...], tuple[NotEstimated, ...]]:
+def _collect(wanted: Sequence[_Wanted]) -> tuple[tuple[Effect, ...], tuple[NotEstimated, ...]]:
     """Effects that can be estimated, and the others with their reasons."""
     effects: list[Effect] = []
     missing: list[NotEstimated] = []
@@ -389,22 +363,16 @@ def quantile_groups(values: ArrayLike, n_groups: int) -> list[str]:
 
 def conditional_effects(
     contrasts: Contrasts, groups: Sequence[str], estimator: Estimator = "double"
-) -> ConditionalEffects:
-    """CATE: the average effect among the triples of each group, standardised by the SD of the whole sample. `groups`
+) -> dict[str, Effect | Missing]:
+    """CATE: the average effect among the triples of each group, by its name, standardised by the SD of the whole sample. `groups`
     names each row's; cut a numeric covariate with `quantile_groups` first. `naive` compares the originals of a group.
-    DataError: not one group can be estimated.
     """
 
     def within(name: str) -> Effect:
         rows = np.array([group == name for group in groups], dtype=bool)
         return _among(rows, contrasts, estimator, contrasts.target(f"CATE: {name}", estimator))
 
-    effects, missing = collect(
-        [(f"CATE: {name}", estimator, None, partial(within, name)) for name in sorted(set(groups))]
-    )
-    if not effects:
-        raise DataError("; ".join(group.reason for group in missing))
-    return ConditionalEffects(effects=effects, not_estimated=missing)
+    return {name: or_missing(partial(within, name)) for name in sorted(set(groups))}
 
 
 def effect_slope(

@@ -216,24 +216,9 @@ def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
 def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
     """Raise ModelError if LoRA would find none of its layers, by the model's configuration alone."""
     model = skeleton(spec, load_config(spec))
-    if not any(_is_target(name, targets) for name, _ in model.named_modules()):
-        raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
-
-
-def adapter_bytes(spec: ModelSpec, r: int, targets: Sequence[str]) -> int:
-    """Size of an adapter's weights with its head, all in fp32, by the model's configuration alone."""
-    from torch.nn import Linear
-
-    model = skeleton(spec, load_config(spec))
-    layers = [part for name, part in model.named_modules() if isinstance(part, Linear) and _is_target(name, targets)]
-    head = [weights for name, weights in model.named_parameters() if not name.startswith(f"{model.base_model_prefix}.")]
-    n_lora = sum(r * (layer.in_features + layer.out_features) for layer in layers)
-    return 4 * int(n_lora + sum(weights.numel() for weights in head))
-
-
-def _is_target(name: str, targets: Sequence[str]) -> bool:
     # Matches like PEFT: the whole name, or its end behind a dot.
-    return any(f".{name}".endswith(f".{target}") for target in targets)
+    if not any(f".{name}".endswith(f".{target}") for name, _ in model.named_modules() for target in targets):
+        raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
 
 
 def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[str]) -> str:

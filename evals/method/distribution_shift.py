@@ -200,8 +200,9 @@ def table(contrasts: Contrasts, level: FloatArray) -> dict[str, dict[str, Any]]:
     groups = [f"{one:.2f}" for one in level]
     return {
         estimator: {
-            one.estimand.removeprefix("CATE: "): one.estimate.model_dump()
-            for one in conditional_effects(contrasts, groups, estimator).effects
+            name: one.estimate.model_dump()
+            for name, one in conditional_effects(contrasts, groups, estimator).items()
+            if isinstance(one, Effect)
         }
         for estimator in ESTIMATORS
     }

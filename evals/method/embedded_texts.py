@@ -57,9 +57,10 @@ from cda.embedded.texts import (
 from cda.features import n_list_lines, n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.records import Contrast, prompt_id, prompt_text
+from cda.results.base import Estimate
 from cda.results.effects import Overlap
-from cda.stats.drift import DEFAULT_LIMITS, embedding_similarity, feature_drift, measured, overlap_of
-from cda.stats.estimators import share_of
+from cda.stats.drift import DEFAULT_LIMITS, feature_drift, measured, overlap_of
+from cda.stats.estimators import mean_of, share_of
 from evals.shared import Check, finish
 
 CARD = FOLDER / "README.md"
@@ -93,9 +94,7 @@ def drift_rows() -> list[Json]:
         )
         alike, _ = alike_but_for_the_bias(contrasts)
         drift = feature_drift(first, second, ids, treatment=load_bias(bias).treatment)
-        cosine = embedding_similarity(
-            [one.perturbed for one in contrasts], [one.base for one in contrasts], encode_sentences, ids
-        )
+        cosine = cosine_of([one.perturbed for one in contrasts], [one.base for one in contrasts], ids)
         found.append(
             {
                 "bias": bias,
@@ -147,13 +146,20 @@ def step_rows() -> list[Json]:
                     *(measured(side, FEATURES) for side in texts), ids, treatment=load_bias(bias).treatment
                 )
                 ratios = [n_words(after) / n_words(before) for after, before in zip(*texts, strict=True)]
-                cosine = embedding_similarity(*texts, encode_sentences, ids)
+                cosine = cosine_of(*texts, ids)
                 found.append({
                     "bias": bias, "original": "with it" if had_bias else "without it", "step": step, "n": len(triples),
                     "word_ratio": [float(f(ratios)) for f in (np.min, np.median, np.max)], "cosine": cosine.model_dump(),
                     "features": {one.feature: one.model_dump() for one in drift},
                 })  # fmt: skip
     return found
+
+
+def cosine_of(perturbed: Sequence[str], base: Sequence[str], ids: Sequence[str]) -> Estimate:
+    """Mean cosine similarity of the two sides' embeddings."""
+    vectors = encode_sentences([*perturbed, *base])
+    unit = vectors / np.linalg.norm(vectors, axis=1)[:, None]
+    return mean_of((unit[: len(ids)] * unit[len(ids) :]).sum(axis=1), ids, "cosine").estimate
 
 
 def _ratios(contrasts: Sequence[Contrast]) -> list[float]:

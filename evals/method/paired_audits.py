@@ -10,7 +10,7 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.results.base import Estimate
 from cda.stats.estimators import wilson
-from cda.stats.paired import compare_margins
+from cda.stats.panel import compare_margins
 from evals.shared import Check, finish
 
 CLAIM = (

@@ -114,7 +114,7 @@ def audited(function: str, biases: Sequence[str], folder: Path) -> dict[str, Any
     return {
         bias: {
             effect.estimand: effect.estimate.model_dump()
-            for effect in effects_in(found.under()["model"].overall)
+            for effect in effects_in(found.under()["model"])
             if effect.estimator == "double" and effect.estimand in ESTIMANDS
         }
         for bias, found in audit.rate.items()

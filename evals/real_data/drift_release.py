@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 
 from cda.biases import builtin_names, load_bias
 from cda.files.jsonl import read_jsonl
-from cda.results.base import Missing
-from cda.results.effects import Adjusted, FeatureDrift, Identification, PairsEffect
-from cda.stats.drift import DEFAULT_LIMITS, feature_drift, identify, measured, overlap_effect, overlap_of, pairs_effect
+from cda.results.base import Estimate, Missing
+from cda.results.effects import FeatureDrift, Identification
+from cda.stats.drift import DEFAULT_LIMITS, feature_drift, identify, mean_margin, measured, overlap_effect, overlap_of
 from evals.real_data.release import Item, margins, score_files
 from evals.shared import DATA, Check, finish
 
@@ -94,10 +94,10 @@ def list_lines_check(pairs: Pairs) -> tuple[Check, dict[str, Any]]:
     _, inside = overlap_of(pairs.perturbed, pairs.base, pairs.ids, limits=LIST_LINES)
     numbers, shares = {}, {}
     for model, values in pairs.margins.items():
-        everyone = pairs_effect(values, pairs.ids)
+        everyone = mean_margin(values, pairs.ids)
         # Fewer than one pair in five: here the few are described, not taken for all.
-        same = pairs_effect(values[inside], [one for one, keep in zip(pairs.ids, inside, strict=True) if keep])
-        shares[model] = same.mean_margin.value / everyone.mean_margin.value
+        same = mean_margin(values[inside], [one for one, keep in zip(pairs.ids, inside, strict=True) if keep])
+        shares[model] = same.value / everyone.value
         numbers[model] = {"all": everyone.model_dump(), "same_list_lines": same.model_dump(), "ratio": shares[model]}
     said = f"{int(inside.sum())} of {len(inside)} pairs; " + ", ".join(f"{one} {at:.2f}" for one, at in shares.items())
     threshold = "structure: mean margin with equal list lines is less than half of all pairs', every model"
@@ -110,15 +110,15 @@ def per_feature(pairs: Pairs, treatment: tuple[str, ...]) -> dict[str, Any]:
     for name, limit in DEFAULT_LIMITS.items():
         _, inside = overlap_of(pairs.perturbed, pairs.base, pairs.ids, limits={name: limit})
         among = overlap_effect(pairs.margins["mean"], inside, pairs.ids)
-        shown = among.model_dump() if isinstance(among, PairsEffect) else among.reason
+        shown = among.model_dump() if isinstance(among, Estimate) else among.reason
         found[name] = {"is_treatment": name in treatment, "n": int(inside.sum()), "effect": shown}
     return found
 
 
 def _signs(found: Identification) -> tuple[float, float]:
     linear, log = found.adjusted["linear"], found.adjusted["log_ratio"]
-    assert isinstance(linear, Adjusted) and isinstance(log, Adjusted)
-    return linear.effect.value, log.effect.value
+    assert isinstance(linear, Estimate) and isinstance(log, Estimate)
+    return linear.value, log.value
 
 
 def _verdict_check(bias: str, found: Mapping[str, Identification]) -> Check:

@@ -56,7 +56,6 @@ def mean_of(release: Path, files: Path, bias: str, run: str, folder: Path) -> tu
         f"audit={files / 'audit.yaml'}",
         "audit.quality=null",
         "audit.triples=null",
-        "audit.similarity=false",
     ]
     found = cda.compare(*models, biases=bias, out=folder, progress=False, overrides=words)
     (mean,) = (each for each in found.means if each.bias == bias)

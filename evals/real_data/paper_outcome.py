@@ -120,8 +120,8 @@ def triple_numbers(audit: dict[str, Any], release: Path, bias: str, size: str, r
         if texts[1] not in (texts[0], texts[2]):
             kept.append(margins[row["query"], texts[1], texts[2]] > 0)
     found = audit["triple_skew"][bias]
-    yield f"{bias} {size} {run}: triples", len(kept), found["n"]
-    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["skew"]["before"]["value"]
+    yield f"{bias} {size} {run}: triples", len(kept), found["before"]["n"]
+    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["before"]["value"]
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -147,7 +147,7 @@ def main(arguments: list[str] | None = None) -> int:
                     compared += own_numbers(audit, bias, expected, run, size)
                     compared += triple_numbers(audit, release, bias, size, run)
                     numbers[f"{bias} {size} {run}"] = {
-                        "triple_skew": audit["triple_skew"][bias]["skew"]["before"],
+                        "triple_skew": audit["triple_skew"][bias]["before"],
                         "skew_on_voted": audit["votes"][bias]["skew_on_voted"]["before"],
                         "excluded": audit["excluded"],
                     }

@@ -48,8 +48,7 @@ from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.models.config import ModelSpec
 from cda.records import Contrast, Pair, prompt_id
-from cda.results.base import Missing
-from cda.results.effects import PairsEffect
+from cda.results.base import Estimate, Missing
 from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_effect, overlap_of
@@ -178,7 +177,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
             "gap": to_jsonable_python(moved.gap),
             "auc": None if isinstance(moved.auc, Missing) else to_jsonable_python(moved.auc.after),
             "human_skew": to_jsonable_python(human_skew(people, ids)),
-            "effect_among_like_pairs": to_jsonable_python(among) if isinstance(among, PairsEffect) else among.reason,
+            "effect_among_like_pairs": to_jsonable_python(among) if isinstance(among, Estimate) else among.reason,
         }
     return found
 

@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from cda.data.contrasts import clean_contrasts
+from cda.data.contrasts import clean_contrasts, load_votes
 from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs, split_by_prompt
 from cda.data.triples import clean_triples
-from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.records import Contrast, Pair, prompt_id, user_prompt
 from cda.scorers.compared import Comparison

@@ -59,6 +59,8 @@ def test_a_win_rate_of_rows() -> None:
     assert_saved(found)
     with pytest.raises(AttributeError, match=r"it is now quality\(model, first, over=second\)"):
         cda.win_rate  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"it is now compare\(folder\)"):
+        cda.leaderboard  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_what_does_not_go_together_is_said() -> None:

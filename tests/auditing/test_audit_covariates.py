@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,11 @@ from cda.auditing.analysis import by_columns
 from cda.auditing.groups import Group
 from cda.biases import load_bias
 from cda.data.contrasts import clean_contrasts
-from cda.data.covariates import by_problems, cutoff_problems
 from cda.data.triples import clean_triples
 from cda.records import Contrast, user_prompt
+from cda.resources.sources import by_problems, cutoff_problems
 from cda.results.base import Estimate, Measure, Missing, Test
-from cda.results.effects import ConditionalEffects, Covariates, Effect, MarginsByColumn, RateByColumn
+from cda.results.effects import ByColumn, Effect
 from cda.scorers.compared import Rewards, text_id
 
 N = 60
@@ -34,17 +35,17 @@ def group_of(margins: dict[str, np.ndarray], topics: list[str | None], years: np
     return Group(load_bias("jargon"), True, contrasts, tuple(f"q{row}" for row in range(N)), margins, "reward", 0)
 
 
-def found_of(margins: dict[str, np.ndarray], topics: list[str | None] | None = None) -> Covariates:
+def found_of(margins: dict[str, np.ndarray], topics: list[str | None] | None = None) -> Any:
     group = group_of(margins, list(TOPICS) if topics is None else topics, np.arange(N) + 1950.0)
     return by_columns([group], [], {}, ["topic", "year"], {"year": [1970, 1990]}, {})["jargon"]
 
 
 def test_effects_of_opposite_sign_are_found_by_level_and_told_apart() -> None:
     sign = np.array([{"home": 1.0, "music": -1.0, "travel": 0.0}[topic] for topic in TOPICS])
-    topic = found_of({"model": sign + RNG.normal(0, 0.5, N)}).contrasts["topic"]
-    assert isinstance(topic, MarginsByColumn) and topic.kind == "categories" and topic.n_missing == 0
+    topic = found_of({"model": sign + RNG.normal(0, 0.5, N)})["contrasts"]["topic"]
+    assert isinstance(topic, ByColumn) and topic.kind == "categories" and topic.n_missing == 0
     home, music, travel = topic.levels
-    assert isinstance(home.margin.last, Effect) and home.margin.last.estimate.value == pytest.approx(1, abs=0.3)
+    assert isinstance(home.effect.last, Effect) and home.effect.last.estimate.value == pytest.approx(1, abs=0.3)
     assert isinstance(home.skew, Measure) and isinstance(music.skew, Measure)
     assert home.skew.before.value > 0.8 > 0.2 > music.skew.before.value and home.n == home.n_prompts == 20
     tests = [level.test for level in (home, music, travel)]
@@ -55,8 +56,8 @@ def test_effects_of_opposite_sign_are_found_by_level_and_told_apart() -> None:
 
 
 def test_a_slope_over_numbers_and_ranges_by_cutoffs() -> None:
-    year = found_of({"model": 0.05 * np.arange(N) + RNG.normal(0, 0.5, N)}).contrasts["year"]
-    assert isinstance(year, MarginsByColumn) and year.kind == "numbers" and year.cutoffs == (1970, 1990)
+    year = found_of({"model": 0.05 * np.arange(N) + RNG.normal(0, 0.5, N)})["contrasts"]["year"]
+    assert isinstance(year, ByColumn) and year.kind == "numbers" and year.cutoffs == (1970, 1990)
     assert [level.name for level in year.levels] == ["below 1970", "1970 to below 1990", "1990 or more"]
     assert isinstance(year.slope.last, Effect) and year.slope.last.estimate.unit == "reward per 1 of year"
     assert year.slope.last.estimate.low < 0.05 < year.slope.last.estimate.high
@@ -65,8 +66,8 @@ def test_a_slope_over_numbers_and_ranges_by_cutoffs() -> None:
 def test_a_training_is_tested_for_its_change_in_each_level() -> None:
     before = np.ones(N) + RNG.normal(0, 0.2, N)
     fell = np.where(np.array(TOPICS) == "music", -2.0, 0.0)
-    topic = found_of({"before": before, "after": before + fell + RNG.normal(0, 0.1, N)}).contrasts["topic"]
-    assert isinstance(topic, MarginsByColumn) and isinstance(topic.change_differs, Test)
+    topic = found_of({"before": before, "after": before + fell + RNG.normal(0, 0.1, N)})["contrasts"]["topic"]
+    assert isinstance(topic, ByColumn) and isinstance(topic.change_differs, Test)
     assert topic.change_differs.p_value < 1e-6
     levels = {level.name: level for level in topic.levels}
     music = levels["music"]
@@ -78,13 +79,11 @@ def test_a_training_is_tested_for_its_change_in_each_level() -> None:
 def test_rows_without_a_value_are_counted_and_a_column_of_none_is_missing() -> None:
     topics: list[str | None] = [None if row < 6 else topic for row, topic in enumerate(TOPICS)]
     found = found_of({"model": RNG.normal(size=N)}, topics)
-    topic = found.contrasts["topic"]
-    assert (
-        isinstance(topic, MarginsByColumn) and topic.n_missing == 6 and sum(level.n for level in topic.levels) == N - 6
-    )
+    topic = found["contrasts"]["topic"]
+    assert isinstance(topic, ByColumn) and topic.n_missing == 6 and sum(level.n for level in topic.levels) == N - 6
     none = found_of({"model": RNG.normal(size=N)}, [None] * N)
-    assert none.contrasts["topic"] == Missing(reason="these contrasts have no value in it")
-    assert isinstance(none.triples["topic"], Missing)
+    assert none["contrasts"]["topic"] == Missing(reason="these contrasts have no value in it")
+    assert isinstance(none["triples"]["topic"], Missing)
 
 
 def test_rate_by_a_column() -> None:
@@ -96,17 +95,22 @@ def test_rate_by_a_column() -> None:
                           (row.rewrite_of_rewrite, row.has_attribute)):  # fmt: skip
             rewards[text_id(row.prompt, text)] = at + has * (at % 4 < 2) + RNG.normal(0, 0.2)
     group = group_of({"model": RNG.normal(size=N)}, list(TOPICS), np.arange(N) * 1.0)
-    found = by_columns([group], rows, {"model": Rewards(rewards)}, ["topic"], {}, {})["jargon"].triples["topic"]
-    assert isinstance(found, RateByColumn) and isinstance(found.effects.last, ConditionalEffects)
-    home, music = found.effects.last.effects
-    assert home.estimand == "CATE: home" and home.estimate.value == pytest.approx(1, abs=0.2)
+    found = by_columns([group], rows, {"model": Rewards(rewards)}, ["topic"], {}, {})["jargon"]["triples"]["topic"]
+    assert isinstance(found, ByColumn) and [level.name for level in found.levels] == ["home", "music"]
+    home, music = (level.effect.last for level in found.levels)
+    assert isinstance(home, Effect) and isinstance(music, Effect) and home.estimate.value == pytest.approx(1, abs=0.2)
     assert music.estimate.low < 0 < music.estimate.high and home.estimate.method == "clustered t 95% (CR2)"
     assert home.p_value == pytest.approx(
         2 * stats.t.sf(home.estimate.value / home.standard_error, home.estimate.n_prompts - 1)
     )
-    assert found.tests["home"].holm < 0.001 and isinstance(found.differ.last, Test) and found.differ.last.p_value < 1e-6
+    assert (
+        isinstance(found.levels[0].test, Test)
+        and found.levels[0].test.holm < 0.001
+        and isinstance(found.differ.last, Test)
+        and found.differ.last.p_value < 1e-6
+    )
     refused = by_columns([group], rows, {"model": Rewards(rewards)}, ["topic"], {}, {"jargon": {"ATE": "too few"}})
-    assert refused["jargon"].triples["topic"] == Missing(reason="too few")
+    assert refused["jargon"]["triples"]["topic"] == Missing(reason="too few")
     assert by_columns([group], rows, {}, [], {}, {}) == {}
 
 

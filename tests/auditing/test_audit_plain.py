@@ -21,7 +21,7 @@ BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
 PLAIN = rewards(lambda _: False, lambda row: row % 2)
 FLAT = rewards(lambda _: True, lambda row: 0.5 + (-1) ** row)
-TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=Triples())
+TEXTS: Any = SimpleNamespace(pairs=tuple(PAIRS), quality=None, triples=Triples(), available={"jargon": N}, failed={})
 SCORED = {"before": BEFORE, "after": RESULT, "plain": PLAIN}
 
 
@@ -98,5 +98,5 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "x"}
     assert change.estimate == Estimate(**nothing) and change.p_value == 1
     assert isinstance(change.standardised, Missing)
-    assert rate.measured.after.overall.effects[0].estimate.value == 1.5
+    assert rate.measured.after.effects[0].estimate.value == 1.5
     assert audit.quality.before.low < 0.8

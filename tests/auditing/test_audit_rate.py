@@ -35,7 +35,7 @@ def measured(scorings: dict[str, Rewards], flips: Flips | None = None, min_flipp
 
 
 def overall(found: BiasRate, scoring: str = "model") -> RateEffects:
-    effects = found.under()[scoring].overall
+    effects = found.under()[scoring]
     assert isinstance(effects, RateEffects)
     return effects
 
@@ -85,15 +85,15 @@ def test_too_few_flips_give_no_effect_but_the_naive_one() -> None:
     }  # fmt: skip
     reasons = {one.estimand: one.reason for one in overall(found).not_estimated}
     assert reasons["ATT"].startswith("20 of 400 answers with the bias could be rewritten to flip it and back (5%;")
-    assert reasons["ATE"] == reasons["ATT"] and isinstance(found.under()["model"].by_length, Missing)
+    assert reasons["ATE"] == reasons["ATT"]
     assert isinstance(found.test, Missing)
-    assert isinstance(measured({"model": scored(0.5)}, few, min_flipped=0.05).under()["model"].average, Effect)
+    assert isinstance(average_of(measured({"model": scored(0.5)}, few, min_flipped=0.05).under()["model"]), Effect)
 
 
 def test_the_reason_of_a_refusal_goes_before_that_of_an_empty_group() -> None:
     """All originals lack the attribute, and too few of them could be flipped."""
     own = [one for one in triples(N) if not one.has_attribute]
     found = rate(own, {"jargon": flips(0, 0, 400, len(own))}, {"model": scored(0.5)}, 0.5)["jargon"]
-    average = found.under()["model"].average
+    average = average_of(found.under()["model"])
     assert isinstance(average, Missing)
     assert average.reason.startswith("20 of 400 answers without the bias could be rewritten")

@@ -57,9 +57,7 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(
 
     words = ("judge:local", f"llm.base_url={serve(judge_of(choose))}", "--triples", path)
     rate = audit(*words)[1]["rate"]["jargon"]
-    effects = {
-        (one["estimand"], one["estimator"]): one["estimate"] for one in rate["measured"]["before"]["overall"]["effects"]
-    }
+    effects = {(one["estimand"], one["estimator"]): one["estimate"] for one in rate["measured"]["before"]["effects"]}
     naive = effects["ATE", "naive"]
     # Five pairs with a verdict of one answer each way: four times 1, once a tie.
     assert (naive["value"], naive["n"], naive["n_prompts"]) == (0.8, 5, 5)
@@ -71,7 +69,7 @@ def test_rate_of_a_judge_has_a_naive_effect_within_prompts(
     )
     assert "| comparing originals of jargon, naive | no readable verdict of the judge on a comparison | 1 | 6 |" in text
     path.write_text("\n".join(map(json.dumps, rows[::2])), encoding="utf-8")
-    without = audit(*words)[1]["rate"]["jargon"]["measured"]["before"]["overall"]["not_estimated"]
+    without = audit(*words)[1]["rate"]["jargon"]["measured"]["before"]["not_estimated"]
     (reason,) = {one["reason"] for one in without if one["estimator"] == "naive"}
     assert "a judge compares answers to one prompt" in reason
 

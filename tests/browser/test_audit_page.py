@@ -24,7 +24,7 @@ Rendered = Callable[[str], str]
 
 def _example(prompt: str, bias: str, before: float, after: float, preferred: Any) -> Example:
     return Example(bias=bias, prompt=prompt, perturbed="Utilize a pan.", base="Use a pan.", preferred=preferred,
-                   margins=PerScoring[float](before=before, after=after), kept_for="largest fall")  # fmt: skip
+                   margins=PerScoring[float](before=before, after=after))  # fmt: skip
 
 
 @pytest.fixture(scope="module")

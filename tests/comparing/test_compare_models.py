@@ -314,6 +314,9 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
     [
         ("audit a b", "cda audit takes one model, and found 2; several: cda compare a b"),
         ("leaderboard rows", "`cda leaderboard` is now `cda compare FOLDER`"),
+        ("panel a b", "`cda panel` is now `cda compare MODEL MODEL …`"),
+        ("dose --before=a --after=b", "`cda dose --before` is now `cda dose scores:BEFORE --against scores:AFTER`"),
+        ("calibrate --scores a", "`cda calibrate --scores` is now `cda calibrate scores:FILE`"),
         ("report a b --compare", "`cda report --compare` is now `cda compare RUN RUN …`"),
         ("compare x.py:f x.py:g --export a.json", "several audits have a row each; name a folder"),
         ("audit x.py:f --export a.txt", "a row ends in .json; or name a folder"),

@@ -24,7 +24,7 @@ GOOD = "How do vaccines train the immune system?"
     ],
 )
 def test_clean_questions_stay(query: str) -> None:
-    assert clean_queries([{"prompt": query}], "here").queries == (query,)
+    assert clean_queries([{"prompt": query}], "here")[0] == (query,)
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_clean_questions_stay(query: str) -> None:
 )
 def test_every_other_text_has_its_reason(query: str, reason: str) -> None:
     assert why_not(query) == reason
-    found = clean_queries([{"prompt": query}, {"prompt": GOOD}], "here")
-    assert (found.queries, dict(found.exclusions.reasons), found.exclusions.seen) == ((GOOD,), {reason: 1}, 2)
+    found, left_out = clean_queries([{"prompt": query}, {"prompt": GOOD}], "here")
+    assert (found, dict(left_out.reasons), left_out.seen) == ((GOOD,), {reason: 1}, 2)
 
 
 def test_every_dropped_row_is_counted() -> None:
@@ -60,9 +60,9 @@ def test_every_dropped_row_is_counted() -> None:
         {"prompt": GOOD, "language": "German"},
         *({"prompt": text} for text in texts),
     ]
-    found = clean_queries(rows, "here")
-    assert found.queries == (GOOD,) and found.exclusions.seen == 6
-    assert dict(found.exclusions.reasons) == {"duplicate": 1, "no user message": 3, "not English": 1}
+    found, left_out = clean_queries(rows, "here")
+    assert found == (GOOD,) and left_out.seen == 6
+    assert dict(left_out.reasons) == {"duplicate": 1, "no user message": 3, "not English": 1}
 
 
 def test_missing_columns_and_nothing_usable_are_errors() -> None:
@@ -72,4 +72,4 @@ def test_missing_columns_and_nothing_usable_are_errors() -> None:
         clean_queries([{"prompt": GOOD}], "here", "query")
     with pytest.raises(DataError, match=re.escape("here: no usable query; 1 of 1 dropped (1 fewer than 5 words)")):
         clean_queries([{"prompt": "Why?"}], "here")
-    assert clean_queries([{"text": GOOD}], "here", "text").queries == (GOOD,)
+    assert clean_queries([{"text": GOOD}], "here", "text")[0] == (GOOD,)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cda.data.votes import load_votes
+from cda.data.contrasts import load_votes
 from cda.errors import DataError
 
 EXPECTED = {"a": ("perturbed", "base", "tie"), "b": ("base",)}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -46,6 +48,36 @@ def test_a_job_writes_its_files_and_says_where(tmp_path: Path) -> None:
     assert (done.folder / "rows.jsonl").read_text().count("\n") == 2
     assert (done.folder / "note.txt").read_text() == "dry"
     assert perform(painting(worked), None, done.folder).result == done.result  # replaced
+
+
+def test_a_full_disk_leaves_the_files_of_an_earlier_call(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def write(text: str, sizes: dict[str, object], last: Callable[[], str]) -> str:
+        result = Painted(text=text)
+        made = Made(
+            result, None, {"note.txt": lambda: text, "paint.json": result, "sizes/": sizes, "last.txt": last}, text
+        )
+        return perform(Job("cda paint", "paint.json", lambda _: [], lambda _: made), None, out).summary
+
+    def full() -> str:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def files() -> dict[str, str]:
+        return {path.relative_to(out).as_posix(): path.read_text() for path in out.rglob("*") if path.is_file()}
+
+    with pytest.raises(OSError, match="No space"):
+        write("first", {"a/one.json": {"n": 1}}, full)
+    assert files() == {}
+    assert "sizes/" in write("first", {"a/one.json": {"n": 1}, "rows.jsonl": [{"n": 2}]}, lambda: "first")
+    before = files()
+    assert set(before) == {"note.txt", "paint.json", "last.txt", "sizes/a/one.json", "sizes/rows.jsonl"}
+    with pytest.raises(OSError, match="No space"):
+        write("second", {"b.json": {"n": 2}}, full)
+    assert files() == before
+    (out / "paint.json.partial" / "sizes").mkdir(parents=True)  # a kill left it
+    assert "sizes/" not in write("third", {}, lambda: "third")
+    assert set(files()) == {"note.txt", "paint.json", "last.txt"} and files()["note.txt"] == "third"
 
 
 def test_a_dry_run_says_plan_and_cost_and_does_nothing(tmp_path: Path) -> None:

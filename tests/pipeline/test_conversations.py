@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cda.errors import CdaError
-from cda.pipeline.conversations import check_conversations
-from cda.pipeline.plan import check
+from cda.pipeline.plan import check, check_conversations
 from cda.recipe.load import load_recipe
 
 if TYPE_CHECKING:

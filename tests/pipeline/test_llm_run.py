@@ -98,6 +98,10 @@ def test_the_whole_job(
     counts = audit["stages"]["label"]["labels"]["jargon"]
     assert counts["by"] == "clerk" and counts["unparsed"] == 0
     assert counts["asked"]["sides_measured_alike"] == counts["asked"]["sides_measured_too"] > 0
+    lines = (tmp_path / "first" / "label" / "pairs.jsonl").read_text(encoding="utf-8").splitlines()
+    details = [(row["labels"]["jargon"], row["details"]["jargon"]) for row in map(json.loads, lines)]
+    assert {own["shown_first"] for _, own in details} == {"chosen", "rejected"}
+    assert all(own["measured"] == labels for labels, own in details)
 
     asked = clerk.n_labels + clerk.n_rewrites
     tallies = [
@@ -207,11 +211,34 @@ def test_pairs_from_queries_topics_and_responses(serve: Callable[[Any], str], tm
     done = make(tmp_path / "d.jsonl", "--responses", responses, *server, *by_stars)
     assert "2 to make triples of (1 of 3 dropped (1 has_attribute lies between 0 and 2))" in done.output
     done = make(tmp_path / "e.jsonl", "--responses", responses, *server, "audit.attribute.above=1")
-    assert done.exit_code == 2 and "no column 'has_attribute', which is to say whether" in done.output
+    assert done.exit_code == 2 and "no column 'has_attribute'. Found" in done.output
 
 
 def test_pairs_say_what_is_missing(tmp_path: Path) -> None:
+    """Some of it only where a file was read, and yet before an answer is paid for."""
+    rows = {
+        "queries": '{"prompt": "How do the tides work here?"}\n',
+        "topics": "tides\n",
+        "responses": '{"prompt": "Who?", "response": "We."}\n',
+    }
+    for name, text in rows.items():
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    unmeasured = "length: whether one response by itself has it cannot be measured; give has_attribute"
     for words, message in (
+        *(
+            (
+                (
+                    f"--{name}",
+                    tmp_path / f"{name}.jsonl",
+                    "--bias",
+                    "length",
+                    "llm.model=m",
+                    "llm.base_url=http://127.0.0.1:9/v1",
+                ),
+                unmeasured,
+            )
+            for name in rows
+        ),
         ((), "give exactly one of --queries, --topics and --responses"),
         (("--queries", "x.jsonl"), "needs an LLM: set llm.model"),
         (("--responses", "none.jsonl"), "no such file"),

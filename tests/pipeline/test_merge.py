@@ -26,7 +26,7 @@ from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, PerScoring, Test, save
 from cda.results.facts import RewardModelFacts
-from cda.results.skew import Plain, PlainSkew, Quality
+from cda.results.skew import Plain, Quality
 from cda.results.stages import TrainingStages
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel, compose_adapters, read_head
@@ -174,7 +174,7 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
     save(made_dose({"jargon": held_out(0.8, 0.5, 0.1, None)}, 0.5), copy / "dose" / "dose.json")
     plain = Plain(
-        skew={"jargon": PlainSkew(**dict(change(0.8, 0.3)), by_direction={})}, votes={}, quality_sections=None,
+        skew={}, votes={},
         quality=Quality(**dict(change(0.75, 0.7)), unread=0), triple_skew={}, unseen_phrases={},
     )  # fmt: skip
     save(small_audit(llama).model_copy(update={"dose_applied": 0.5, "plain": plain}), copy / "audit" / "audit.json")

@@ -286,7 +286,7 @@ def test_changed_recipe_redoes_what_it_touches_and_keeps_the_old(
 
 
 def test_the_disk_has_room_for_every_adapter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "adapter_bytes", lambda *_: 2**60)
+    monkeypatch.setattr(plan, "_MIN_FREE_BYTES", 2**60)
     with pytest.raises(plan.RunError, match=r"only .* MB free"):
         plan.check(load_recipe("jargon", ["train.seeds=3"]))
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutations import CONTROLS, as_json, broken, mutated
 
-from cda.data.contrasts import clean_contrasts
+from cda.data.contrasts import clean_contrasts, load_votes
 from cda.data.load import check_columns, load_rows
 from cda.data.pairs import clean_pairs
 from cda.data.quality_sets import load_quality_set
@@ -21,7 +21,6 @@ from cda.data.queries import clean_queries, why_not
 from cda.data.sampled import load_outputs, load_sampled
 from cda.data.scores import load_scores
 from cda.data.triples import clean_triples
-from cda.data.votes import load_votes
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import MAX_DEPTH, parse_json
 from cda.records import count_reasons

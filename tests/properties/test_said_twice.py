@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cda.data.contrasts import load_votes
 from cda.data.load import load_rows
-from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.studies.export import sheet_rows
 

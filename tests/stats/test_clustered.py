@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from cda.errors import DataError
 from cda.results.base import Missing
-from cda.stats.rate import direct_contrast, observational_effect, same_in_all
+from cda.stats.rate import direct_contrast, same_in_all
 
 
 def test_a_paired_mean_under_its_own_name() -> None:
@@ -48,17 +47,3 @@ def test_a_margin_of_0_has_no_sign_to_test() -> None:
 )
 def test_margins_that_differ_or_are_of_one_prompt_are_not_the_same(margins: list[float], prompts: list[str]) -> None:
     assert same_in_all(margins, prompts) is None
-
-
-def test_the_observational_effect_is_within_prompts_that_have_both_kinds() -> None:
-    """By hand: 4 − 1 = 3 in a, 2 − 1 = 1 in b; c has answers of one kind alone. Their mean is 2."""
-    rewards, attribute, prompts = [3, 5, 1, 2, 1, 90], [1, 1, 0, 1, 0, 1], ["a", "a", "a", "b", "b", "c"]
-    found = observational_effect(rewards, attribute, prompts)
-    assert (found.estimate.value, found.estimate.n_prompts) == (pytest.approx(2.0), 2)
-    assert (found.estimate.low, found.estimate.high) == pytest.approx(
-        (2 - 12.7062, 2 + 12.7062), abs=1e-3
-    )  # error √2 / √2
-    with pytest.raises(DataError, match="1 prompts have answers both with and without"):
-        observational_effect(rewards[2:], attribute[2:], prompts[2:])
-    with pytest.raises(DataError, match="0 or 1"):
-        observational_effect(rewards, [2, *attribute[1:]], prompts)

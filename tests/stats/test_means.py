@@ -11,8 +11,6 @@ from scipy import stats
 from cda.stats.estimators import paired_change, wilson
 from cda.stats.means import (
     change_over_seeds,
-    common_edges,
-    distribution,
     inside_fences,
     iqr_trimmed_mean,
     over_seeds,
@@ -118,21 +116,3 @@ def test_a_few_rows_turn_the_mean() -> None:
     assert (found.n_trimmed, found.estimate.n) == (1, 6)
     assert found.sign_changes
     assert not iqr_trimmed_mean(values[:-1], ids[:-1]).sign_changes
-
-
-VALUES = np.arange(101) / 10
-NAMES = [str(row) for row in range(101)]
-
-
-def test_bins_reach_over_all_values() -> None:
-    edges = common_edges([[1.0, 2.0], [-3.0], []], n_bins=5)
-    assert edges == pytest.approx((-3, -2, -1, 0, 1, 2))
-    assert common_edges([[2.0, 2.0]], n_bins=1) == (1.5, 2.5)
-
-
-def test_mean_quantiles_and_counts() -> None:
-    found = distribution(VALUES, NAMES, common_edges([VALUES], 10))
-    assert (found.mean.value, found.mean.n, found.mean.unit) == (pytest.approx(5.0), 101, "reward")
-    assert found.mean.low < 5 < found.mean.high
-    assert found.quantiles == pytest.approx((0.5, 2.5, 5.0, 7.5, 9.5))
-    assert sum(found.counts) == 101 and found.counts[-1] == 11

@@ -9,7 +9,7 @@ from scipy import stats
 
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
-from cda.stats.paired import compare_margins
+from cda.stats.panel import compare_margins
 
 
 def test_counts_difference_test_and_agreement_by_hand() -> None:

@@ -20,7 +20,6 @@ from cda.stats.proportions import (
     exact_change_test,
     positive_share,
     positive_share_change,
-    preference_table,
 )
 
 
@@ -195,29 +194,6 @@ def test_change_by_hand() -> None:
     assert found.change.value == 0.0
     assert (found.ties.before, found.ties.after) == (1, 0)
     assert found.test.p_value == 1.0  # two rows up, two down
-
-
-PEOPLE = ["perturbed", "perturbed", "perturbed", "perturbed", "base", "base", "tie", None]
-MARGINS = [1.0, 2.0, 3.0, -1.0, 1.0, 0.0, -2.0, 5.0]
-NAMES = [str(row) for row in range(8)]
-
-
-def test_counts_and_what_the_model_prefers_given_people() -> None:
-    found = preference_table(MARGINS, PEOPLE, NAMES)  # type: ignore[arg-type]
-    assert found.counts == {
-        "perturbed": {"perturbed": 3, "base": 1, "tie": 0},
-        "base": {"perturbed": 1, "base": 0, "tie": 1},
-        "tie": {"perturbed": 0, "base": 1, "tie": 0},
-    }
-    assert {word: (one.value, one.n) for word, one in found.skew_given.items()} == {
-        "perturbed": (0.75, 4), "base": (0.5, 2), "tie": (0.0, 1),
-    }  # fmt: skip
-    assert 0 < found.skew_given["perturbed"].low < 0.75 < found.skew_given["perturbed"].high < 1
-
-
-def test_a_judges_tie_counts_half() -> None:
-    found = preference_table(MARGINS, PEOPLE, NAMES, "half")  # type: ignore[arg-type]
-    assert found.skew_given["base"].value == 0.75
 
 
 IDS = [f"q{row}" for row in range(200)]

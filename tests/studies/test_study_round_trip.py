@@ -16,9 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated import cda, contrast_rows, filled, for_side, key_of, planted, write_rows, write_table
 
-from cda.data.contrasts import clean_contrasts
+from cda.data.contrasts import clean_contrasts, load_votes
 from cda.data.load import load_rows
-from cda.data.votes import load_votes
 from cda.errors import DataError
 from cda.studies.export import Pairing, Plan, designed, guarded, sheet, sheet_rows, unguarded
 

@@ -21,7 +21,7 @@ from cda.auditing.report_trainings import dose_line
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
 from cda.results.dose import Aim
-from cda.results.skew import Plain, PlainSkew, Quality, TripleSkew, UnseenPhrases, VotesMoved
+from cda.results.skew import Plain, Quality, VotesMoved
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 PLAIN = "plain CDA (dose 1)"
@@ -50,16 +50,15 @@ def with_dose(
         signed_gap=PerScoring[Estimate](before=estimate(0.0), after=estimate(-0.3)),
     )  # fmt: skip
     skew = {
-        name: PlainSkew(**dict(shares(own.before.value, 0.15)), by_direction={way: shares(0.8, 0.1, 50) for way in own.by_direction})
+        name: own.model_copy(update={**dict(shares(own.before.value, 0.15)), "by_direction": {way: shares(0.8, 0.1, 50) for way in own.by_direction}})
         for name, own in audit.skew.items()
     }  # fmt: skip
     plain = Plain(
         skew=skew,
         votes=dict.fromkeys(audit.votes, voted),
         quality=Quality(**dict(shares(0.75, 0.6, 400)), unread=0) if audit.quality else None,
-        quality_sections=None,
-        triple_skew={name: TripleSkew(n=40, unread=0, skew=shares(0.9, 0.25, 40)) for name in audit.triple_skew},
-        unseen_phrases={name: UnseenPhrases(n=57, of=100, skew=shares(0.9, 0.2, 57)) for name in audit.unseen_phrases},
+        triple_skew={name: shares(0.9, 0.25, 40) for name in audit.triple_skew},
+        unseen_phrases={name: shares(0.9, 0.2, 57) for name in audit.unseen_phrases},
     )
     return audit.model_copy(update={"dose_applied": dose, "plain": plain, "dose": made_dose(held, dose, aim)})
 
@@ -74,8 +73,8 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
     triples = {
         "rate": {"jargon": made_rate(None, 40, "rules")},
         "triple_skew": {
-            "jargon": TripleSkew(n=40, unread=0, skew=shares(0.9, 0.5, 40)),
-            "length": TripleSkew(n=0, unread=1, skew=Missing(reason="none")),
+            "jargon": shares(0.9, 0.5, 40),
+            "length": Missing(reason="none"),
         },
     }
     made = [with_directions(audit, "jargon"), with_directions(voted, "vagueness").model_copy(update=triples)]

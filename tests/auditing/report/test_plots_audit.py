@@ -12,7 +12,6 @@ from made_dose import held_out, made_dose
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
-from rows import estimate
 
 from cda.auditing.report import audit_document, sections
 from cda.auditing.report_plots import section_plots
@@ -43,6 +42,10 @@ def labels(axes: Axes) -> list[str]:
     return [one.get_text() for one in axes.get_yticklabels()]
 
 
+def estimate(value: float, n: int = 40) -> dict[str, Any]:
+    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n, "n_prompts": n, "unit": "u", "method": "m"}
+
+
 @pytest.fixture
 def full(make_audit: Any) -> Any:
     """Everything but a dose."""
@@ -50,7 +53,7 @@ def full(make_audit: Any) -> Any:
         {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
         rate=True,
     )  # fmt: skip
-    return changed(audit, "drift.jargon.features.0.standardised", estimate(0.1))
+    return changed(audit, "drift.jargon.0.standardised", Estimate(**estimate(0.1)))
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ def test_figures_need_their_data_and_reach_their_section(full: Any, judge: Any, 
         assert {id: [plot.id for plot in own] for id, own in found.items()} == {
             id: [plot.id for plot in own] for id, own in section_plots(audit).items()
         }
-    without = {"votes": {}, "analysis": {}, "quality": None, "rate": {}, "rewards": Missing(reason="no single text")}
+    without = {"votes": {}, "analysis": {}, "quality": None, "rate": {}, "rewards": {}}
     assert list(plots_of(full.model_copy(update=without))) == ["skew", "drift-jargon"]
     assert "rewards-jargon" in plots_of(full) and "rewards-jargon" not in plots_of(judge)
     assert "human-skew" in plots_of(one_model)
@@ -92,24 +95,22 @@ def test_rate_shows_the_naive_number_once(full: Any) -> None:
     plot = plots_of(full)["rate-jargon"]
     axes = drawn(plot)
     assert labels(axes) == ["naive", "ATE single", "ATE double", "ATT single", "ATT double", "ATU single", "ATU double"]
-    effects = {
-        (one.estimand, one.estimator): one.estimate for one in full.rate["jargon"].measured.after.overall.effects
-    }
+    effects = {(one.estimand, one.estimator): one.estimate for one in full.rate["jargon"].measured.after.effects}
     found = marks(axes)["after"][0]
     assert (found[0], found[2]) == pytest.approx((effects["ATE", "naive"].value, effects["ATE", "double"].value))
     assert len(axes.patches) == 14  # a bar for each of seven effects, before and after
     assert "RATE effects of jargon on 20 triples. naive: before " in plot.description
-    full = changed(full, "rate.jargon.measured.before.overall", Missing(reason="one prompt only"))
+    full = changed(full, "rate.jargon.measured.before", Missing(reason="one prompt only"))
     assert set(marks(drawn(plots_of(full)["rate-jargon"]))) == {"after"}
 
 
 def drifted(
-    name: str, standardised: Estimate | None, beyond: Estimate | None = None, is_treatment: bool = False
+    name: str, standardised: dict[str, Any] | None, beyond: dict[str, Any] | None = None, is_treatment: bool = False
 ) -> FeatureDrift:
     found: dict[str, Any] = {"standardised": standardised, "beyond": beyond}
     return FeatureDrift(
-        feature=name, is_treatment=is_treatment, perturbed_mean=1.0, base_mean=1.0, difference=estimate(0.0),
-        median_ratio=None, limit=None, **found,
+        feature=name, is_treatment=is_treatment, perturbed_mean=1.0, base_mean=1.0, difference=Estimate(**estimate(0.0)),
+        median_ratio=None, limit=None, **{key: one and Estimate(**one) for key, one in found.items()},
     )  # fmt: skip
 
 
@@ -120,14 +121,14 @@ def test_drift_leaves_the_bias_itself_out(voted: Any) -> None:
         drifted("bold", None),
         drifted("headers", estimate(-9.0)),
     ]
-    voted = changed(changed(voted, "drift.jargon.n", 110), "drift.jargon.features", tuple(features))
+    voted = changed(voted, "drift.jargon", tuple(features))
     plot = plots_of(voted)["drift-jargon"]
     axes = drawn(plot)
     assert labels(axes) == ["words", "headers"]
     assert axes.get_xlim()[0] == -3  # what lies far outside is named at the edge
     assert [text.get_text() for text in axes.texts] == ["−9.00 ←"]
     assert "words +0.50 [+0.40, +0.60], 20% [10, 30] of pairs beyond the limit." in plot.description
-    voted = changed(voted, "drift.jargon.features", tuple(features[1:3]))
+    voted = changed(voted, "drift.jargon", tuple(features[1:3]))
     assert "drift-jargon" not in plots_of(voted)
 
 

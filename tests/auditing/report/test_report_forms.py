@@ -13,7 +13,7 @@ from changed import changed
 from page_checks import checked, unreadable, words
 
 from cda.auditing.report import audit_document
-from cda.auditing.report_scoring import few_of, people_sentence
+from cda.auditing.report_scoring import people_sentence
 from cda.results.base import PerScoring
 from cda.results.facts import Example
 
@@ -86,7 +86,6 @@ def _example(before: float, after: float | None, preferred: Any) -> Example:
         base="y",
         margins=margins,
         preferred=preferred,
-        kept_for="largest fall",
     )
 
 
@@ -103,11 +102,3 @@ def _example(before: float, after: float | None, preferred: Any) -> Example:
 )  # fmt: skip
 def test_model_beside_people(margins: tuple[float, float | None], preferred: str | None, said: str) -> None:
     assert people_sentence(_example(*margins, preferred)) == said
-
-
-def test_few_hold_a_disagreement_where_there_is_one() -> None:
-    agreed = [_example(5.0, -1.0 - n, "base") for n in range(4)]
-    disputed = _example(1.0, 0.9, "base")
-    assert few_of([*agreed, disputed], 3) == [agreed[3], agreed[2], disputed]
-    assert few_of(agreed, 3) == [agreed[3], agreed[2], agreed[1]]
-    assert few_of([disputed], 3) == [disputed]

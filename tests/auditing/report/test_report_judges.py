@@ -26,13 +26,3 @@ def test_an_audit_without_judges_says_nothing_of_them() -> None:
     audit = make_audit(**KINDS["one_model"])
     assert judge_tables(audit) == [None] * 2
     assert "judges" not in {section.id for section in sections(audit)}
-
-
-def test_a_panel_of_an_earlier_version_is_shown_as_far_as_it_was_measured() -> None:
-    audit = make_audit(**{**KINDS["judge"], "panel": True})
-    old = {
-        name: {key: getattr(panel, key) for key in ("judges", "panel", "mean")} for name, panel in audit.panel.items()
-    }
-    kept = {name: type(audit.panel[name])(**parts) for name, parts in old.items()}
-    earlier = audit.model_copy(update={"panel": kept, "criteria": {}})
-    assert [table is not None for table in judge_tables(earlier)] == [True, False]

@@ -85,8 +85,10 @@ def test_every_method_of_an_interval_is_in_the_glossary(name: str, request: pyte
 
 
 def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -> None:
-    assert _row(effects_table(voted), "jargon, before")["like pairs, of n"].endswith(f" of {voted.drift['jargon'].n}")
-    (first, *_) = voted.drift["jargon"].features
+    assert _row(effects_table(voted), "jargon, before")["like pairs, of n"].endswith(
+        f" of {voted.skew['jargon'].before.n}"
+    )
+    (first, *_) = voted.drift["jargon"]
     sizes = {"words": 0.2, "long_word_share": 2.0, "hedges": -0.5, "bold": 0.05, "sentences": 0.3, "headers": 0.4}
     features = tuple(
         first.model_copy(
@@ -98,7 +100,7 @@ def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -
         )
         for name, size in sizes.items()
     )
-    said = drift_sentences(changed(voted, "drift.jargon.features", features))[0]
+    said = drift_sentences(changed(voted, "drift.jargon", features))[0]
     assert said.startswith(
         "jargon: the sides also differ in hedges −0.50 [−0.60, −0.40], headers +0.40 [+0.30, +0.50], sentences +0.30 [+0.20, +0.40] (in"
     )

@@ -31,7 +31,6 @@ from cda.comparing.page import comparison_document
 from cda.comparing.row import audit_row
 from cda.records import Contrast, user_prompt
 from cda.results.base import Missing
-from cda.results.effects import ExactSlope
 from cda.stats.proportions import beyond_noise
 
 
@@ -185,7 +184,7 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
 def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
     found = measured(make_audit, NOISE + 3 * LONGER).effects["jargon"].before.identification
     (words,) = found.confounds
-    marks = words.model_copy(update={"feature": "list_lines", "slope": ExactSlope(value=-2, reason="exact")})
+    marks = words.model_copy(update={"feature": "list_lines", "slope": -2.0})
     said = confounds_sentence(found.model_copy(update={"confounds": (marks, words, words)}))
     assert (
         said.startswith(" The margin falls with list lines: −2.0 for each one more, R² ")
