@@ -18,8 +18,7 @@ from cda.discovery.proposals import json_in
 from cda.discovery.search import PromptSamples, Rated, Reward
 from cda.discovery.setup import Setup
 from cda.embedded.model import EMBEDDED
-from cda.embedded.texts import authored_responses
-from cda.embedded.topics import broad_topic
+from cda.embedded.texts import authored_responses, broad_topic
 from cda.errors import DataError, LLMError, did_you_mean, type_in_words
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
 from cda.files.paths import user_path

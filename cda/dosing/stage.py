@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from pydantic import JsonValue
+from pydantic_core import to_jsonable_python
 
 from cda.arrays import FloatArray
 from cda.auditing.audit import audit_rewriting, audit_texts, measured_settings
@@ -565,7 +566,7 @@ def removals(
         base = head_scores(model, shown)
         of_texts = {name: np.nan_to_num(values) for name, values in measured([text for _, text in texts]).items()}
         rewards = {strength: rewarded(fit.corrected(base, of_texts, strength)) for strength in strengths}
-        return Removal(rewards, fit.to_json())
+        return Removal(rewards, dict(to_jsonable_python(fit)))
 
     removed: dict[str, Removal] = {}
     missing: dict[str, str] = {}

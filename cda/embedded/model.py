@@ -115,7 +115,7 @@ def encode_sentences(texts: Sequence[str], max_tokens: int = 256) -> NDArray[np.
         model = AutoModel.from_pretrained(folder, dtype=torch.float32).eval()
     distinct = sorted(set(texts), key=len)  # of similar length together, so that padding is short
     vectors: dict[str, NDArray[np.float64]] = {}
-    with torch.inference_mode(), Bar("  encoding", len(distinct), "texts") as bar:
+    with torch.inference_mode(), Bar("  encoding", len(distinct), "texts", None) as bar:
         for start in range(0, len(distinct), _BATCH_TEXTS):
             batch = distinct[start : start + _BATCH_TEXTS]
             encoded = tokenizer(

@@ -125,6 +125,8 @@ def _short(value: object, limit: int = 60) -> str:
 
 MAX_BYTES = 250_000
 """A larger one takes seconds to read; the largest bias file of ours has 50,000."""
+MAX_REPEATED = 10_000
+"""Values that aliases may stand for in one file, each counted as often as it is meant."""
 _LONGEST_NUMBER = 100
 NO_TEXT = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
@@ -134,15 +136,33 @@ def _refusal(problem: str, mark: yaml.Mark) -> yaml.MarkedYAMLError:
 
 
 class _Loader(yaml.SafeLoader):
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._sizes: dict[int, int] = {}
+        self._repeated = 0
+
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
-            # Ten lines of aliases to aliases stand for gigabytes; one within its own value for something without an end.
-            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise _refusal("aliases (*name) are not read; write the value out", mark)
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        repeats = self.check_event(yaml.AliasEvent)
         node = super().compose_node(parent, index)
-        if node is not None:
+        if repeats:
+            # Ten lines of aliases to aliases stand for gigabytes; one within its own value for something without an end.
+            size = self._sizes.get(id(node))
+            if size is None:
+                raise _refusal("an alias (*name) refers to a value that contains it", mark)
+            self._repeated += size
+            if self._repeated > MAX_REPEATED:
+                raise _refusal(f"aliases (*name) stand for more than {MAX_REPEATED:,} values; write them out", mark)
+        elif node is not None:
             _check_node(node)
+            self._sizes[id(node)] = 1 + sum(self._sizes[id(inner)] for inner in _inside(node))
         return node
+
+
+def _inside(node: yaml.Node) -> list[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        return [inner for pair in node.value for inner in pair]
+    return list(node.value) if isinstance(node, yaml.SequenceNode) else []
 
 
 def _check_node(node: yaml.Node) -> None:
@@ -176,7 +196,7 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _SCIENTIFIC, list("-+01
 
 
 def parse_yaml(text: str, where: str) -> object:
-    """Parse YAML text; RecipeError, with line and column, for invalid YAML, a repeated key, or an alias."""
+    """Parse YAML text; RecipeError, with line and column, for invalid YAML, a repeated key, or too many repeats by alias."""
     try:
         return yaml.load(text, Loader=_Loader)  # a SafeLoader: no tag makes an object or runs code
     except yaml.MarkedYAMLError as error:

@@ -11,9 +11,9 @@ from cda.files.jsonl import read_json
 from cda.files.paths import user_path
 from cda.finetuning.train import ADAPTER, Training
 from cda.launch import say, world_size
-from cda.models.adapter_base import check_base
+from cda.models.adapters import check_adapter, check_base
 from cda.models.config import load_config
-from cda.models.weights import check_adapter, head_names
+from cda.models.weights import head_names
 from cda.recipe.schema import ModelSection
 from cda.resources.named_scorer import ScorerSettings, Subject
 from cda.resources.scorers import open_scorer
@@ -22,7 +22,7 @@ from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder, Stage
 from cda.scorers.kinds import scorer_kind
-from cda.training.dose import adapter_config, check_dose, compose_adapters, read_head
+from cda.training.dose import check_dose, compose_adapters, plain_config, read_head
 
 NAME = "adapter"
 PLAIN = 1.0
@@ -163,4 +163,4 @@ def check_subject(subject: Subject, settings: ScorerSettings, *, shares: bool = 
             if note := check_base(subject.adapter, spec, config):
                 say(note)
             if subject.dose != 1:
-                adapter_config(subject.adapter)
+                plain_config(subject.adapter)

@@ -44,7 +44,7 @@ def with_progress(
     if total is None and isinstance(requests, Sized):
         total = len(requests)
     hits = 0
-    with closing(answers), Bar(f"  {inert(label)}", total, "calls") as bar:
+    with closing(answers), Bar(f"  {inert(label)}", total, "calls", "calls") as bar:
         _BARS.add(bar)
         for position, completion in answers:
             hits += completion.cached

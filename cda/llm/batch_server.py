@@ -52,7 +52,6 @@ def _spelt(value: object) -> object:
 
 Name = Annotated[str, Field(min_length=1, max_length=500)]
 _MaybeName = Annotated[Name | None, WrapValidator(_or_none)]
-_Number = Annotated[int | None, Field(ge=0), WrapValidator(_or_none)]
 _MaybeMapping = Annotated[dict[str, object] | None, WrapValidator(_or_none)]
 Status = Literal[
     "validating", "in_progress", "finalizing", "cancelling", "completed", "failed", "expired", "cancelled"
@@ -69,12 +68,6 @@ class Made(_Answer):
     id: Name
 
 
-class Counts(_Answer):
-    """Numbers of requests, as the server counts them."""
-
-    completed: _Number = None
-
-
 class Batch(_Answer):
     """A batch as the server has it now."""
 
@@ -82,7 +75,7 @@ class Batch(_Answer):
     status: Annotated[Status, BeforeValidator(_spelt)]
     output_file_id: _MaybeName = None
     error_file_id: _MaybeName = None
-    request_counts: Annotated[Counts | None, WrapValidator(_or_none)] = None
+    request_counts: _MaybeMapping = None
     errors: object = None
 
     @property
@@ -97,7 +90,8 @@ class Batch(_Answer):
     @property
     def n_completed(self) -> int:
         """Requests that the server says it has answered; 0 if it does not say."""
-        return (self.request_counts and self.request_counts.completed) or 0
+        completed = (self.request_counts or {}).get("completed")
+        return completed if isinstance(completed, int) and not isinstance(completed, bool) and completed > 0 else 0
 
     @property
     def why_unanswered(self) -> str:

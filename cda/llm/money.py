@@ -1,20 +1,25 @@
-"""Costs and counts of calls: prices, estimated tokens, a budget that holds, and the models that have answered."""
+"""Costs and counts of calls: prices, also listed ones, a budget that holds, a plan that asks once it is exceeded, and who answered."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sized
 from contextlib import asynccontextmanager, closing
 from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from cda.errors import LLMError
+from cda.errors import LLMError, RunError
 from cda.inert import inert
-from cda.llm.agreed import Agreed
 from cda.llm.asking import Answers, pause
 from cda.llm.protocol import LLM, Completion, Request
 from cda.llm.purse import Purse
@@ -42,6 +47,35 @@ class Price(BaseModel):
         1.75
         """
         return (input_tokens * self.input + output_tokens * self.output) / 1e6
+
+
+OPENAI = "https://api.openai.com/v1"
+FILE = Path(__file__).with_name("prices.yaml")
+"""List prices of common models, by the host where they are asked: dated, and no more than a start."""
+
+
+def listed_price(base_url: str | None, model: str | None) -> Price | None:
+    """The list price of a model at an address, which None takes from OPENAI_BASE_URL, else OpenAI's; None if it is not listed.
+
+    >>> listed_price(None, "gpt-4o"), listed_price("http://localhost:8000/v1", "gpt-4o")
+    (Price(input=2.5, output=10.0), None)
+    """
+    try:
+        host = urlsplit(base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI).hostname
+    except ValueError:
+        return None
+    found = _table()["hosts"].get(host, {}).get(model)
+    return None if found is None else Price.model_validate(found)
+
+
+def listed_on() -> str:
+    """The day on which the list was read, as YYYY-MM-DD."""
+    return str(_table()["read_on"])
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return dict(yaml.safe_load(FILE.read_text(encoding="utf-8")))
 
 
 def tokens_of(text: str) -> int:
@@ -219,6 +253,40 @@ class Tally:
         if answered := {name: n for name, n in models.items() if n}:
             moved["models"] = answered
         return {"dollars": None, **moved} if moved["asked"] or moved["cached"] else {}
+
+
+_SHARE, _FEW = 1.5, 10
+"""More calls than that share of the plan and a few exceed it: unreadable answers are asked for again."""
+
+
+@dataclass(eq=False)
+class Agreed:
+    """Counts of one run; calls that cost nothing are not in them."""
+
+    planned: int | None = None
+    """None: the user was not asked, having agreed to everything, or up to a budget."""
+    made: int = 0
+
+    def plan(self, calls: int) -> None:
+        """The user is asked about so many more."""
+        self.planned = (self.planned or 0) + calls
+
+    def again(self) -> None:
+        """A call is made once more; the next one that is admitted finds out whether that exceeds the plan."""
+        self.made += 1
+
+    def admit(self) -> None:
+        """Count one more call. RunError: it exceeds the plan, and the user declines or cannot be asked."""
+        if self.planned is not None and self.made >= _SHARE * self.planned + _FEW:
+            said = f"{self.made:,} LLM calls were made, and about {self.planned:,} were planned"
+            if not sys.stdin.isatty():
+                raise RunError(
+                    f"{said}. What was answered is kept: start again with --yes to go on without being asked"
+                )
+            if input(f"  {said}. Go on? [y/N] ").strip().lower() not in ("y", "yes"):
+                raise RunError(f"{said}. What was answered is kept, and nothing more was sent")
+            self.planned = self.made
+        self.made += 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -15,12 +15,10 @@ from urllib.parse import urlsplit
 from cda.errors import LLMError
 from cda.inert import sendable
 from cda.keys import address_problem, variable_problem
-from cda.llm.agreed import Agreed
 from cda.llm.asking import Answers, Ask, answered, back_off, pause, print_line, with_progress
 from cda.llm.limiter import Limiter
-from cda.llm.money import Account, Bill, request_tokens
+from cda.llm.money import OPENAI, Account, Agreed, Bill, request_tokens
 from cda.llm.outcome import Again, Endpoint, Outcome, Rejected, Throttled, of_content, of_status, tokens_used
-from cda.llm.prices import OPENAI
 from cda.llm.protocol import FILTERED, TOO_LARGE, Completion, Request, gave_up, in_plain_words, json_of
 
 _LONGEST_WAIT_S = 86_400.0

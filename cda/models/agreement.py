@@ -1,4 +1,4 @@
-"""Compare the tensors in the files of a model or adapter with those that its declared structure has; refuse what disagrees.
+"""Compare the tensors in the files of a model with those that its declared structure has; refuse what disagrees.
 
 A tensor that is missing would be random, and one that no layer takes may be half of the model: Transformers and PEFT say so in a
 warning at most. Here each is refused by its name, or allowed by a table that says why.
@@ -124,15 +124,9 @@ _UNUSED_BY: Mapping[Kind, Mapping[str, str]] = {
         r"^(score|classifier|v_head|value_head|reward_head|regression_head)\.": "a reward or value head, which takes no part in the probability of a token",
     },
 }
-_EMBEDDINGS = re.compile(
-    r"\.(embed_tokens|lm_head|wte|embed_in|embed_out|word_embeddings|shared)(\.base_layer)?\.(weight|bias)$"
-)
-_SHARED = re.compile(r"\.model\..*\.vblora_vector_bank")
-"""Of tensors that all layers share, each layer shows a copy, which no file holds."""
 _WRAPPED = re.compile(r"^base_model\.model\.|^module\.|\.(modules_to_save|original_module|base_layer|lora_[AB])\.")
 _LAYER = re.compile(r"(?:^|\.)(?:layers|layer|h|blocks|block)\.(\d+)\.")
 _N_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers")
-_PREFIX = "base_model.model."
 _SHOWN = 3
 
 
@@ -154,20 +148,20 @@ def check_tensors(
     named = type(model).__name__
     if wrapped := [key for key in unused if _WRAPPED.search(key)]:
         raise ModelError(
-            f"{name}: its tensors have the names of a model inside PEFT or another wrapper ({_listed(wrapped)}), so that trained weights may be "
+            f"{name}: its tensors have the names of a model inside PEFT or another wrapper ({listed(wrapped)}), so that trained weights may be "
             "left out. Save the model itself: model.merge_and_unload().save_pretrained(FOLDER) of a PeftModel, model.module of a "
             "parallel one"
         )
     if wrong := sorted(report.get("mismatched_keys", ()), key=str):
         key, found, wanted = wrong[0]
         raise ModelError(
-            f"{name}: {len(wrong)} of its tensors do not fit its config.json (first: {key}, which is {_size(found)} in the weights and "
-            f"{_size(wanted)} in a {named} of this config). Put the config.json next to the weights that was saved with them"
+            f"{name}: {len(wrong)} of its tensors do not fit its config.json (first: {key}, which is {size(found)} in the weights and "
+            f"{size(wanted)} in a {named} of this config). Put the config.json next to the weights that was saved with them"
         )
-    instead = f" Its files hold instead: {_listed(unused)}, which a {named} has no place for." if unused else ""
+    instead = f" Its files hold instead: {listed(unused)}, which a {named} has no place for." if unused else ""
     if fresh := [key for key in missing if key.split(".")[0] in heads]:
         raise ModelError(
-            f"{name}: its weights hold no score head ({_listed(fresh)} would be random).{instead} "
+            f"{name}: its weights hold no score head ({listed(fresh)} would be random).{instead} "
             "A base or chat model is not a reward model; give a trained one"
         )
     if missing:
@@ -196,103 +190,21 @@ def _too_many_layers(config: Any, unused: Sequence[str]) -> str | None:
         return None
     return (
         f"config.json declares {declared} layer{'' if declared == 1 else 's'} ({key}), the weights hold {max(found) + 1}: scores would "
-        f"come from a part of the model (unused: {_listed(unused)}). Give the config.json that belongs to the weights"
+        f"come from a part of the model (unused: {listed(unused)}). Give the config.json that belongs to the weights"
     )
 
 
 def _left_over(unused: Sequence[str], named: str) -> str:
     return (
-        f"its weights hold {len(unused)} tensors that a {named} has no place for ({_listed(unused)}), so that scores would come from a "
+        f"its weights hold {len(unused)} tensors that a {named} has no place for ({listed(unused)}), so that scores would come from a "
         "part of the model. Give the class that they were saved from (architectures or auto_map in config.json), or save the model "
         "without them"
     )
 
 
-def check_adapter_tensors(model: Any, adapter: Path) -> None:
-    """Compare the tensors in an adapter's file with those that PEFT made for its configuration and this base.
-
-    `model` is the PeftModel with the adapter loaded. ModelError: tensors are missing, which stayed random, or the file holds
-    others, of layers that are not there or of the base itself. Embeddings may be in it: PEFT saves them if they were trained or
-    resized.
-    """
-    # Loaded once more: from_pretrained keeps PEFT's own comparison, made after its renaming of keys, to itself.
-    loaded = model.load_adapter(str(adapter), model.active_adapter, is_trainable=False)
-    saved, own = adapter_tensors(adapter), _own_tensors(model)
-    tuned = _tuned(model, own)
-    lost = [key for key in loaded.missing_keys if not _SHARED.search(key)]
-    missing = sorted({*(own - tuned - saved), *(_in_file(key, model.active_adapter) for key in lost)})
-    if missing:
-        raise ModelError(
-            f"{adapter}: its file lacks {len(missing)} of the {len(own)} tensors that its adapter_config.json asks for on this base "
-            f"({_listed(missing)}), which would be random. Save the adapter again, whole, or train it again"
-        )
-    base = set(model.get_base_model().state_dict())
-    in_base = {key for key in saved - own if key.removeprefix(_PREFIX) in base and not _EMBEDDINGS.search(key)}
-    odd = sorted({*in_base, *(_in_file(key, model.active_adapter) for key in loaded.unexpected_keys)})
-    if odd:
-        raise ModelError(
-            f"{adapter}: its file holds {len(odd)} tensors that its adapter_config.json has no place for on this base ({_listed(odd)}). "
-            "Give the base and the adapter_config.json that it was trained with"
-        )
-
-
-def adapter_tensors(adapter: Path) -> set[str]:
-    """Names of the tensors in an adapter's file; ModelError if it cannot be read."""
-    from safetensors import SafetensorError, safe_open
-
-    weights = adapter / "adapter_model.safetensors"
-    try:
-        with safe_open(weights, framework="pt") as opened:
-            return set(opened.keys())
-    except (SafetensorError, OSError) as error:
-        raise ModelError(f"{weights}: cannot be read ({first_line(error)}); was it saved completely?") from None
-
-
-def replaced_tensors(adapter: Path) -> list[str]:
-    """Embeddings of the base that an adapter's file replaces; they stay replaced if it is switched off or scaled by a dose."""
-    kept = read_json(adapter / "adapter_config.json").get("modules_to_save") or []
-    found = [
-        key
-        for key in adapter_tensors(adapter)
-        if (match := _EMBEDDINGS.search(key)) and match[1] not in kept and not match[2]
-    ]
-    return sorted(key.removeprefix(_PREFIX) for key in found)
-
-
-def misfit(error: Exception) -> str:
-    """PEFT's error over an adapter that does not fit, in one line that names the tensor if there is one."""
-    if isinstance(error, KeyError) and str(error.args[0]).startswith("base_model"):
-        return f"its file lacks {error.args[0]}"
-    if sizes := re.search(r"size mismatch for (\S+): .*shape (\S+\[.*?\]).*shape.*? is (\S+\[.*?\])", str(error)):
-        key, found, wanted = sizes.groups()
-        shape = [size.partition("[")[2].rstrip("])").replace(", ", " × ") for size in (found, wanted)]
-        return f"{_in_file(key, 'default')} is {shape[0]} in its file and {shape[1]} on this base"
-    return first_line(error)
-
-
-def _own_tensors(model: Any) -> set[str]:
-    """Names of all tensors of the active adapter, as PEFT writes them into a file."""
-    from peft import get_peft_model_state_dict
-
-    return set(get_peft_model_state_dict(model, adapter_name=model.active_adapter, save_embedding_layers=False))
-
-
-def _tuned(model: Any, own: set[str]) -> set[str]:
-    """Those of them that its method adds, such as `lora_A`; the others are trained copies of the base's, such as a head."""
-    from peft.mapping import PEFT_TYPE_TO_PREFIX_MAPPING
-
-    prefix = PEFT_TYPE_TO_PREFIX_MAPPING.get(model.active_peft_config.peft_type, "")
-    return {key for key in own if prefix in key}
-
-
-def _in_file(key: str, adapter_name: str) -> str:
-    """The name that a tensor has in a file: in memory the name of the adapter stands in it too."""
-    return key.replace(".modules_to_save.", ".").replace(f".{adapter_name}", "")
-
-
-def _listed(keys: Sequence[str]) -> str:
+def listed(keys: Sequence[str]) -> str:
     return ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
 
 
-def _size(shape: Sequence[int]) -> str:
+def size(shape: Sequence[int]) -> str:
     return " × ".join(map(str, shape))

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import ModelError
+from cda.models.adapters import adapter_config, with_adapter
 from cda.models.agreement import check_tensors
 from cda.models.config import ModelSpec, read_config
 from cda.models.load import for_scoring, load_template
 from cda.models.refusals import folder_problems, refuse_passed_over
 from cda.models.template import Encoded, Template
-from cda.models.weights import adapter_task, read_weights, with_adapter
+from cda.models.weights import read_weights
 from cda.records import Prompt
 
 # Parts of architecture names whose models give no probability of a next token.
@@ -172,7 +173,8 @@ def _load_base(spec: ModelSpec, config: Any) -> Any:
 
 def _check_adapter(adapter: Path) -> None:
     """Refuse pickle, adapters of classifiers, and those that put their own tokens before the text."""
-    task, kind = adapter_task(adapter)
+    config = adapter_config(adapter)
+    task, kind = config.get("task_type"), str(config["peft_type"])
     if task not in (None, "CAUSAL_LM"):
         raise ModelError(f"{adapter}: its task_type is {task}; needed is one of a causal language model (CAUSAL_LM)")
     if "PROMPT" in kind or kind in ("P_TUNING", "PREFIX_TUNING"):

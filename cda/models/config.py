@@ -11,31 +11,28 @@ from typing import Any
 
 from cda.errors import ModelError
 from cda.files.hub import commit_of
-from cda.models.agreement import (
-    INDEX,
-    WHOLE,
-    check_weight_files,
-)
+from cda.models.agreement import INDEX, WHOLE, check_weight_files
 from cda.models.declared import check_config_file
 from cda.models.families import Family, family_of, is_causal, logit_of, named_head
 from cda.models.families.linear import HEADS
 from cda.models.own_files import ModelFiles
 from cda.models.precision import Precision
 from cda.models.reading import Reads
-from cda.models.refusals import (
-    WAYS_OUT,
-    class_name,
-    folder_problems,
-    refuse_passed_over,
-    why_not_loadable,
-)
-from cda.models.template import (
-    DAY,
-)
+from cda.models.refusals import WAYS_OUT, class_name, folder_problems, refuse_passed_over, why_not_loadable
+from cda.models.template import DAY
 
 CLASSIFIER = "a sequence classifier"
 _CLASSES = "AutoModelForSequenceClassification"
-_HEADS = HEADS
+_OF_ITS_CLASS = (
+    "auto_map",
+    "architectures",
+    "num_labels",
+    "id2label",
+    "label2id",
+    "quantization_config",
+    "attn_implementation",
+)
+"""Keys of config.json that are of the class a family's model was saved as, and not of its backbone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +86,7 @@ def load_config(spec: ModelSpec, compares: bool = False) -> Any:
         _refuse_unknown_class(spec, config)
     files = ModelFiles(spec.name_or_path, spec.revision)
     if not {"num_labels", "id2label", "label2id"} & set(files.config) and config.num_labels != 1:
-        rows = next((shape[0] for name in _HEADS if (shape := files.shape(f"{name}.weight"))), None)
+        rows = next((shape[0] for name in HEADS if (shape := files.shape(f"{name}.weight"))), None)
         if rows is not None:
             config.num_labels = rows
     if auto == _CLASSES and config.num_labels != 1:
@@ -97,13 +94,7 @@ def load_config(spec: ModelSpec, compares: bool = False) -> Any:
     elif (
         config.num_labels == 1
         and not _own_class(config)
-        and spec.head
-        not in (
-            None,
-            0,
-            "0",
-            *(getattr(config, "id2label", None) or {}).values(),
-        )
+        and spec.head not in (None, 0, "0", *(getattr(config, "id2label", None) or {}).values())
     ):
         raise _no_choice(spec, "it gives one number")
     text_config = config.get_text_config()
@@ -158,17 +149,8 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
     if family.refusal is not None:
         raise ModelError(f"{spec.name_or_path}: {family.refusal}. {family.ways or WAYS_OUT}")
     check_config_file(spec.name_or_path, spec.revision)
-    raw = {**family.backbone(ModelFiles(spec.name_or_path, spec.revision).config)}
-    for key in (
-        "auto_map",
-        "architectures",
-        "num_labels",
-        "id2label",
-        "label2id",
-        "quantization_config",
-        "attn_implementation",
-    ):
-        raw.pop(key, None)
+    raw = family.backbone(ModelFiles(spec.name_or_path, spec.revision).config)
+    raw = {key: value for key, value in raw.items() if key not in _OF_ITS_CLASS}
     try:
         config = AutoConfig.for_model(raw.pop("model_type"), **raw, num_labels=1)
     except Exception as error:  # transformers raises many kinds here
@@ -215,7 +197,7 @@ def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
         "which has to be EOS; last_token; config: the last token that is not padding) and compare one reward with the author's "
         f"(cda audit {spec.name_or_path} model.reads=… --check-reward PROMPT RESPONSE REWARD)"
         if head
-        else f"its weights hold no head that is known (looked for {', '.join(_HEADS)} with one output)"
+        else f"its weights hold no head that is known (looked for {', '.join(HEADS)} with one output)"
     )
     raise ModelError(
         f"{spec.name_or_path}: config.json names the class {', '.join(names)}, {'which Transformers does not have' if unknown else 'whose own head is not in the weights' if not causal and not a_token else 'which gives no reward of a whole text'}; {held}. {WAYS_OUT}"

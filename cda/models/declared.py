@@ -1,5 +1,5 @@
-"""Numbers and names that a model's config.json, tokenizer_config.json and adapter_config.json declare, checked before the libraries
-build on them: a layer count of a billion would be built, and a missing rank be taken for 8."""
+"""Numbers and names that a model's config.json and tokenizer_config.json declare, checked before the libraries
+build on them: a layer count of a billion would be built."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from cda.errors import DataError, ModelError, did_you_mean, type_in_words
-from cda.files.jsonl import parse_json, read_json, read_text
+from cda.errors import DataError, ModelError, type_in_words
+from cda.files.jsonl import parse_json, read_text
 from cda.models.refusals import first_line
 
 _MOST: Mapping[str, int] = {
@@ -25,8 +25,6 @@ _MOST: Mapping[str, int] = {
     "vocab_size": 100_000_000,
 }
 """The largest value of each count, some ten times that of the largest published model; the least is 1."""
-_RANKS = ("r", "lora_alpha", "alpha")
-"""Settings of an adapter that its scores rest on, for which PEFT has defaults."""
 
 
 def check_config_file(name_or_path: str, revision: str | None) -> None:
@@ -63,7 +61,7 @@ def check_config(name_or_path: str, content: object) -> None:
         most = _MOST.get(key)
         if most is not None and value is not None and not _counts(value, most):
             raise ModelError(
-                f"{where} has {key}={_shown(value)}; it must be a whole number from 1 to {most}. Put the config.json there that was saved "
+                f"{where} has {key}={shown(value)}; it must be a whole number from 1 to {most}. Put the config.json there that was saved "
                 "with the weights"
             )
     for key, kind, wanted in (
@@ -75,44 +73,16 @@ def check_config(name_or_path: str, content: object) -> None:
         if value is not None and not (
             isinstance(value, kind) and all(isinstance(entry, str | list) for entry in entries)
         ):
-            raise ModelError(f"{where} has {key}={_shown(value)}; it must be {wanted}. Mend it, or take it out")
+            raise ModelError(f"{where} has {key}={shown(value)}; it must be {wanted}. Mend it, or take it out")
 
 
 def check_length(name_or_path: str, length: object) -> None:
     """Raise ModelError if a tokenizer's model_max_length is no length; one beyond any text, such as 1e30, means no limit."""
     if isinstance(length, bool) or not isinstance(length, int | float) or math.isnan(length) or length < 1:
         raise ModelError(
-            f"{name_or_path}: tokenizer_config.json has model_max_length={_shown(length)}; it must be the number of tokens that the model "
+            f"{name_or_path}: tokenizer_config.json has model_max_length={shown(length)}; it must be the number of tokens that the model "
             "reads, 1 or more. Put that there, or take the key out"
         )
-
-
-def check_adapter_config(adapter: Path) -> None:
-    """Raise ModelError if an adapter_config.json names no method that PEFT knows, or leaves out the rank or scale that it needs."""
-    from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
-
-    file = adapter / "adapter_config.json"
-    try:
-        content = read_json(file)
-    except DataError as error:
-        raise ModelError(f"{error}; was it saved completely?") from None
-    if not isinstance(content, dict):
-        raise ModelError(f"{file}: holds {type_in_words(content)}, not an object; save the adapter again")
-    kind = content.get("peft_type")
-    known = {str(each.value): config for each, config in PEFT_TYPE_TO_CONFIG_MAPPING.items()}
-    if kind not in known:
-        raise ModelError(
-            f"{file}: peft_type={_shown(kind)} is none that the installed PEFT knows.{did_you_mean(str(kind), known)} "
-            "Correct it, or update PEFT (pip install -U peft)"
-        )
-    fields = known[str(kind)].__dataclass_fields__
-    for key in (key for key in _RANKS if key in fields):
-        value = content.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-            found = "is not there" if key not in content else f"is {_shown(value)}"
-            raise ModelError(
-                f"{file}: {key} {found}, and its scores rest on it; put the number there that the adapter was trained with"
-            )
 
 
 def _nested(content: Mapping[str, Any], depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -129,5 +99,5 @@ def _counts(value: object, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     return repr(value)[:60]

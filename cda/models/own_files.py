@@ -1,4 +1,4 @@
-"""The files of a model that tell how its reward is read: config.json, and the names and shapes of its tensors."""
+"""The files of a model: what tells how its reward is read (config.json, names and shapes of tensors), and what tells it from others."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, ModelError
+from cda.files.hub import commit_of
 from cda.files.jsonl import read_json
 from cda.models.agreement import INDEX, WHOLE
 from cda.models.refusals import first_line
+from cda.run import file_fingerprint
 
 
 class ModelFiles:
@@ -100,6 +102,15 @@ class ModelFiles:
         except Exception:  # not there, or out of reach: loading says which
             return None
         return None if found is None else Path(found)
+
+
+def content_of(name_or_path: str, revision: str | None) -> str | None:
+    """Fingerprint of all files of a folder; name and commit of a hub model, None if the commit is unknown. DataError: the folder
+    cannot be read."""
+    if Path(name_or_path).is_dir():
+        return file_fingerprint(Path(name_or_path))
+    commit = commit_of("model", name_or_path, revision)
+    return None if commit is None else f"{name_or_path}@{commit}"
 
 
 def is_cached(name: str, revision: str | None) -> bool:

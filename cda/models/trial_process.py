@@ -1,4 +1,4 @@
-"""The child of `cda.models.trial`, run as a script: it imports nothing of this package, so that it starts in a tenth of a second.
+"""The child of `cda.models.load`, run as a script: it imports nothing of this package, so that it starts in a tenth of a second.
 
 Its standard input is the task as JSON. It prints what it is at before each step, and `ended` after the last: the parent knows from
 the last line what a limit stopped.

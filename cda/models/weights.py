@@ -1,4 +1,4 @@
-"""Weights of a reward model: read, checked against its class, in 8-bit, with its adapter; its head in float32.
+"""Weights of a reward model: read, checked against its class, in 8-bit; its head in float32.
 
 The score head computes in float32 over a base in bf16 or 8-bit: around a reward of 16 neighbouring numbers of bf16 lie 0.125
 apart, so that smaller margins would read as no preference."""
@@ -7,29 +7,17 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 
-from cda.errors import DataError, ModelError
-from cda.files.jsonl import read_json
-from cda.models.agreement import (
-    adapter_tensors,
-    check_adapter_tensors,
-    check_tensors,
-    misfit,
-)
+from cda.errors import ModelError
+from cda.models.agreement import check_tensors
 from cda.models.config import CLASSIFIER, ModelSpec, auto_class, family_for, load_config, quiet_files
-from cda.models.declared import check_adapter_config
 from cda.models.eight_bit import multiply_by_rounded_weights
 from cda.models.families import Family
 from cda.models.own_files import ModelFiles
-from cda.models.refusals import (
-    first_line,
-    why_not_loadable,
-)
+from cda.models.refusals import first_line, why_not_loadable
 
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
@@ -221,56 +209,3 @@ def _all_tensors(files: ModelFiles) -> dict[str, Any]:
 
     paths = {path for file in set(files.tensors.values()) if (path := files.path(file)) is not None}
     return {name: tensor for path in sorted(paths) for name, tensor in load_file(path).items()}
-
-
-def with_adapter(model: object, adapter: Path) -> Any:
-    """The model as a PeftModel with its adapter active; ModelError if the adapter does not fit, or is not whole."""
-    from peft import PeftModel
-
-    check_adapter_config(adapter)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of missing tensors, which are refused below
-            adapted = PeftModel.from_pretrained(model, str(adapter), is_trainable=False)
-            check_adapter_tensors(adapted, adapter)
-    except ModelError:
-        raise
-    except Exception as error:  # peft raises many kinds here
-        raise ModelError(f"{adapter}: does not fit this model ({misfit(error)})") from None
-    return adapted
-
-
-def check_adapter(adapter: Path, heads: tuple[str, ...]) -> None:
-    """An adapter must be a classifier's and hold the head it was trained with: a random head is worse than an error.
-    ModelError if files or head weights are missing, or the adapter was made for another task.
-    """
-    task, _ = adapter_task(adapter)
-    if task not in (None, "SEQ_CLS"):
-        made_for = "a causal language model (text generation)" if task == "CAUSAL_LM" else "another kind of model"
-        raise ModelError(
-            f"{adapter}: its task_type is {task}: an adapter of {made_for}. Needed is one that was trained on a reward model "
-            "(a sequence classifier with one label), saved with task_type SEQ_CLS and its score head"
-        )
-    keys = adapter_tensors(adapter)
-    missing = [head for head in heads if not any(f".{head}." in key for key in keys)]
-    if missing:
-        raise ModelError(
-            f"{adapter}: holds no weights for the score head '{', '.join(missing)}'. "
-            "It would score with a random head; export the adapter with modules_to_save set to it"
-        )
-
-
-def adapter_task(adapter: Path) -> tuple[str | None, str]:
-    """Task and kind of an adapter as PEFT names them; ModelError if its files are not there or cannot be read."""
-    file = adapter / "adapter_config.json"
-    if not file.is_file() or not (adapter / "adapter_model.safetensors").is_file():
-        pickled = " (adapter_model.bin is a pickle, which can run code when read: convert it)"
-        raise ModelError(
-            f"{adapter}: not an adapter folder; it needs adapter_config.json and adapter_model.safetensors"
-            + (pickled if (adapter / "adapter_model.bin").exists() else "")
-        )
-    try:
-        config = read_json(file)
-        return config.get("task_type"), str(config.get("peft_type"))
-    except (DataError, AttributeError) as error:
-        raise ModelError(f"{file}: cannot be read ({first_line(error)}); was it saved completely?") from None

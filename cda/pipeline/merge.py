@@ -22,10 +22,10 @@ from cda.files.paths import unwritable, user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
 from cda.launch import say
-from cda.models.adapter_base import check_base
+from cda.models.adapters import check_adapter, check_base
 from cda.models.config import ModelSpec, load_config, quiet_files
 from cda.models.load import load_reward_model
-from cda.models.weights import check_adapter, head_names
+from cda.models.weights import head_names
 from cda.recipe.schema import ModelSection
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.sources import model_spec
@@ -33,7 +33,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.dose import DoseResult
 from cda.run import RunFolder
-from cda.training.dose import DosedModel, adapter_config, check_dose, compose_adapters, read_head
+from cda.training.dose import DosedModel, check_dose, compose_adapters, plain_config, read_head
 from cda.training.hub import Repository, check_push, only_here, push
 
 MergePrecision = Literal["fp32", "bf16"]
@@ -129,7 +129,7 @@ def _source(given: str, dose: float | None) -> _Source:
     path = user_path(given)
     name = path.resolve().name
     if (path / "adapter_config.json").is_file():
-        base = adapter_config(path).get("base_model_name_or_path")
+        base = plain_config(path).get("base_model_name_or_path")
         if not isinstance(base, str | None):
             raise ModelError(f"{path / 'adapter_config.json'}: base_model_name_or_path is no name; give --base")
         factor = 1.0 if dose is None else dose
@@ -148,7 +148,7 @@ def _source(given: str, dose: float | None) -> _Source:
                 f"{run.stage(stage)}: {', '.join(damaged[:6])}: cut, changed or gone since the stage was finished. Run "
                 "`cda train` with its recipe again, which writes it again"
             )
-    adapter_config(adapter)
+    plain_config(adapter)
     _, factor = adapter_at(given, dose)
     chosen = chosen_dose(run)
     if chosen is not None and chosen.chosen != factor:
@@ -250,7 +250,7 @@ def merge_adapter(
     import torch
 
     check_precision(precision)
-    adapter_config(adapter)
+    plain_config(adapter)
     with new_folder(folder) as partial:
         model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
         model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)

@@ -11,8 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, RootModel, field_va
 from cda.errors import CdaError
 from cda.files.paths import is_reserved, user_path
 from cda.files.yaml_file import read_yaml_mapping, validated
-from cda.llm.money import Price
-from cda.llm.prices import listed_price
+from cda.llm.money import Price, listed_price
 from cda.recipe.sections import (
     AuditSection,
     By,

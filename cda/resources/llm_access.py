@@ -14,12 +14,10 @@ from cda.errors import LLMError, RunError, SpendingError
 from cda.files.paths import own_folder
 from cda.files.reads import asked_name, note_answering
 from cda.launch import say
-from cda.llm.agreed import Agreed
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
-from cda.llm.money import Account, CountedLLM, Price, Tally
+from cda.llm.money import Account, Agreed, CountedLLM, Price, Tally, listed_on
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.prices import listed_on
 from cda.llm.protocol import LLM
 from cda.llm.purse import FOLDER, Purse
 from cda.prompts import Prompts, ours

@@ -16,9 +16,8 @@ from cda.errors import ModelError
 from cda.files.paths import user_path
 from cda.launch import on_one_machine, say
 from cda.models.config import ModelSpec, compares_two, load_config
-from cda.models.identity import content_of
 from cda.models.load import RewardModel, compile_base, free_memory, load_reward_model, load_template, without_adapter
-from cda.models.own_files import is_cached
+from cda.models.own_files import content_of, is_cached
 from cda.recipe.sections import LogRatioSection
 from cda.resources.artifacts import shown_path
 from cda.resources.named_scorer import (

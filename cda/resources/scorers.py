@@ -23,8 +23,8 @@ from cda.launch import say
 from cda.llm.money import request_tokens
 from cda.llm.protocol import LLM, Request
 from cda.models.config import ModelSpec
-from cda.models.identity import content_of
 from cda.models.load import load_template
+from cda.models.own_files import content_of
 from cda.models.template import Template
 from cda.recipe.load import Opened
 from cda.records import Pair

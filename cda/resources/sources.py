@@ -17,15 +17,14 @@ from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
 from cda.data.triples import CleanTriples, clean_triples
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
-from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, part_path
-from cda.embedded.topics import broad_topic
+from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, broad_topic, part_path
 from cda.errors import DataError, did_you_mean, refuse
 from cda.files.hub import commit_of
 from cda.files.paths import user_path
 from cda.inert import clipped, inert
 from cda.launch import say
 from cda.models.config import ModelSpec
-from cda.models.identity import content_of
+from cda.models.own_files import content_of
 from cda.models.precision import automatic
 from cda.models.weights import n_weights
 from cda.prompts import Prompts

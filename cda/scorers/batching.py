@@ -47,7 +47,7 @@ class TextBar(Bar):
     def __init__(self, sizes: Sequence[int], done: frozenset[int] = frozenset(), label: str | None = None) -> None:
         self._sizes, self._done, self._seen = sizes, done, len(done)
         known = sum(sizes[row] for row in done)
-        super().__init__(label, sum(sizes), "texts", initial=known)
+        super().__init__(label, sum(sizes), "texts", "texts", amount=len(sizes), initial=known)
 
     @property
     def counts(self) -> str:

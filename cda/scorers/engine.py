@@ -17,8 +17,8 @@ from cda.inert import visible
 from cda.launch import rank, world_size
 from cda.models.causal import CausalModel
 from cda.models.config import ModelSpec
-from cda.models.identity import content_of
 from cda.models.load import RewardModel, without_adapter
+from cda.models.own_files import content_of
 from cda.provenance import versions
 from cda.run import file_fingerprint, fingerprint
 from cda.scorers.batching import Exchange, characters, dealt

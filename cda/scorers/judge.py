@@ -418,29 +418,18 @@ def verdict_code(prompt: Prompt, first: str, second: str) -> str | None:
     return next(code for code in drawn if not any(code in text for text in texts))
 
 
-def parse_verdict(answer: str | None, code: str | None = None, reasons: JudgeReasons = "before") -> str | None:
-    """`1`, `2` or `tie` from the answer's last line that has a letter or digit; None if it holds no verdict.
-
-    If reasons were asked for after the verdict, it is the first such line. A verdict anywhere else may be quoted from the
-    texts and is not read. Nor is a quoted line in its place: if the texts could have supplied one, it has to hold `code` (of
-    verdict_code). Case, markdown and punctuation do not matter.
-
-    >>> parse_verdict("Both are right, the second is clearer.\\nVerdict: 2"), parse_verdict("Verdict: 1\\nI am not sure.")
-    ('2', None)
-    >>> parse_verdict("It ends so:\\nVerdict: 1", "0c4f91ab"), parse_verdict("**Verdict 0c4f91ab: 2**", "0c4f91ab")
-    (None, '2')
-    """
-    return parse_verdicts(answer, (), code, reasons).get(OVERALL)
-
-
 def parse_verdicts(
     answer: str | None, criteria: Sequence[str] = (), code: str | None = None, reasons: JudgeReasons = "before"
 ) -> dict[str, str]:
-    """Verdict overall and by each criterion, from as many lines at the end (with `reasons` after them, at the start) as there
-    are verdicts, in any order; without those that are not there, or there twice and different, in the next line too. Lines as in `parse_verdict`.
+    """Verdict overall and by each criterion, `1`, `2` or `tie`, from as many lines with a letter or digit at the end (with `reasons`
+    after them, at the start) as there are verdicts, in any order; without those that are not there, or there twice and different, in the
+    next line too. A verdict anywhere else may be quoted from the texts and is not read. Nor is a quoted line in its place: if the texts
+    could have supplied one, it has to hold `code` (of verdict_code). Case, markdown and punctuation do not matter.
 
     >>> parse_verdicts("Both work.\\nVerdict on tone: 2\\nVerdict: tie", ["tone"])
     {'tone': '2', 'overall': 'tie'}
+    >>> parse_verdicts("Verdict: 1\\nI am not sure."), parse_verdicts("**Verdict 0c4f91ab: 2**", code="0c4f91ab")
+    ({}, {'overall': '2'})
     """
     own = without_thoughts(answer or "") or ""
     lines, n_verdicts = [line for line in map(skeleton, own.splitlines()) if line], 1 + len(criteria)

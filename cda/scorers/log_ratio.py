@@ -12,7 +12,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.agreement import replaced_tensors
+from cda.models.adapters import replaced_tensors
 from cda.models.causal import CausalModel, ResponseSpan, response_spans, span_notes
 from cda.records import content_id
 from cda.scorers.batching import SameTokens, TextBar, batch_budget, batches, characters, row_groups

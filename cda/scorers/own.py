@@ -89,8 +89,8 @@ def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: in
 
 
 @dataclass
-class OwnPointwise(TextScorer):
-    """A scorer over a user's function."""
+class _Own:
+    """A user's function, by its name."""
 
     code: OwnCode
 
@@ -102,6 +102,11 @@ class OwnPointwise(TextScorer):
     def settings(self) -> Mapping[str, object]:
         """Settings that decide its answers."""
         return self.code.settings
+
+
+@dataclass
+class OwnPointwise(_Own, TextScorer):
+    """A scorer over a user's function."""
 
     @property
     def how(self) -> str:
@@ -128,23 +133,13 @@ class OwnPointwise(TextScorer):
 
 
 @dataclass
-class OwnPairwise:
+class OwnPairwise(_Own):
     """A PairwiseScorer over a user's function, which is asked in both orders as an LLM judge is; see `LLMJudge`."""
 
-    code: OwnCode
     both_orders: bool = False
     orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
     """As those of an LLM judge; a function gives none."""
-
-    @property
-    def name(self) -> str:
-        return self.code.name
-
-    @property
-    def settings(self) -> Mapping[str, object]:
-        """Settings that decide its answers."""
-        return self.code.settings
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, (f(first, second) − f(second, first)) / 2; NaN without a verdict in either

@@ -34,7 +34,7 @@ from cda.files.reads import FOLDER, VARIABLE, states
 from cda.records import Prompt
 
 _COMPILED_READERS = frozenset(
-    (
+    [
         ".safetensors",
         ".onnx",
         ".pt",
@@ -47,7 +47,7 @@ _COMPILED_READERS = frozenset(
         ".arrow",
         ".feather",
         ".ftz",
-    )
+    ]
 )
 """Endings of files that libraries open in compiled code."""
 _STDLIB = tuple({str(Path(sysconfig.get_path(name)).resolve()) + os.sep for name in ("stdlib", "platstdlib")})

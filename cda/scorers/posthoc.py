@@ -8,8 +8,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import JsonValue
-from pydantic_core import to_jsonable_python
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
@@ -197,9 +195,6 @@ class FeatureCorrection:
         columns = [_shaped(f"feature '{name}'", features[name], n) for name in self.beta]
         removed: FloatArray = np.column_stack(columns) @ np.array([price.value for price in self.beta.values()])
         return _shaped("values", values, n) - strength * removed
-
-    def to_json(self) -> dict[str, JsonValue]:
-        return dict(to_jsonable_python(self))
 
 
 def feature_correction(

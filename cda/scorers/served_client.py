@@ -307,14 +307,7 @@ class ServedClient:
 
     def notes(self) -> list[str]:
         """What kind of server was asked, how that is known, and who applied the chat template."""
-        if self.options.dialect != "auto":
-            how = "as set"
-        elif self.found.server is not None:
-            how = f"as its {self.found.told} says"
-        elif self._named and len(servers_with(self._named)) == 1:
-            how = "by its address"
-        else:
-            how = "assumed: the server does not say what it is"
+        how = self._known or "assumed: the server does not say what it is"
         asked = f"Asked as {SERVERS[self.server].title}'s /{self._path} ({how}){SERVERS[self.server].told}"
         if self.dialect.takes == "pair" or (self.rendering and self.rendering.template.form == "pair"):
             return [f"{asked}. Prompt and response are sent as a text pair."]
@@ -448,12 +441,10 @@ class ServedClient:
             raise LLMError(f"{self.address}: {text}: {answer}")
         self._reached = True
         if isinstance(answer, openai.APIStatusError):
-            return self._of_status(answer.response, text)
+            failed = answer.response
+            acted = partial(of_status, failed.status_code, failed.headers, failed.content, self._endpoint)
+            return self._refused(failed.status_code, failed, text, acted)
         return self._of_answer(answer, text)
-
-    def _of_status(self, response: Any, text: str) -> Outcome:
-        acted = partial(of_status, response.status_code, response.headers, response.content, self._endpoint)
-        return self._refused(response.status_code, response, text, acted)
 
     def _refused(self, status: int | None, response: Any, text: str, acted: Callable[[], Outcome]) -> Outcome:
         """Outcome of an error of this status; `acted` gives that of an LLM's server. LLMError or ModelError if trying again is no
@@ -461,7 +452,7 @@ class ServedClient:
         if status == 404:
             raise LLMError(
                 f"{self.address}: /{self._path} answers 404 ({self._beginning(response)}). {SERVERS[self.server].start}; check "
-                f"the model's name too{'' if self._is_known else _NAME_IT}"
+                f"the model's name too{'' if self._known else _NAME_IT}"
             )
         outcome = acted()
         if isinstance(outcome, Again | Throttled):
@@ -477,10 +468,13 @@ class ServedClient:
         )
 
     @property
-    def _is_known(self) -> bool:
-        """The kind of server is set, found, or the only one with the address's endpoint, and not assumed."""
-        by_address = self._named and len(servers_with(self._named)) == 1
-        return self.options.dialect != "auto" or self.found.server is not None or bool(by_address)
+    def _known(self) -> str:
+        """How the kind of server is known: set, found, or the only one with the address's endpoint; empty if it is assumed."""
+        if self.options.dialect != "auto":
+            return "as set"
+        if self.found.server is not None:
+            return f"as its {self.found.told} says"
+        return "by its address" if self._named and len(servers_with(self._named)) == 1 else ""
 
     def _beginning(self, response: Any) -> str:
         """The first of the server's words, to be shown."""

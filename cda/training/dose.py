@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cda.errors import DataError, ModelError
-from cda.files.jsonl import read_json
-from cda.files.paths import is_there
-from cda.models.agreement import replaced_tensors
+from cda.errors import ModelError
+from cda.models.adapters import PREFIX, SIDE_A, SIDE_B, adapter_config, check_adapter, replaced_tensors
 from cda.models.config import ModelSpec, load_config
 from cda.models.load import RewardModel, load_reward_model
-from cda.models.weights import check_adapter, head_names
+from cda.models.own_files import ModelFiles
+from cda.models.weights import head_names
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-PREFIX = "base_model.model."
-SIDE_A, SIDE_B = ".lora_A.weight", ".lora_B.weight"
 # Starts that leave the base's weights alone; the others (pissa, olora, corda, loftq, …) change them while loading.
 _PLAIN_STARTS = (True, False, "gaussian", "orthogonal", "eva")
 # Forms of LoRA whose effect is not the plain product B·A; in each of them, unset means plain.
@@ -60,19 +57,11 @@ class Adapter:
         return self.config.get("base_model_name_or_path")
 
 
-def adapter_config(adapter: Path) -> dict[str, object]:
+def plain_config(adapter: Path) -> dict[str, Any]:
     """The configuration of an adapter; ModelError if there is none, or it is not plain LoRA of a sequence classifier."""
-    file = adapter / "adapter_config.json"
-    try:
-        config = read_json(file)
-    except DataError as error:
-        if not is_there(file):
-            raise ModelError(f"{adapter}: not an adapter folder; it holds no adapter_config.json") from None
-        raise ModelError(f"{file}: cannot be read ({error})") from None
-    if not isinstance(config, dict):
-        raise ModelError(f"{file}: not an adapter's configuration; expected a JSON object")
+    config = adapter_config(adapter)
     check_plain(config, str(adapter))
-    if is_there(adapter / "adapter_model.safetensors") and (replaced := replaced_tensors(adapter)):
+    if replaced := replaced_tensors(adapter):
         raise ModelError(
             f"{adapter}: replaces the base's {replaced[0]}, which cannot be scaled by a dose; only LoRA and a head can"
         )
@@ -83,7 +72,7 @@ def read_adapter(folder: Path, base_head: Mapping[str, Tensor]) -> Adapter:
     """Read an adapter whole; ModelError if it is not plain LoRA of a sequence classifier, incomplete, or of another head."""
     from safetensors.torch import load_file
 
-    config = adapter_config(folder)
+    config = plain_config(folder)
     check_adapter(folder, tuple(dict.fromkeys(name.split(".")[0] for name in base_head)))
     tensors = {
         name.removeprefix(PREFIX): weights.float()
@@ -208,22 +197,14 @@ def read_head(spec: ModelSpec) -> dict[str, Tensor]:
     """The base's head in float32 by tensor name, from its files (on the hub only shards with a head are fetched); the model is
     loaded only if they name it otherwise."""
     from safetensors import safe_open
-    from transformers.utils import cached_file
 
-    def fetched(name: str) -> str | None:
-        path = cached_file(spec.name_or_path, name, revision=spec.revision, _raise_exceptions_for_missing_entries=False)
-        return None if path is None else str(path)
-
-    heads = head_names(load_config(spec), spec)
-    files = {"model.safetensors"}
-    if (index := fetched("model.safetensors.index.json")) is not None:
-        shards = json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"]
-        files = {file for name, file in shards.items() if name.split(".")[0] in heads}
+    heads, files = head_names(load_config(spec), spec), ModelFiles(spec.name_or_path, spec.revision)
+    named = {name: file for name, file in files.tensors.items() if name.split(".")[0] in heads}
     tensors: dict[str, Tensor] = {}
-    for file in filter(None, map(fetched, sorted(files))):
-        with safe_open(file, framework="pt") as opened:
-            names = [name for name in opened.keys() if name.split(".")[0] in heads]  # noqa: SIM118
-            tensors |= {name: opened.get_tensor(name).float() for name in names}
+    for file in sorted(set(named.values())):
+        if (path := files.path(file)) is not None:
+            with safe_open(path, framework="pt") as opened:
+                tensors |= {name: opened.get_tensor(name).float() for name in named if named[name] == file}
     if {name.split(".")[0] for name in tensors} == set(heads):
         return tensors
     return head_of(load_reward_model(spec))

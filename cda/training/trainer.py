@@ -127,7 +127,7 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if state.is_world_process_zero:
-            self.bar = Bar("  training", state.max_steps, "steps", initial=state.global_step)
+            self.bar = Bar("  training", state.max_steps, "steps", "steps", initial=state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
         if self.bar is not None:

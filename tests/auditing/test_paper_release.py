@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_release import MORE, VOTED, make_release, write_rows
-from typer.testing import CliRunner
 
-from cda.cli import app
-from cda.errors import RecipeError
+from cda.errors import RecipeError, RunError
 from cda.files.jsonl import read_jsonl
+from cda.pipeline.plan import check
 from cda.recipe.load import load_recipe
 from scripts.paper_release import main
 
+REAL = Path(os.environ.get("CDA_DATA", Path(__file__).parents[3] / "shared" / "data")) / "fff"
 # Prefers the long side of even pairs, and neither side of the others.
 SCORER = """
 def score(prompts, responses):
@@ -147,11 +150,44 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
     assert found["analysis"]["jargon"]["labels"]["r_train"]["value"] == pytest.approx(4 / 80**0.5)
 
 
-def test_labels_are_for_audits_alone(tmp_path: Path) -> None:
+@pytest.mark.skipif(not REAL.is_dir(), reason=f"public research data absent: {REAL} (set CDA_DATA)")
+def test_five_biases_on_the_real_release(audit: Any, tmp_path: Path) -> None:
+    """Human skew is the paper's; two biases have labels, of other pairs each."""
+    script = Path(__file__).parents[2] / "scripts" / "paper_release.py"
+    files = tmp_path / "files"
+    subprocess.run([sys.executable, str(script), str(REAL), str(files)], check=True, capture_output=True)
+    (tmp_path / "words.py").write_text(
+        "def score(prompts, responses):\n    return [len(r.split()) for r in responses]\n"
+    )
+    biases = ("jargon", "structure", "length", "vagueness", "sycophancy")
+    more = [word for bias in biases[1:] for word in ("--bias", bias)]
+    given = (
+        "--pairs",
+        files / "contrasts.jsonl",
+        "--triples",
+        files / "triples.jsonl",
+        f"audit.labels={files / 'labels.jsonl'}",
+    )
+    _, found = audit(
+        f"{tmp_path / 'words.py'}:score", "--bias", "jargon", *more, f"audit={files / 'audit.yaml'}", *given
+    )
+    people = {bias: found["votes"][bias]["human_skew"] for bias in biases[:3]}
+    assert people["jargon"]["n"] == 91 and people["jargon"]["value"] == pytest.approx(0.2088, abs=1e-4)
+    assert {bias: found["triple_skew"][bias]["before"]["n"] for bias in biases[:3]} == {
+        "jargon": 499,
+        "structure": 461,
+        "length": 499,
+    }
+    labels = {bias: found["analysis"][bias]["labels"] for bias in biases}
+    rates = {bias: each["contingency"]["selection_rate"]["value"] for bias, each in labels.items() if each}
+    assert rates == {"jargon": pytest.approx(0.544, abs=5e-4), "structure": pytest.approx(0.653, abs=5e-4)}
+
+
+def test_labels_are_for_audits_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     labels = write_rows(tmp_path / "labels.jsonl", [{"chosen_jargon": "yes", "rejected_jargon": "no"}])
-    words = ["audit", "jargon", f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}", "--dry-run"]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code != 0 and "audit.labels: a training takes the labels of its own pairs" in done.output
+    monkeypatch.setattr("cda.pipeline.plan._training_checks", lambda _: ())  # they load the trainer
+    with pytest.raises(RunError, match=r"audit\.labels: a training takes the labels of its own pairs"):
+        check(load_recipe("jargon", [f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}"]))
 
 
 def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(

@@ -15,8 +15,7 @@ from cda.discovery.held_out import confirm
 from cda.discovery.material import choose_topics, named_topics, split_by_topic, topic_material
 from cda.discovery.setup import topic_folder
 from cda.embedded.rules import RuleRewriter
-from cda.embedded.texts import authored_pairs, authored_responses
-from cda.embedded.topics import BROAD, broad_topic
+from cda.embedded.texts import BROAD, authored_pairs, authored_responses, broad_topic
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl
 from cda.recipe.load import Opened

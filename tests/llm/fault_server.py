@@ -43,12 +43,8 @@ class BatchPlan:
 
     end: str = "completed"  # failed, expired or cancelled
     answered: int | None = None  # None: all; the rest of an expired batch gets error lines, of any other batch nothing
-    validating_polls: int = 0
     running_polls: int = 1
     shuffled: bool = False
-    duplicates: int = 0  # result lines written twice, the second time with another answer
-    unknown: int = 0  # result lines for custom_ids that were never sent
-    garbage: int = 0  # lines that are not JSON
     quiet: bool = False  # no error lines for requests that an expired batch left out
     code: str = "invalid_json_line"
 
@@ -273,11 +269,9 @@ class FaultServer:
         batch.polls += 1
         content = batch.content
         if content["status"] in ("validating", "in_progress"):
-            past = batch.polls - batch.plan.validating_polls
-            if past > batch.plan.running_polls or (past > 0 and batch.plan.end == "failed"):
+            content["status"] = "in_progress"
+            if batch.polls > batch.plan.running_polls or batch.plan.end == "failed":
                 self._end(batch)
-            elif past > 0:
-                content["status"] = "in_progress"
         return 200, content
 
     def listed(self, query: Mapping[str, list[str]]) -> tuple[int, dict[str, Any]]:
@@ -318,18 +312,11 @@ class FaultServer:
             bad += [missed | {"custom_id": row["custom_id"]} for row in rows[len(done) :]]
         if plan.shuffled:
             random.Random(0).shuffle(good)
-        for line in good[: plan.duplicates]:
-            again = json.loads(json.dumps(line))
-            again["response"]["body"]["choices"][0]["message"]["content"] = "another answer"
-            good.append(again)
-        good += [_result(f"unknown-{number}", 200, self.completion({"messages": []}, None)[1]) for number in range(plan.unknown)]  # fmt: skip
-        lines = [json.dumps(line) for line in good] + ["{not json"] * plan.garbage
-        n_good = sum(not line["custom_id"].startswith("unknown-") for line in good) - plan.duplicates
-        content["request_counts"] = {"total": len(rows), "completed": n_good, "failed": len(rows) - n_good}
-        for name, written in (("output", lines), ("error", [json.dumps(line) for line in bad])):
+        content["request_counts"] = {"total": len(rows), "completed": len(good), "failed": len(rows) - len(good)}
+        for name, written in (("output", good), ("error", bad)):
             if written:
                 file = f"file-{len(self.files)}"
-                self.files[file] = "".join(line + "\n" for line in written).encode()
+                self.files[file] = "".join(json.dumps(line) + "\n" for line in written).encode()
                 content[f"{name}_file_id"] = file
 
     async def _connection(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

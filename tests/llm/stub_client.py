@@ -18,6 +18,12 @@ from cda.llm.purse import Purse
 C = TypeVar("C", bound="Stub | OpenAIClient")
 SETTINGS = {"model": "m", "base_url": "http://x/v1", "temperature": 0.0, "seed": None, "max_tokens": 100}
 QUESTION = Request("s", "u")
+SCHEMA = {
+    "type": "object",
+    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}},
+    "required": ["label"],
+    "additionalProperties": False,
+}
 
 
 @dataclass

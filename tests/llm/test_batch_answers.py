@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cda.llm.batch_results import End
+from cda.llm.batch import End
 from cda.llm.batch_server import Batch, Line, Made, OddAnswerError, Page, read
 from cda.llm.outcome import Endpoint
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 from fault_server import BatchPlan, FaultServer, default_answer, in_a_process
+from stub_client import SCHEMA
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
@@ -161,14 +162,6 @@ def test_each_request_fails_in_its_own_way(start: Starter, tmp_path: Path) -> No
     assert [one.reason for one in found[3:]] == [one.reason for one in live]
     # Only the 500s were sent again.
     assert sizes(server) == [8, 2]
-
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}},
-    "required": ["label"],
-    "additionalProperties": False,
-}
 
 
 @pytest.mark.parametrize("schema", ["hold", "ignore", "reject"])

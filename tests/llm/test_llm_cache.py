@@ -171,22 +171,6 @@ def test_a_killed_run_loses_no_more_than_the_calls_under_way(path: Path) -> None
         assert not list(claims.iterdir())
 
 
-def test_a_file_with_damaged_pages_is_moved_aside_said_and_begun_anew(path: Path) -> None:
-    with Cache(path) as cache:
-        # Nobody waits for them: closing does.
-        kept = [cache.keep(f"{number:064d}", Completion("text " * 100)) for number in range(600)]
-    assert all(written.done() for written in kept)
-    content = bytearray(path.read_bytes())
-    content[4096 * 3 : 4096 * 20] = os.urandom(4096 * 17)
-    path.write_bytes(content)
-    messages: list[str] = []
-    with Cache(path, messages.append) as cache:
-        assert len(cache) == 0
-        cache.put("1" * 64, Completion("new"))
-    assert path.with_name("answers.sqlite.corrupt-1").read_bytes() == bytes(content)
-    assert len(messages) == 1 and "answers.sqlite.corrupt-1" in messages[0]
-
-
 def test_a_full_disk_stops_the_run_and_everything_before_is_kept(path: Path) -> None:
     code = (
         "import resource, sys; from cda.errors import LLMError; from cda.llm.cache import Cache\n"

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 from serving import Answer, Reply, error, said, status, user_text
-from stub_client import QUESTION, asked, client
+from stub_client import QUESTION, SCHEMA, asked, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
@@ -23,13 +23,6 @@ from cda.llm.cache import Cache
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, Endpoint, of_content
 from cda.llm.protocol import CUT_OFF, EMPTY, FILTERED, Completion, Request, complete
-
-SCHEMA = {
-    "type": "object",
-    "properties": {"label": {"type": "string", "enum": ["yes", "no"]}},
-    "required": ["label"],
-    "additionalProperties": False,
-}
 
 
 def script(*replies: Reply) -> tuple[Answer, list[dict[str, Any]]]:

@@ -8,8 +8,7 @@ import pytest
 import yaml
 
 from cda.errors import RecipeError
-from cda.llm.money import Price
-from cda.llm.prices import FILE, listed_on, listed_price
+from cda.llm.money import FILE, Price, listed_on, listed_price
 from cda.recipe.load import load_recipe
 from cda.resources.llm_access import Planned, price_of, sentence
 

@@ -16,10 +16,9 @@ from stub_client import Stub, asked, client
 
 from cda.counterfactuals import label
 from cda.errors import LLMError
-from cda.llm.agreed import Agreed
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
-from cda.llm.money import CountedLLM, Price, Tally
+from cda.llm.money import Agreed, CountedLLM, Price, Tally
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import complete
 from cda.llm.purse import FOLDER, Purse
@@ -55,12 +54,6 @@ def test_two_at_once_share_and_a_live_one_keeps_what_it_set_aside(tmp_path: Path
     assert two.begin(0.6, 1.0) is None and two.begin(0.5, 1.0) is True
     two.end(0.5, 0.1)
     assert one.spent == pytest.approx(0.6) and one.set_aside == 0 and one.n_calls == 2
-
-
-def test_a_damaged_purse_is_moved_aside_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "purse.sqlite").write_bytes(b"no database " * 100)
-    assert Purse(tmp_path).spent == 0
-    assert "the purse is damaged; moved to purse.sqlite.corrupt-1" in capsys.readouterr().err
 
 
 def test_a_budget_is_for_all_starts_and_a_larger_one_goes_on(serve: Callable[[Any], str], tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from stub_client import SCHEMA
 from typer.testing import CliRunner
 
 from cda.cli import app
@@ -66,15 +67,9 @@ def url(model: Path) -> Iterator[str]:
 
 
 def test_a_server_that_ignores_the_schema_is_asked_in_plain_words(model: Path, url: str) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"label": {"type": "string", "enum": ["yes", "no"]}},
-        "required": ["label"],
-        "additionalProperties": False,
-    }
     plain = "End with one line: Label: yes or Label: no."
     client = OpenAIClient(str(model), base_url=url, max_tokens=8)
-    asked = [Request("Is it?", f"Is it? {number}", schema=schema, plain=plain) for number in range(4)]
+    asked = [Request("Is it?", f"Is it? {number}", schema=SCHEMA, plain=plain) for number in range(4)]
     found = complete(client, asked, "asking")
     assert [one.text for one in found] == ["w0 w1"] * 4
     assert all(one.reason is None and one.output_tokens > 0 for one in found)

@@ -14,9 +14,10 @@ import pytest
 from tiny import edit_json, load, load_causal, message_of, scores_of
 
 from cda.errors import ModelError
-from cda.models.agreement import replaced_tensors, unexplained
+from cda.models.adapters import replaced_tensors
+from cda.models.agreement import unexplained
 from cda.scorers.log_ratio import adapter_off
-from cda.training.dose import adapter_config
+from cda.training.dose import plain_config
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -244,9 +245,9 @@ def test_an_adapter_may_not_change_the_base_where_it_is_switched_off_or_scaled(
         lambda: adapter_off(load_causal(causal, replacing))
     )
     scaled = made(_configs()["lora"], load(llama).model, "SEQ_CLS", tmp_path / "scaled")
-    adapter_config(scaled)
+    plain_config(scaled)
     more = changed(scaled, tmp_path / "more", lambda tensors: tensors.update({key: torch.zeros(rows)}))
-    assert "cannot be scaled by a dose" in message_of(lambda: adapter_config(more))
+    assert "cannot be scaled by a dose" in message_of(lambda: plain_config(more))
 
 
 def test_a_model_folder_holds_no_adapter(llama: Path, tmp_path: Path) -> None:

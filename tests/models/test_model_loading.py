@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from tiny import edit_json, load, message_of
 
+from cda.models.adapters import check_adapter
 from cda.models.precision import Precision
 from cda.models.refusals import why_not_loadable
-from cda.models.weights import check_adapter
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Trained
@@ -132,7 +132,7 @@ def test_folders_that_are_no_whole_adapter_of_this_model(
     halve(weights)
     assert "cannot be read" in refusal(llama, adapter=adapter)
     (adapter / "adapter_config.json").write_text("{", encoding="utf-8")
-    assert "adapter_config.json: cannot be read" in refusal(llama, adapter=adapter)
+    assert "adapter_config.json: not valid JSON" in refusal(llama, adapter=adapter)
 
 
 @pytest.mark.parametrize(

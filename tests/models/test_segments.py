@@ -12,7 +12,6 @@ import torch
 from tiny import edit_json, load, scores_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from cda.errors import ModelError
 from cda.records import prompt_text
 
 if TYPE_CHECKING:
@@ -94,11 +93,3 @@ def test_the_marks_of_a_pair_are_the_tokenizers_own(bert: Path, tmp_path: Path, 
     assert short.truncated
     assert len(short.ids) == 20
     assert short.ids.count(template.tokenizer.sep_token_id) == 3
-
-
-def test_a_folder_without_its_tokenizer_is_refused(bert: Path, tmp_path: Path) -> None:
-    folder = copy_with(bert, tmp_path / "bare")
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
-        (folder / name).unlink(missing_ok=True)
-    with pytest.raises(ModelError, match="tokenizer"):
-        load(folder, limit=128)

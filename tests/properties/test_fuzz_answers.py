@@ -21,7 +21,7 @@ from cda.errors import ModelError
 from cda.llm.limiter import retry_after_s
 from cda.llm.outcome import Endpoint, of_content, of_status
 from cda.llm.protocol import json_of
-from cda.models.weights import check_adapter
+from cda.models.adapters import check_adapter
 from cda.records import user_prompt
 from cda.report.page import word_differences
 from cda.results.audit import AuditResult
@@ -30,9 +30,9 @@ from cda.rewriting.labels import parse_answers
 from cda.rewriting.triples import parse_questions
 from cda.run import RunFolder, Stage
 from cda.scorers.dialects import endpoint_of
-from cda.scorers.judge import parse_verdict, verdict_code
+from cda.scorers.judge import parse_verdicts, verdict_code
 from cda.scorers.served_client import reward_in, undone
-from cda.training.dose import adapter_config
+from cda.training.dose import plain_config
 
 WHOLE = make_audit().model_dump()
 FUZZ = settings(deadline=None, derandomize=True, max_examples=30)
@@ -65,7 +65,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "groups": lambda text: mended(parse_groups(text) or [], 5),
     "prompts": lambda text: [why_unusable(one) for one in (parse_items(text, "prompts") or ([], []))[0]],
     "questions": parse_questions,
-    "verdict": parse_verdict,
+    "verdict": parse_verdicts,
     "code": lambda text: verdict_code(user_prompt(text[:1000]), text[:1000], "b"),
     "completion": lambda text: of_content(text.encode("utf-8", "replace"), SERVER),
     "probabilities": lambda text: of_content(text.encode("utf-8", "replace"), SERVER, one_token=True),
@@ -167,7 +167,7 @@ def test_hostile_adapter_configurations(tmp_path_factory: pytest.TempPathFactory
     }
     (folder / "adapter_config.json").write_bytes(as_json(mutated(valid, rng, 2), rng))
     (folder / "adapter_model.safetensors").write_bytes(b"not safetensors")
-    ours_or_nothing(lambda: adapter_config(folder))
+    ours_or_nothing(lambda: plain_config(folder))
     with pytest.raises(ModelError):
         check_adapter(folder, ("score",))
 
@@ -202,5 +202,6 @@ def test_audits_of_other_versions(tmp_path_factory: pytest.TempPathFactory, seed
 
 def test_an_adapter_configuration_nested_too_deeply(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text("[" * 100_000, "utf-8")
+    (tmp_path / "adapter_model.safetensors").write_bytes(b"")
     with pytest.raises(ModelError, match="nested too deeply"):
-        adapter_config(tmp_path)
+        plain_config(tmp_path)

@@ -116,16 +116,13 @@ def test_names_that_no_file_can_have(name: str) -> None:
     ("text", "message"),
     [
         ("a: !!int ''", "a value cannot be read"),
-        ("a: !!bool x", "a value cannot be read"),
-        ("a: !!timestamp x", "a value cannot be read"),
         (f"a: 0x{'f' * 5000}", "1:4: .*more digits"),
-        (f"a: {'9' * 5000}", "1:4: .*more digits"),
         ('a: "\\0"', r"1:4: .*U\+0000"),
         ('a: "x\\e[31m"', r"1:4: .*U\+001B"),
         ('"\\uD800": 1', r"1:1: .*U\+D800"),
-        ("&a [*a]", "1:5: .*aliases"),
-        ("a: *b", "1:4: .*aliases"),
-        ("c: {<<: {b: 1}, b: 2, b: 3}", "key 'b' is given twice"),
+        ("a: &x [*x]", "1:8: .*alias"),
+        ("a: *b", "undefined alias"),
+        ("a: &x {b: 1}\nc: {<<: *x, b: 2, b: 3}", "key 'b' is given twice"),
     ],
 )
 def test_yaml_that_once_ended_in_a_traceback(text: str, message: str) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,20 +28,7 @@ from cda.scorers.served_client import ServedClient, ServedScorer
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
 
-Serve = Callable[[Routes], Served]
 CHAT = ((Vllm, ""), (Vllm, "/pooling"), (Sglang, "/classify"), (Tei, "/predict"), (OpenRLHF, "/get_reward"))
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    with ExitStack() as stack:
-
-        def start(routes: Routes) -> Served:
-            server = Served(routes=routes)
-            stack.callback(server.stop)
-            return server
-
-        yield start
 
 
 @pytest.fixture(scope="module")
@@ -72,9 +58,15 @@ def scorer(url: str, folder: Path | None = None, **options: Any) -> ServedScorer
 @pytest.mark.parametrize(("kind", "path"), CHAT)
 @pytest.mark.parametrize("form", ["messages", "text"])
 def test_each_server_is_known_and_gives_the_models_own_rewards(
-    kind: type[Scripted], path: str, form: str, serve: Serve, llama: Path, model: RewardModel, texts: Texts
+    kind: type[Scripted],
+    path: str,
+    form: str,
+    served: Callable[..., Served],
+    llama: Path,
+    model: RewardModel,
+    texts: Texts,
 ) -> None:
-    server = serve(kind(model, max_tokens=256).routes)
+    server = served(routes=kind(model, max_tokens=256).routes)
     asked = scorer(f"{server.url}{path}", llama, form=form)
     np.testing.assert_allclose(asked.score(texts.prompts, texts.responses), scores_of(model, texts), atol=1e-5)
     (note,) = asked.client.notes()
@@ -90,19 +82,19 @@ def test_each_server_is_known_and_gives_the_models_own_rewards(
 
 @pytest.mark.parametrize(("kind", "path"), [(Vllm, "/score"), (Tei, "/rerank"), (Tei, "/predict")])
 def test_cross_encoders_get_prompt_and_response_as_a_pair(
-    kind: type[Scripted], path: str, serve: Serve, bert: Path, cross_encoder: RewardModel, texts: Texts
+    kind: type[Scripted], path: str, served: Callable[..., Served], bert: Path, cross_encoder: RewardModel, texts: Texts
 ) -> None:
-    server = serve(kind(cross_encoder, max_tokens=128).routes)
+    server = served(routes=kind(cross_encoder, max_tokens=128).routes)
     asked = scorer(f"{server.url}{path}", bert)
     np.testing.assert_allclose(asked.score(texts.prompts, texts.responses), scores_of(cross_encoder, texts), atol=1e-5)
     assert "as a text pair" in asked.client.notes()[0] and "8 of 8" in asked.notes[0]
 
 
-def test_a_conversation_of_several_turns(serve: Serve, llama: Path, model: RewardModel) -> None:
+def test_a_conversation_of_several_turns(served: Callable[..., Served], llama: Path, model: RewardModel) -> None:
     prompt = (Message("system", "w1 w2"), Message("user", "w3"), Message("assistant", "w4"), Message("user", "w5"))
     expected = float(scores_of(model, type("T", (), {"prompts": [prompt], "responses": ["w6 good"]})())[0])  # type: ignore[arg-type]
     for kind, path in CHAT:
-        server = serve(kind(model).routes)
+        server = served(routes=kind(model).routes)
         assert scorer(f"{server.url}{path}", llama, check_raw=False).score([prompt], ["w6 good"])[0] == pytest.approx(
             expected, abs=1e-5
         )
@@ -112,26 +104,30 @@ def test_a_conversation_of_several_turns(serve: Serve, llama: Path, model: Rewar
 
 @pytest.mark.parametrize("shape", [{"nested": True}, {"older": True}, {}])
 def test_every_form_of_openrlhfs_answer(
-    shape: dict[str, bool], serve: Serve, llama: Path, model: RewardModel, texts: Texts
+    shape: dict[str, bool], served: Callable[..., Served], llama: Path, model: RewardModel, texts: Texts
 ) -> None:
     scripted = OpenRLHF(model)
     for name, value in shape.items():
         setattr(scripted, name, value)
-    found = scorer(serve(scripted.routes).url, llama).score(texts.prompts[:3], texts.responses[:3])
+    found = scorer(served(routes=scripted.routes).url, llama).score(texts.prompts[:3], texts.responses[:3])
     np.testing.assert_allclose(found, scores_of(model, texts)[:3], atol=1e-5)
 
 
-def test_openrlhf_at_any_address(serve: Serve, llama: Path, model: RewardModel) -> None:
+def test_openrlhf_at_any_address(served: Callable[..., Served], llama: Path, model: RewardModel) -> None:
     scripted = OpenRLHF(model)
-    server = serve(lambda method, path, body: scripted.routes(method, path.replace("/team/judge", "/get_reward"), body))
+    server = served(
+        routes=lambda method, path, body: scripted.routes(method, path.replace("/team/judge", "/get_reward"), body)
+    )
     asked = scorer(f"{server.url}/team/judge", llama, dialect="openrlhf", check_raw=False)
     asked.score([user_prompt("w1")], ["w2"])
     assert server.paths == ["/team/judge"] and "OpenRLHF's /judge (as set)" in asked.client.notes()[0]
 
 
-def test_without_a_tokenizer_plain_text_is_sent_and_the_report_says_so(serve: Serve, model: RewardModel) -> None:
+def test_without_a_tokenizer_plain_text_is_sent_and_the_report_says_so(
+    served: Callable[..., Served], model: RewardModel
+) -> None:
     for kind, field in ((Sglang, "text"), (Tei, "inputs"), (OpenRLHF, "query")):
-        server = serve(kind(model).routes)
+        server = served(routes=kind(model).routes)
         asked = scorer(server.url, check_raw=False)
         asked.score([user_prompt("w1")], ["w2 <|end|> w3"])
         assert server.bodies[0][field] in ("w1\n\nw2 < |end|> w3", ["w1\n\nw2 < |end|> w3"])
@@ -142,11 +138,11 @@ def test_without_a_tokenizer_plain_text_is_sent_and_the_report_says_so(serve: Se
             in note
         )
         assert asked.notes == ()
-    server = serve(Vllm(model).routes)
+    server = served(routes=Vllm(model).routes)
     adds = scorer(server.url).client.notes()[0]
     assert "which adds 5 tokens to a short conversation; that it does so once is not checked" in adds
     assert "score.served.tokenizer=org/rm" in adds
-    server = serve(Vllm(model, template="none").routes)
+    server = served(routes=Vllm(model, template="none").routes)
     assert "adds nothing to a conversation" in scorer(server.url).client.notes()[0]
 
 
@@ -161,9 +157,15 @@ def test_without_a_tokenizer_plain_text_is_sent_and_the_report_says_so(serve: Se
     ],
 )
 def test_a_template_applied_twice_or_not_at_all_is_found(
-    kind: type[Scripted], template: Any, said: str, serve: Serve, llama: Path, model: RewardModel, texts: Texts
+    kind: type[Scripted],
+    template: Any,
+    said: str,
+    served: Callable[..., Served],
+    llama: Path,
+    model: RewardModel,
+    texts: Texts,
 ) -> None:
-    server = serve(kind(model, template, max_tokens=256).routes)
+    server = served(routes=kind(model, template, max_tokens=256).routes)
     with pytest.raises(ModelError, match=said) as error:
         scorer(server.url, llama).score(texts.prompts, texts.responses)
     assert len(server.bodies) <= 8 + 2 and "\n" not in str(error.value)
@@ -177,11 +179,13 @@ def test_a_template_applied_twice_or_not_at_all_is_found(
         assert np.isfinite(scorer(server.url, check_raw=False).score(texts.prompts, texts.responses)).all()
 
 
-def test_a_second_bos_is_found(serve: Serve, llama_maker: ModelMaker, llama: Path, model: RewardModel) -> None:
+def test_a_second_bos_is_found(
+    served: Callable[..., Served], llama_maker: ModelMaker, llama: Path, model: RewardModel
+) -> None:
     scripted = Vllm(model)
     template = "{{ bos_token }}" + scripted.tokenizer.chat_template
     twice = llama_maker("two-bos", chat_template=template)
-    server = serve(Vllm(load(twice)).routes)
+    server = served(routes=Vllm(load(twice)).routes)
     with pytest.raises(ModelError, match=r"one more, most likely a second BOS.*form=text"):
         scorer(server.url, llama).score([user_prompt("w1")], ["w2"])
 
@@ -197,9 +201,15 @@ def test_a_second_bos_is_found(serve: Serve, llama_maker: ModelMaker, llama: Pat
     ],
 )
 def test_a_sigmoid_is_found_and_undone(
-    kind: type[Scripted], path: str, said: str, serve: Serve, llama: Path, model: RewardModel, texts: Texts
+    kind: type[Scripted],
+    path: str,
+    said: str,
+    served: Callable[..., Served],
+    llama: Path,
+    model: RewardModel,
+    texts: Texts,
 ) -> None:
-    server = serve(kind(model, sigmoid=True).routes)
+    server = served(routes=kind(model, sigmoid=True).routes)
     with pytest.raises(ModelError, match=said) as error:
         scorer(f"{server.url}{path}", llama).score(texts.prompts, texts.responses)
     assert "\n" not in str(error.value)
@@ -210,11 +220,11 @@ def test_a_sigmoid_is_found_and_undone(
 
 @pytest.mark.parametrize("kind", [Vllm, Sglang, Tei, OpenRLHF])
 def test_a_model_without_a_chat_template_gets_its_plain_text(
-    kind: type[Scripted], serve: Serve, llama_maker: ModelMaker, texts: Texts
+    kind: type[Scripted], served: Callable[..., Served], llama_maker: ModelMaker, texts: Texts
 ) -> None:
     folder = llama_maker(f"no-template-{kind.__name__}", chat_template=None)
     plain = load(folder)
-    server = serve(kind(plain).routes)
+    server = served(routes=kind(plain).routes)
     found = scorer(server.url, folder, form="text").score(texts.prompts[:9], texts.responses[:9])
     np.testing.assert_allclose(found, scores_of(plain, texts)[:9], atol=1e-5)
     if kind is Vllm:
@@ -230,9 +240,9 @@ def problems(url: str, folder: Path | None = None, **options: Any) -> list[str]:
 
 
 def test_what_a_server_cannot_do_is_said_before_a_text_is_sent(
-    serve: Serve, llama: Path, bert: Path, model: RewardModel
+    served: Callable[..., Served], llama: Path, bert: Path, model: RewardModel
 ) -> None:
-    vllm, sglang, tei, openrlhf = (serve(kind(model).routes) for kind in (Vllm, Sglang, Tei, OpenRLHF))
+    vllm, sglang, tei, openrlhf = (served(routes=kind(model).routes) for kind in (Vllm, Sglang, Tei, OpenRLHF))
     expected = (
         (problems(f"{tei.url}/classify"), "is text-embeddings-inference, which has /predict, /rerank, not /classify"),
         (problems(f"{vllm.url}/predict"), "is vLLM, which has /classify, /pooling, /score, not /predict"),
@@ -275,12 +285,12 @@ def saying(pages: dict[str, Any]) -> Routes:
         ({"/openapi.json": {"paths": {"/v1/completions": {}}}}, "is a server that has no endpoint for rewards"),
     ],
 )
-def test_a_server_without_rewards(pages: dict[str, Any], said: str, serve: Serve) -> None:
-    (problem,) = problems(serve(saying(pages)).url)
+def test_a_server_without_rewards(pages: dict[str, Any], said: str, served: Callable[..., Served]) -> None:
+    (problem,) = problems(served(routes=saying(pages)).url)
     assert re.search(said, problem) and "\n" not in problem
 
 
-def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(serve: Serve) -> None:
+def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(served: Callable[..., Served]) -> None:
     strange: list[Any] = [
         None,
         [],
@@ -294,20 +304,20 @@ def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(s
     ]
     for answer in strange:
         for path in ("/v1/models", "/info", "/get_model_info", "/openapi.json"):
-            client = ServedClient(serve(saying({path: answer})).url)
+            client = ServedClient(served(routes=saying({path: answer})).url)
             assert client.check() == [] and client.server == "vllm" and "assumed" in client.notes()[0]
 
 
-def test_only_the_first_question_has_to_be_answered(serve: Serve, model: RewardModel) -> None:
+def test_only_the_first_question_has_to_be_answered(served: Callable[..., Served], model: RewardModel) -> None:
     scripted = OpenRLHF(model)
 
     def shy(method: str, path: str, body: Body | None) -> Reply:
         return "drop" if path in ("/info", "/get_model_info") else scripted.routes(method, path, body)
 
-    client = ServedClient(serve(shy).url)
+    client = ServedClient(served(routes=shy).url)
     assert client.check() == [] and client.server == "openrlhf"
     assert "2,048 tokens unless set) and does not say which" in client.notes()[0]
-    (problem,) = problems(serve(lambda *_: "drop").url)
+    (problem,) = problems(served(routes=lambda *_: "drop").url)
     assert "cannot be reached" in problem
 
 
@@ -348,8 +358,10 @@ def test_only_the_first_question_has_to_be_answered(serve: Serve, model: RewardM
         ),
     ],
 )
-def test_errors_that_each_server_gives_end_in_one_line(path: str, reply: Reply, said: str, serve: Serve) -> None:
-    server = serve(lambda method, *_: reply if method == "POST" else (404, {}))
+def test_errors_that_each_server_gives_end_in_one_line(
+    path: str, reply: Reply, said: str, served: Callable[..., Served]
+) -> None:
+    server = served(routes=lambda method, *_: reply if method == "POST" else (404, {}))
     with pytest.raises((LLMError, ModelError), match=said) as error:
         ServedScorer(ServedClient(f"{server.url}{path}", retries=1, backoff_s=0.01)).score([user_prompt("q")], ["a"])
     assert "\n" not in str(error.value)
@@ -382,22 +394,28 @@ def local(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
 
 @pytest.mark.parametrize(("kind", "path"), [(Vllm, "/classify"), *CHAT[1:]])
 def test_a_whole_audit_in_each_dialect(
-    kind: type[Scripted], path: str, serve: Serve, llama: Path, model: RewardModel, local: list[float], tmp_path: Path
+    kind: type[Scripted],
+    path: str,
+    served: Callable[..., Served],
+    llama: Path,
+    model: RewardModel,
+    local: list[float],
+    tmp_path: Path,
 ) -> None:
-    server, named = serve(kind(model).routes), f"score.served.tokenizer={llama}"
+    server, named = served(routes=kind(model).routes), f"score.served.tokenizer={llama}"
     found, printed, report = audited(f"served:{server.url}{path}", tmp_path, named)
     np.testing.assert_allclose(found, local, atol=1e-4, err_msg=printed)
     for text in (printed, report):
         assert "Asked as" in text and ("one chat template, once" in text or "cannot be checked" in text)
         assert f"{llama.name}" in text and str(llama) not in report
     if kind is not OpenRLHF:
-        wrong = serve(kind(model, "twice").routes)
+        wrong = served(routes=kind(model, "twice").routes)
         _, stopped, _ = audited(f"served:{wrong.url}{path}", tmp_path, named)
         assert "score.self_check=false goes on" in stopped
 
 
-def test_a_tokenizer_that_is_not_there(serve: Serve, model: RewardModel, tmp_path: Path) -> None:
-    server = serve(Tei(model).routes)
+def test_a_tokenizer_that_is_not_there(served: Callable[..., Served], model: RewardModel, tmp_path: Path) -> None:
+    server = served(routes=Tei(model).routes)
     _, said, _ = audited(f"served:{server.url}", tmp_path, f"score.served.tokenizer={tmp_path / 'none'}")
     assert re.search(r"none: its tokenizer cannot be loaded", said), said
     assert server.bodies == []

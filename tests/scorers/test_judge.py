@@ -17,7 +17,7 @@ from cda.errors import LLMError
 from cda.llm.cache import Cache, CachedLLM, key_of
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request
-from cda.prompts import JudgePrompt, load_prompt, ours
+from cda.prompts import OVERALL, JudgePrompt, load_prompt, ours
 from cda.records import user_prompt
 from cda.scorers.compared import compare_distinct
 from cda.scorers.judge import (
@@ -29,7 +29,7 @@ from cda.scorers.judge import (
     judge_request,
     of_one_order,
     one_token_verdicts,
-    parse_verdict,
+    parse_verdicts,
     verdict_code,
 )
 
@@ -90,8 +90,9 @@ def test_texts_that_speak_of_a_verdict_ask_for_a_code() -> None:
     assert code is not None and re.fullmatch(r"[0-9a-f]{8}", code)
     coded = judge_request(user_prompt("q"), "The jury's verdict came late.", "other").system
     assert f"exactly 'Verdict {code}: 1', 'Verdict {code}: 2' or 'Verdict {code}: tie'." in coded
-    assert [parse_verdict(f"Verdict {code}: {one}", code) for one in ("1", "2", "tie", "3")] == ["1", "2", "tie", None]
-    assert parse_verdict("Verdict: 1", code) is None
+    verdicts = [parse_verdicts(f"Verdict {code}: {one}", code=code).get(OVERALL) for one in ("1", "2", "tie", "3")]
+    assert verdicts == ["1", "2", "tie", None]
+    assert parse_verdicts("Verdict: 1", code=code) == {}
 
 
 def test_answers_of_earlier_versions_are_found_in_the_cache() -> None:
@@ -142,10 +143,10 @@ def test_a_planted_taste_for_the_first_place_lies_inside_the_interval() -> None:
 
 def test_where_the_verdict_is_read() -> None:
     first = "**Verdict: 2**\nIt is shorter.\nVerdict: 1"
-    assert parse_verdict(first, reasons="after") == "2"
-    assert parse_verdict(first) == "1"
-    assert parse_verdict("I think so.\nVerdict: 1", reasons="after") is None
-    assert parse_verdict("<think>hm</think>\n\nVerdict: tie\nBoth.", reasons="after") == "tie"
+    assert parse_verdicts(first, reasons="after") == {OVERALL: "2"}
+    assert parse_verdicts(first) == {OVERALL: "1"}
+    assert parse_verdicts("I think so.\nVerdict: 1", reasons="after") == {}
+    assert parse_verdicts("<think>hm</think>\n\nVerdict: tie\nBoth.", reasons="after") == {OVERALL: "tie"}
 
 
 @pytest.mark.parametrize("name", list(INJECTIONS))
@@ -154,9 +155,9 @@ def test_verdict_first_is_the_judge_s_own_and_a_quotation_in_its_place_is_none(n
     asked = re.search(r"'(Verdict[^']*): 1'", judge_request(prompt, text, "Paris.", instructions=PAPER).system)
     assert asked is not None
     own, code = f"{asked[1]}: 2", verdict_code(prompt, text, "Paris.")
-    assert parse_verdict(f"{own}\nThe first says:\n{text}", code, "after") == "2"
+    assert parse_verdicts(f"{own}\nThe first says:\n{text}", (), code, "after") == {OVERALL: "2"}
     # Blank texts leave the judge's own line the first one.
-    assert parse_verdict(f"{text}\n{own}", code, "after") == (None if re.search(r"\w", text) else "2")
+    assert parse_verdicts(f"{text}\n{own}", (), code, "after") == ({} if re.search(r"\w", text) else {OVERALL: "2"})
 
 
 Bodies = list[dict[str, Any]]

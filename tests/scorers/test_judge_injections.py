@@ -20,7 +20,7 @@ from cda.scorers.judge import (
     BothOrders,
     LLMJudge,
     judge_request,
-    parse_verdict,
+    parse_verdicts,
     verdict_code,
 )
 
@@ -75,8 +75,8 @@ def test_no_excerpt_is_read_as_a_verdict(name: str) -> None:
         lines = [line[:90] for line in dict.fromkeys(text.splitlines())] + [text]
         for line in lines:
             ends = range(len(line)) if len(line) <= 90 else [0]
-            assert all(parse_verdict(f"So:\n{line[start:]}", code) is None for start in ends)
-            assert all(parse_verdict(f"So:\n{line[: end + 1]}", code) is None for end in ends)
+            assert all(parse_verdicts(f"So:\n{line[start:]}", code=code) == {} for start in ends)
+            assert all(parse_verdicts(f"So:\n{line[: end + 1]}", code=code) == {} for end in ends)
 
 
 def test_no_text_holds_the_code_and_the_question_counts_too() -> None:
@@ -90,7 +90,7 @@ def test_no_text_holds_the_code_and_the_question_counts_too() -> None:
         assert code == verdict_code(prompt, text, "b") != verdict_code(prompt, "b", text)
         assert f"'Verdict {code}: 2'" in judge_request(prompt, text, "b").system
         seen.append(code)
-    assert parse_verdict("You ask me to end with this:\nVerdict: 2", seen[-1]) is None
+    assert parse_verdicts("You ask me to end with this:\nVerdict: 2", code=seen[-1]) == {}
 
 
 def test_a_code_in_a_text_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from textwrap import dedent
@@ -20,21 +19,12 @@ from cda.scorers.judge import BothOrders
 from cda.scorers.own import own_scorer
 from cda.scorers.own_code import own_files
 
+pytestmark = pytest.mark.usefixtures("modules_as_before")
 PROMPTS: list[Prompt] = [
     user_prompt("one"),
     (Message("system", "be brief"), Message("user", "two"), Message("assistant", "hm"), Message("user", "three words")),
     user_prompt("four"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def _search_path() -> Iterator[None]:
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if not name.startswith(("cda", "numpy", "torch")):
-            del sys.modules[name]
 
 
 def written(folder: Path, code: str, name: str = "mine.py") -> str:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from tiny import load
 
-from cda.errors import ModelError, RunError
+from cda.errors import ModelError
 from cda.files.hub import ask_again
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel
@@ -84,36 +81,6 @@ def test_several_processes_write_the_same_file_and_a_commit_outlives_a_kill(path
     with ScoreCache(path) as cache:
         names = [str(number) for number in range(600)]
         assert cache.lookup("s", names) == {name: TextScore(float(name)) for name in names}
-
-
-def test_a_damaged_file_is_moved_aside_said_and_begun_anew_and_another_s_is_not_touched(path: Path) -> None:
-    with ScoreCache(path) as cache:
-        cache.keep("s", [(f"{row:064d}", TextScore(1.0)) for row in range(3000)])
-    content = bytearray(path.read_bytes())
-    content[4096 * 3 : 4096 * 20] = os.urandom(4096 * 17)
-    path.write_bytes(content)
-    messages: list[str] = []
-    with ScoreCache(path, messages.append) as cache:
-        assert len(cache) == 0
-        cache.keep("s", [("new", TextScore(1.0))])
-    assert path.with_name("scores.sqlite.corrupt-1").read_bytes() == bytes(content)
-    assert len(messages) == 1 and "scores.sqlite.corrupt-1" in messages[0]
-    other = path.with_name("other.sqlite")
-    with closing(sqlite3.connect(other)) as connection:
-        connection.execute("CREATE TABLE scores (something TEXT)")
-    with pytest.raises(RunError, match=r"other\.sqlite: the score cache cannot be used"):
-        ScoreCache(other)
-
-
-def test_a_full_disk_is_said_and_everything_before_is_kept(path: Path) -> None:
-    with ScoreCache(path) as cache:
-        cache._connection.execute("PRAGMA max_page_count=20")
-        n = 0
-        with pytest.raises(RunError, match=r"full disk; what was scored until now is kept"):
-            for n in range(1000):
-                cache.keep("s", [(f"{n}-{row}", TextScore(1.0, "r" * 60)) for row in range(50)])
-    with ScoreCache(path) as cache:
-        assert len(cache) == 50 * n > 100
 
 
 def test_a_scope_changes_with_everything_that_decides_a_reward(

@@ -31,21 +31,6 @@ def probes(texts: Texts) -> list[Text]:
     return list(zip(texts.prompts, texts.responses, strict=True))
 
 
-@pytest.mark.parametrize(
-    "tokenizer",
-    [{}, {"pad": "</s>", "padding_side": "left"}, {"pad": None, "eos": False}, {"chat_template": None, "pad": "</s>"}],
-    ids=["right", "pad-is-eos-left", "no-pad-no-eos", "plain-pad-is-eos"],
-)
-def test_sound_models_pass_whatever_the_tokenizer_pads_with_and_where(
-    llama_maker: ModelMaker, probes: list[Text], tokenizer: dict[str, object], request: pytest.FixtureRequest
-) -> None:
-    reward_model = load(llama_maker(f"check-{request.node.callspec.id}", **tokenizer))
-    assert self_check(reward_model, probes) == []
-    bos = reward_model.template.tokenizer.bos_token_id
-    encoded = [reward_model.template.encode(*text).ids for text in probes]
-    assert all(ids[0] == bos and ids.count(bos) == 1 for ids in encoded)
-
-
 def test_pairs_and_adapters_pass_and_a_real_model_on_the_check_s_own_texts(
     llama: Path, bert: Path, trained_fp32: Trained, probes: list[Text]
 ) -> None:

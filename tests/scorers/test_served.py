@@ -7,35 +7,17 @@ import math
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from serving import Body, Reply, Served
-from tiny import load, scores_of
 
 from cda.errors import LLMError, ModelError
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers.dialects import ServedOptions, endpoint_of
 from cda.scorers.served_client import ServedClient, ServedScorer, reward_in
-
-Serve = Callable[[Callable[[Body], Reply]], Served]
-
-
-@pytest.fixture
-def serve() -> Iterator[Serve]:
-    """Starts servers, and ends them after the test."""
-    with ExitStack() as stack:
-
-        def start(answer: Callable[[Body], Reply]) -> Served:
-            server = Served(answer)
-            stack.callback(server.stop)
-            return server
-
-        yield start
 
 
 def spoken(body: Body) -> str:
@@ -72,12 +54,14 @@ def prompts(count: int) -> list[Prompt]:
     return [user_prompt(f"question {number}") for number in range(count)]
 
 
-def test_each_response_goes_as_a_conversation_and_its_reward_comes_back_to_its_row(serve: Serve) -> None:
+def test_each_response_goes_as_a_conversation_and_its_reward_comes_back_to_its_row(
+    served: Callable[..., Served],
+) -> None:
     def slowly(body: Body) -> Reply:
         time.sleep(0.05 * (len(spoken(body)) % 3))  # so that answers come in another order than the questions
         return length(body)
 
-    server = serve(slowly)
+    server = served(slowly)
     responses = ["x" * (1 + number % 11) for number in range(40)]
     model = scorer(server, model="rm", concurrency=8)
     assert model.score(prompts(40), responses).tolist() == [len(one) - 3.5 for one in responses]
@@ -92,20 +76,20 @@ def test_each_response_goes_as_a_conversation_and_its_reward_comes_back_to_its_r
     assert model.name == "rm"
 
 
-def test_pooling_and_score_have_their_own_shapes(serve: Serve) -> None:
-    pooling = serve(lambda body: answered(len(spoken(body)) + 2.0, field="data"))
+def test_pooling_and_score_have_their_own_shapes(served: Callable[..., Served]) -> None:
+    pooling = served(lambda body: answered(len(spoken(body)) + 2.0, field="data"))
     assert scorer(f"{pooling.url}/pooling").score(prompts(2), ["a", "bb"]).tolist() == [3.0, 4.0]
     assert pooling.paths == ["/pooling", "/pooling"]
     assert {(body["task"], body["encoding_format"]) for body in pooling.bodies} == {("classify", "float")}
     assert "model" not in pooling.bodies[0]
-    pair = serve(lambda body: answered(len(body["text_1"]) + 0.25, field="score"))
+    pair = served(lambda body: answered(len(body["text_1"]) + 0.25, field="score"))
     assert scorer(f"{pair.url}/v1/score").score(prompts(1), ["a"]).tolist() == [10.25]
     assert pair.paths == ["/v1/score"]
     assert pair.bodies[0] == {"text_1": "question 0", "text_2": "a", "use_activation": False}
 
 
-def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(serve: Serve) -> None:
-    server = serve(lambda _: (200, {"model": "rm", "data": [{"index": 0, "data": [[4.0], [-2.0], [7.5]]}]}))
+def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(served: Callable[..., Served]) -> None:
+    server = served(lambda _: (200, {"model": "rm", "data": [{"index": 0, "data": [[4.0], [-2.0], [7.5]]}]}))
     with pytest.raises(ModelError, match=r"text 1: one result a token came \(3 of them\).*last_token=true"):
         scorer(f"{server.url}/pooling").score(prompts(1), ["a"])
     assert scorer(f"{server.url}/pooling", last_token=True).score(prompts(1), ["a"]).tolist() == [7.5]
@@ -114,31 +98,14 @@ def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(s
         scorer(server, last_token=True)
 
 
-def test_a_real_model_behind_the_server_scores_as_it_does_here(serve: Serve, llama: Path, texts: Any) -> None:
-    import torch
-
-    model = load(llama)
-    local = scores_of(model, texts)
-
-    def forward(body: Body) -> Reply:
-        *turns, last = [Message(**one) for one in body["messages"]]
-        ids = model.template.encode(tuple(turns), last.content).ids
-        with torch.inference_mode():
-            rewards = model.model(input_ids=torch.tensor([ids], device=model.model.device)).logits
-        return answered(float(rewards[0, 0]), tokens=len(ids))
-
-    server = serve(forward)
-    np.testing.assert_allclose(scorer(server).score(texts.prompts, texts.responses), local, atol=1e-5)
-
-
-def test_a_sigmoid_is_undone_where_that_is_asked_for(serve: Serve) -> None:
-    server = serve(lambda body: answered(sigmoid(len(spoken(body)) - 3.0)))
+def test_a_sigmoid_is_undone_where_that_is_asked_for(served: Callable[..., Served]) -> None:
+    server = served(lambda body: answered(sigmoid(len(spoken(body)) - 3.0)))
     found = scorer(server, sigmoid=True).score(prompts(3), ["a", "bb", "cccccccccc"])
     np.testing.assert_allclose(found, [-2.0, -1.0, 7.0], atol=1e-9)
     assert [body["use_activation"] for body in server.bodies] == [True] * 3
     for answer in (1.0, 0.0, 3.2, -1.0):
         with pytest.raises(ModelError, match=r"text 1: the answer .* is not the sigmoid of a reward"):
-            scorer(serve(lambda _, answer=answer: answered(answer)), sigmoid=True).score(prompts(1), ["a"])
+            scorer(served(lambda _, answer=answer: answered(answer)), sigmoid=True).score(prompts(1), ["a"])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +132,7 @@ def test_what_is_no_single_reward_is_refused(items: list[Any], field: str, messa
         reward_in(items, field)
 
 
-def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(serve: Serve) -> None:
+def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(served: Callable[..., Served]) -> None:
     turned_away: list[float] = []
 
     def busy(body: Body) -> Reply:
@@ -176,11 +143,11 @@ def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(serve:
         return length(body)
 
     # Not one of the retries is spent on it.
-    found = scorer(serve(busy), concurrency=3, retries=0).score(prompts(6), ["a" * 9] * 6)
+    found = scorer(served(busy), concurrency=3, retries=0).score(prompts(6), ["a" * 9] * 6)
     assert found.tolist() == [5.5] * 6
     assert len(turned_away) == 3
     with pytest.raises(LLMError, match="asks to wait 3600 s"):
-        scorer(serve(lambda _: (429, {}, {"Retry-After": "3600"}))).score(prompts(1), ["a"])
+        scorer(served(lambda _: (429, {}, {"Retry-After": "3600"}))).score(prompts(1), ["a"])
 
 
 @pytest.mark.parametrize(
@@ -195,14 +162,14 @@ def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(serve:
         "drop",
     ],
 )
-def test_a_broken_answer_is_asked_for_again_and_not_for_ever(serve: Serve, broken: Reply) -> None:
+def test_a_broken_answer_is_asked_for_again_and_not_for_ever(served: Callable[..., Served], broken: Reply) -> None:
     failures: Counter[str] = Counter()
 
     def sometimes(body: Body) -> Reply:
         failures[spoken(body)] += 1
         return broken if failures[spoken(body)] <= 2 else length(body)
 
-    server = serve(sometimes)
+    server = served(sometimes)
     assert scorer(server, retries=2).score(prompts(3), ["aaaaa", "bbbbbb", "ccccccc"]).tolist() == [1.5, 2.5, 3.5]
     assert len(server.bodies) == 9
     server.answer = lambda _: broken
@@ -210,8 +177,8 @@ def test_a_broken_answer_is_asked_for_again_and_not_for_ever(serve: Serve, broke
         scorer(server, retries=2).score(prompts(1), ["a"])
 
 
-def test_a_server_that_dies_and_comes_back_is_waited_for(serve: Serve) -> None:
-    server = serve(length)
+def test_a_server_that_dies_and_comes_back_is_waited_for(served: Callable[..., Served]) -> None:
+    server = served(length)
 
     def restart() -> None:
         server.stop()
@@ -230,8 +197,10 @@ def test_a_server_that_dies_and_comes_back_is_waited_for(serve: Serve) -> None:
     assert found == dict.fromkeys(range(200), 5.5)
 
 
-def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_rest(serve: Serve) -> None:
-    server = serve(length)
+def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_rest(
+    served: Callable[..., Served],
+) -> None:
+    server = served(length)
     texts = [(prompt, f"{row:03d}" + "x" * (row % 7 + 4)) for row, prompt in enumerate(prompts(100))]
     kept: dict[int, float | None] = {}
     with pytest.raises(LLMError, match=r"no answer after .*connection.* of 100 texts were scored before") as caught:
@@ -261,11 +230,11 @@ LONGER = "The decoder prompt (length 600) is longer than the maximum model lengt
 
 
 @pytest.mark.parametrize("said", [TOO_LONG, LONGER])
-def test_texts_that_are_too_long_are_refused_or_counted(serve: Serve, said: str) -> None:
+def test_texts_that_are_too_long_are_refused_or_counted(served: Callable[..., Served], said: str) -> None:
     def limited(body: Body) -> Reply:
         return (400, {"error": {"message": said, "code": 400}}) if len(spoken(body)) > 512 else length(body)
 
-    server = serve(limited)
+    server = served(limited)
     responses = ["a" * 9, "b" * 600, "c" * 10]
     with pytest.raises(ModelError, match=r"text 2 is longer than the model reads.*truncate_tokens.*too_long=count"):
         scorer(server).score(prompts(3), responses)
@@ -275,13 +244,13 @@ def test_texts_that_are_too_long_are_refused_or_counted(serve: Serve, said: str)
     assert found[[0, 2]].tolist() == [5.5, 6.5]
 
 
-def test_texts_are_cut_by_the_server_and_counted(serve: Serve) -> None:
+def test_texts_are_cut_by_the_server_and_counted(served: Callable[..., Served]) -> None:
     def cut(body: Body) -> Reply:
         tokens = min(len(spoken(body)), body["truncate_prompt_tokens"])
         reward = tokens / 10  # within 0 and 1, so that the raw check asks again, which must not count
         return answered(sigmoid(reward) if body["use_activation"] else reward, tokens=tokens)
 
-    server = serve(cut)
+    server = served(cut)
     model = scorer(server, truncate_tokens=8)
     assert model.score(prompts(3), ["a" * 3, "b" * 20, "c" * 9]).tolist() == [0.3, 0.8, 0.8]
     assert model.n_truncated == 2
@@ -289,10 +258,10 @@ def test_texts_are_cut_by_the_server_and_counted(serve: Serve) -> None:
 
 
 def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
-    serve: Serve, monkeypatch: pytest.MonkeyPatch
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RM_KEY", "sk-secret")
-    server = serve(length)
+    server = served(length)
     model = scorer(server, api_key_env="RM_KEY")
     model.score(prompts(1), ["a" * 9])
     assert server.keys == ["Bearer sk-secret"]
@@ -310,8 +279,8 @@ def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
         model.score(prompts(1), ["a"])
 
 
-def test_a_server_is_checked_before_anything_is_scored(serve: Serve) -> None:
-    server = serve(length)
+def test_a_server_is_checked_before_anything_is_scored(served: Callable[..., Served]) -> None:
+    server = served(length)
     server.models = ["org/reward-8b", "org/other"]
     assert scorer(server, model="org/other").client.check() == []
     assert scorer(server).client.check() == []
@@ -324,7 +293,7 @@ def test_a_server_is_checked_before_anything_is_scored(serve: Serve) -> None:
     assert server.bodies == []
 
 
-def test_a_server_that_changes_its_model_is_not_believed(serve: Serve) -> None:
+def test_a_server_that_changes_its_model_is_not_believed(served: Callable[..., Served]) -> None:
     calls: list[int] = []
 
     def changing(_: Body) -> Reply:
@@ -332,7 +301,7 @@ def test_a_server_that_changes_its_model_is_not_believed(serve: Serve) -> None:
         return answered(4.0, model="first" if len(calls) <= 10 else "second")
 
     with pytest.raises(ModelError, match="served 'first' first and 'second' now"):
-        scorer(serve(changing), concurrency=1).score(prompts(30), ["a"] * 30)
+        scorer(served(changing), concurrency=1).score(prompts(30), ["a"] * 30)
 
 
 def test_addresses_of_servers_and_of_endpoints() -> None:

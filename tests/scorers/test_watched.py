@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import sqlite3
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -18,17 +17,8 @@ from cda.files.reads import FOLDER, VARIABLE, changed_reads, states
 from cda.records import user_prompt
 from cda.scorers.own import own_scorer
 
+pytestmark = pytest.mark.usefixtures("modules_as_before")
 HEAD = "import os\nfrom pathlib import Path\nHERE = Path(__file__).parent\n"
-
-
-@pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:
-    path, modules = list(sys.path), set(sys.modules)
-    yield
-    sys.path[:] = path
-    for name in set(sys.modules) - modules:
-        if name.startswith(("_own_", "chosen", "parts")):
-            del sys.modules[name]
 
 
 def read_by(folder: Path, expression: str, before: str = "") -> dict[str, str]:

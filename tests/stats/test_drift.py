@@ -20,6 +20,7 @@ from cda.stats.drift import (
     measured,
     overlap_effect,
     overlap_of,
+    paired_features,
 )
 
 
@@ -80,6 +81,15 @@ def test_measured_texts() -> None:
     assert set(measured(["a"])) == set(TEXT_FEATURES)
     with pytest.raises(DataError, match=r"feature 'wrds' is unknown\. Did you mean 'words'\?"):
         measured(["a"], ["wrds"])
+
+
+@pytest.mark.parametrize(
+    ("perturbed", "base", "n", "message"),
+    [({}, {}, 0, "no pairs"), ({"words": [1, np.inf]}, {"words": [1, 2]}, 2, "1 of 2 words are NaN or infinite")],
+)
+def test_what_cannot_be_compared_raises(perturbed: dict, base: dict, n: int, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        paired_features(perturbed, base, n)
 
 
 LIMITS = {"words": Limit(ratio=1.15), "list_lines": Limit(difference=0)}

@@ -5,13 +5,11 @@ from __future__ import annotations
 from functools import lru_cache
 
 from cda.errors import ModelError, did_you_mean
-from cda.models.families.causal import CAUSAL, by_key, is_causal, logit_of
+from cda.models.families.causal import CAUSAL, INTERNLM2, by_key, is_causal, logit_of
 from cda.models.families.comparing import COMPARING
 from cda.models.families.family import Family
 from cda.models.families.gated import GATED
-from cda.models.families.internlm2 import INTERNLM2
-from cda.models.families.linear import LINEAR, named_head
-from cda.models.families.texts import TEXTS
+from cda.models.families.linear import LINEAR, TEXTS, named_head
 from cda.models.own_files import ModelFiles
 
 FAMILIES: tuple[Family, ...] = (*LINEAR, *TEXTS, *GATED, *INTERNLM2, *CAUSAL, *COMPARING)

@@ -12,6 +12,7 @@ from made_dose import held_out, made_dose
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from rows import estimate
 
 from cda.auditing.report import audit_document, sections
 from cda.auditing.report_plots import section_plots
@@ -42,10 +43,6 @@ def labels(axes: Axes) -> list[str]:
     return [one.get_text() for one in axes.get_yticklabels()]
 
 
-def estimate(value: float, n: int = 40) -> dict[str, Any]:
-    return {"value": value, "low": value - 0.1, "high": value + 0.1, "n": n, "n_prompts": n, "unit": "u", "method": "m"}
-
-
 @pytest.fixture
 def full(make_audit: Any) -> Any:
     """Everything but a dose."""
@@ -53,7 +50,7 @@ def full(make_audit: Any) -> Any:
         {"jargon": (0.88, 0.40), "vagueness": (0.70, 0.30)}, votes={"jargon": (0.88, 0.40, 0.45), "length": (0.9, 0.6, 0.5)},
         rate=True,
     )  # fmt: skip
-    return changed(audit, "drift.jargon.0.standardised", Estimate(**estimate(0.1)))
+    return changed(audit, "drift.jargon.0.standardised", estimate(0.1))
 
 
 @pytest.fixture
@@ -105,12 +102,12 @@ def test_rate_shows_the_naive_number_once(full: Any) -> None:
 
 
 def drifted(
-    name: str, standardised: dict[str, Any] | None, beyond: dict[str, Any] | None = None, is_treatment: bool = False
+    name: str, standardised: Estimate | None, beyond: Estimate | None = None, is_treatment: bool = False
 ) -> FeatureDrift:
     found: dict[str, Any] = {"standardised": standardised, "beyond": beyond}
     return FeatureDrift(
-        feature=name, is_treatment=is_treatment, perturbed_mean=1.0, base_mean=1.0, difference=Estimate(**estimate(0.0)),
-        median_ratio=None, limit=None, **{key: one and Estimate(**one) for key, one in found.items()},
+        feature=name, is_treatment=is_treatment, perturbed_mean=1.0, base_mean=1.0, difference=estimate(0.0),
+        median_ratio=None, limit=None, **found,
     )  # fmt: skip
 
 

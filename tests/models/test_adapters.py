@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cda.errors import ModelError
-from cda.models.adapter_base import check_base
+from cda.models.adapters import check_base
 from cda.models.config import ModelSpec, load_config
 
 if TYPE_CHECKING:
