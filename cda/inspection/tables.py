@@ -245,7 +245,7 @@ def rewrites_section(inspection: InspectResult) -> ReportSection:
         for group in inspection.summaries
         for example in [each for each in inspection.examples if name_of(each) == name_of(group)][:_N_SHOWN]
     ]
-    more = f"{order_sentence(inspection)} `cda inspect RUN` shows more, and what else they change."
+    more = f"{order_sentence(inspection)} cda inspect RUN shows more, and what else they change."
     tables = tuple(filter(None, (rewrites_table(inspection), reason_table(inspection))))
     texts = _texts(inspection, few)
     return ReportSection("rewrites", "Rewrites", (*inspection.notes, more), tables, texts=texts, folded=True)
