@@ -151,7 +151,7 @@ def test_grades_that_are_refused(tmp_path: Path, form: str, words: str) -> None:
         ("judge:x", ["score.judge.prompt=rm-r1", "score.judge.criteria=tone"], "criteria are asked for in ours", ["score.judge.prompt=rm-r1"]),
         ("judge:x", ["score.judge.prompt=arena-hard", "score.judge.by_token=true"], "not one character for each side", ["score.judge.prompt=mt-bench", "score.judge.by_token=true"]),
         ("grade:x", ["llm.model=y"], "the grades are x's; name another as grade:NAME", []),
-        ("grade:x,y", [], "cda audit grade:x grade:y", None),
+        ("grade:x,y", [], "cda compare grade:x grade:y", None),
         ("grade:", [], "names no model after the colon", None),
         ("grade:x", ["score.grade.prompt=mtbench"], "Did you mean 'mt-bench'?", ["score.grade.prompt=mt-bench"]),
     ],
