@@ -11,6 +11,7 @@ from typing import Literal
 import numpy as np
 
 from cda.arrays import FloatArray
+from cda.auditing.report import audit_document
 from cda.biases import Bias
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, DataError, RunError
@@ -40,6 +41,7 @@ from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, llm_problems, plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
+from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, or_missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import (
@@ -162,6 +164,12 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
             raise RunError(f"{options.html}: cannot be written: {error.strerror or error}") from None
         text += f"\nPage: {path}"
     return inspection, text
+
+
+def report_of(audit: AuditResult) -> Document:
+    """The report of an audit, with the rewrites of the run that it lies in."""
+    document = audit_document(audit)
+    return document if audit.folder is None else with_rewrites(document, RunFolder(audit.folder))
 
 
 def with_rewrites(document: Document, run: RunFolder) -> Document:

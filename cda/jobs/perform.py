@@ -47,7 +47,7 @@ class Job(Generic[R]):
 def perform(job: Job[R], loaded: LoadedRecipe | None, folder: str | Path, figures: str | None = None) -> R:
     """Do a job and write its files by the main process; a dry run ends with the plan. The result knows its folder, and what it says
     on a terminal. RunError: the folder holds something else, or cannot be written."""
-    command, file, _ = job.kind.made_by
+    command, file, *_ = job.kind.made_by
 
     def steps() -> list[str]:
         out = free_folder(folder, file, command)

@@ -45,7 +45,9 @@ class AuditResult(Shown):
     """Everything that an audit measures of one model, or of a model before and after its training. In a notebook it shows verdicts,
     figure and table."""
 
-    made_by = MadeBy("cda audit", "audit.json", "cda.auditing.report:audit_document")
+    made_by = MadeBy(
+        "cda audit", "audit.json", "cda.auditing.report:audit_document", report="cda.inspection.inspect:report_of"
+    )
     in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
 
     schema_version: Literal[3] = 3

@@ -29,6 +29,8 @@ class MadeBy(NamedTuple):
     """Its name in the folder of the command, by which the folder is known; Markdown next to it has the same stem."""
     document: str
     """Module and function of its page, imported when it is shown: results know nothing of the rooms that make them."""
+    report: str = ""
+    """The same of the page that is written, if it has more, which is read from the folder of the result."""
 
 
 class Shown(Saved):
@@ -84,7 +86,7 @@ class Shown(Saved):
         file = user_path(path)
         if file.suffix not in (".html", ".md"):
             raise DataError(f"{path}: a report is a page (.html) or Markdown (.md)")
-        document = self.document()
+        document: Document = of_room(self.made_by.report or self.made_by.document)(self)
         page = document.page() if file.suffix == ".html" else document.markdown()
         with writing(place_for(file)):
             write_page(file, page)
