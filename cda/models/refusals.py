@@ -12,6 +12,7 @@ WAYS_OUT = (
     "Two ways always work: a function of your own that returns its rewards (cda audit file.py:function), or a server that does "
     "(cda audit served:URL)"
 )
+_OF_DATA = {".jsonl", ".json", ".csv", ".tsv", ".parquet", ".arrow", ".gz", ".txt", ".yaml", ".yml", ".py"}
 _WEIGHT_FILES = ("*.safetensors", "*.safetensors.index.json")
 
 
@@ -21,6 +22,8 @@ def folder_problems(name_or_path: str) -> list[str]:
     if not is_there(path):
         if name_or_path.startswith(("/", ".", "~")) or name_or_path.count("/") > 1:
             return [f"{name_or_path}: no such folder"]
+        if path.suffix in _OF_DATA:  # no model on the hub is named like one
+            return [f"{name_or_path}: no such file, and a file is no model; a file of scores is named scores:FILE"]
         return []
     if not path.is_dir():
         return [f"{name_or_path}: a model is a folder, not a file; a file of scores is named scores:{name_or_path}"]

@@ -63,6 +63,7 @@ def test_names_that_are_no_model_folder(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert refusal(tmp_path / "nowhere") == f"{tmp_path}/nowhere: no such folder"
     assert refusal(file) == f"{file}: a model is a folder, not a file; a file of scores is named scores:{file}"
+    assert refusal(Path("mine.jsonl")).startswith("mine.jsonl: no such file, and a file is no model")
     assert refusal(tmp_path / "empty").splitlines() == [
         f"{tmp_path}/empty: no config.json; not a model folder",
         f"{tmp_path}/empty: no weights (*.safetensors); was the download or save interrupted?",
