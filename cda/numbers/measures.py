@@ -148,18 +148,6 @@ def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAf
     return find
 
 
-def _margin(audit: AuditResult, bias: str) -> BeforeAfter | None:
-    """The mean margin of a bias's contrasts, with its change."""
-    effects = getattr(audit, "effects", {}).get(bias)
-    if effects is None:
-        return None
-    before, after = (
-        part if isinstance(part, Missing) else getattr(part.direct, "estimate", part.direct)
-        for part in (effects.before, effects.after)
-    )
-    return BeforeAfter(before=before, after=after, change=effects.change)
-
-
 MEASURES: dict[str, AuditMeasure] = {
     "skew": AuditMeasure(
         title="skew",
@@ -172,16 +160,6 @@ MEASURES: dict[str, AuditMeasure] = {
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
         null=0.5,
-    ),
-    "mean_margin": AuditMeasure(
-        title="mean margin",
-        unit="reward",
-        on="contrasts",
-        find=_margin,
-        formula="mean of score(perturbed) − score(base)",
-        meaning="How much higher the side with the bias is scored, whatever else differs between the sides.",
-        caption="Mean margin of all contrasts",
-        null=0.0,
     ),
     "human_skew": AuditMeasure(
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
