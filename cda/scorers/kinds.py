@@ -106,7 +106,6 @@ KINDS = [
     GRADE,
     ScorerKind("log-ratio", "cda.resources.model_scorers:LogRatio", ("dpo:",), written=_of_models),
     ScorerKind("served", "cda.resources.scorers:Served", ("served:", "http://", "https://"), is_address=True),
-    ScorerKind("count", "cda.resources.counted:Counted", ("count:",)),
     ScorerKind("scores", "cda.resources.scorers:Scores", ("scores:",), written=lambda file, of_path: of_path(file)),
     ScorerKind(
         "function",
