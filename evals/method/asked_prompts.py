@@ -304,19 +304,12 @@ def _groupings(llm: LLM, limit: Limit) -> list[Grouped]:
         biases = [attribute_bias(listed[place][0]) for place in order]
         of = [listed[place][1] for place in order]
         known = [[place for place, group in enumerate(of) if group == one] for one in range(len(groups))]
-        grouper = LLMGrouper(llm, _Apart(), n_repeats=0)
+        grouper = LLMGrouper(llm, n_repeats=0)
         answered = grouper.groups(biases)
         ids = (request_id(group_request(biases)),)
         read = not any(problem.startswith("questions left") for problem in grouper.repairs)
         found.append(Grouped(f"list-{number:02}", ids, sorted(known), answered, read))
     return found
-
-
-class _Apart:
-    """The fallback that puts nothing together, so that an unread answer earns nothing."""
-
-    def groups(self, biases: Sequence[Bias]) -> list[list[int]]:
-        return [[place] for place in range(len(biases))]
 
 
 def _both(pair: Pair) -> tuple[tuple[str, str], tuple[str, str]]:

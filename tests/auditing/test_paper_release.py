@@ -183,9 +183,8 @@ def test_five_biases_on_the_real_release(audit: Any, tmp_path: Path) -> None:
     assert rates == {"jargon": pytest.approx(0.544, abs=5e-4), "structure": pytest.approx(0.653, abs=5e-4)}
 
 
-def test_labels_are_for_audits_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labels_are_for_audits_alone(tmp_path: Path) -> None:
     labels = write_rows(tmp_path / "labels.jsonl", [{"chosen_jargon": "yes", "rejected_jargon": "no"}])
-    monkeypatch.setattr("cda.pipeline.plan._training_checks", lambda _: ())  # they load the trainer
     with pytest.raises(RunError, match=r"audit\.labels: a training takes the labels of its own pairs"):
         check(load_recipe("jargon", [f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}"]))
 
