@@ -36,14 +36,11 @@ def line(**fields: Any) -> Line:
         (b"{}", "an answer without a usable 'id': {}"),
         (b'{"id": 5}', "an answer without a usable 'id': 5"),
         (b'{"id": ""}', "an answer without a usable 'id': \"\""),
-        (
-            b'{"error": {"message": "the key sk-secret-key\\n is\\u001b[31m odd."}}',
-            "an error instead: the key *** is odd",
-        ),
+        (b'{"error": {"message": "the key sk-secret-key\\n is\\u001b[31m odd."}}', "an error instead: the key *** is odd"),
         (b'{"x": "gsk_0123456789abcdef"}', 'an answer without a usable \'id\': {"x": "***"}'),
         (b'{"id": "\\ud800"}', "an answer without a usable 'id': \"\\ud800\""),
     ],
-)
+)  # fmt: skip
 def test_what_is_no_answer_is_said_in_few_words(monkeypatch: pytest.MonkeyPatch, content: bytes, words: str) -> None:
     monkeypatch.setenv("MY_KEY", "sk-secret-key")
     with pytest.raises(OddAnswerError) as odd:

@@ -16,12 +16,11 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 from serving import Answer, Reply, said, status, user_text
-from stub_client import QUESTION, answers, asked, budgeted, client
+from stub_client import QUESTION, asked, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache, CachedLLM
-from cda.llm.money import Price
 from cda.llm.outcome import answer_in
 from cda.llm.protocol import CUT_OFF, FILTERED, Completion, Request, complete
 from cda.records import user_prompt
@@ -154,17 +153,6 @@ def test_a_redirect_to_another_host_is_refused_and_nothing_goes_there(
     assert there == []
 
 
-def test_a_redirect_within_the_server_is_followed(speak: Callable[[Answer], str]) -> None:
-    n_calls = 0
-
-    def answer(_: dict[str, Any]) -> Reply:
-        nonlocal n_calls
-        n_calls += 1
-        return (307, {}, {"Location": "/v1/elsewhere"}) if n_calls == 1 else said("here")
-
-    assert complete(client(speak(answer)), [QUESTION], "asking")[0].text == "here"
-
-
 def test_reward_servers_are_bounded_too(speak: Callable[[Answer], str]) -> None:
     def scorer(reply: Reply) -> ServedScorer:
         return ServedScorer(ServedClient(speak(lambda _: reply).removesuffix("/v1"), retries=0, backoff_s=0.01))
@@ -219,27 +207,6 @@ def test_too_few_file_descriptors_are_said(speak: Callable[[Answer], str], tmp_p
     assert done.returncode == 2 and "too many open files" in done.stderr and "ulimit -n" in done.stderr, done.stderr
     assert "Traceback" not in done.stderr and "cannot be reached" not in done.stderr
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 40
-
-
-def test_the_second_call_of_a_question_with_a_schema_is_made_if_there_is_money_for_it(
-    speak: Callable[[Answer], str],
-) -> None:
-    """A server that ignores the schema: both calls use all that they may, and the budget holds all the same."""
-    calls: list[object] = []
-    held = Request("s" * 50, "u" * 50, {"type": "object", "required": ["label"]})
-    price = Price(input=1.0, output=1.0)
-
-    def answer(body: object) -> Reply:
-        calls.append(body)
-        return said("no JSON", tokens=(102 + 16, 100))
-
-    url, one_call = speak(answer), price.of(102 + 16, 100)
-    first = price.of(len(json.dumps(held.schema)) + 102 + 16, 100)
-    with pytest.raises(LLMError, match=r"budget .* 1 calls, and the next could cost"):
-        answers(budgeted(client(url, max_tokens=100), price, 1.9 * one_call), [held])
-    assert len(calls) == 1
-    assert answers(budgeted(client(url, max_tokens=100), price, one_call + first), [held])[0].text == "no JSON"
-    assert len(calls) == 3
 
 
 def test_a_download_of_a_batch_is_bounded(tmp_path: Path) -> None:

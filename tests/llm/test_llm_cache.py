@@ -9,7 +9,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -108,27 +107,6 @@ def test_identical_requests_of_one_run_are_asked_once(path: Path) -> None:
     assert [one.text for one in found] == [None if user == 3 else str(user) for user in users]
     assert sum(not one.cached for one in found) == stub.calls.total()
     assert {count for user, count in stub.calls.items() if user != "3"} == {1}
-
-
-def test_little_is_taken_ahead_of_a_slow_consumer(path: Path) -> None:
-    handed = taken = most_ahead = 0
-
-    def lazily() -> Iterator[Request]:
-        nonlocal taken, most_ahead
-        for number in range(8_000):
-            taken += 1
-            most_ahead = max(most_ahead, taken - handed)
-            yield Request("s", str(number % 3000))
-
-    with Cache(path) as cache:
-        keys = [key_of(SETTINGS, Request("s", str(number))) for number in range(0, 3000, 2)]
-        for written in [cache.keep(key, Completion("half of them")) for key in keys]:
-            written.result()
-        with closing(CachedLLM(Stub(takes_s=0), cache).answers(lazily(), "asking", 8_000)) as found:
-            for _ in found:
-                handed += 1
-    assert handed == 8_000
-    assert most_ahead <= 64 + 2 * 4
 
 
 def test_the_bar_shows_hits_and_dollars_once(

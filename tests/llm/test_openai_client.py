@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 from serving import Answer, Reply, error, said, status, user_text
-from stub_client import QUESTION, SCHEMA, asked, client
+from stub_client import QUESTION, SCHEMA, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
@@ -68,10 +68,7 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], st
         (status(418, {"object": "error", "message": "teapot"}), "status 418: teapot"),
         ((413, b"too large", {"Content-Type": "text/plain"}), "status 413: too large"),
         (status(503), "no answer after 1 try (last: status 503)"),
-        (
-            status(200, {"error": {"message": "upstream"}}),
-            "no answer after 1 try (last: unfinished answer (error 503: upstream))",
-        ),
+        (status(200, {"error": {"message": "upstream"}}), "no answer after 1 try (last: unfinished answer (error 503: upstream))"),
         (
             (200, b"<html>"),
             "no answer after 1 try (last: status 200 with a web page; is the address that of the API, which mostly ends in /v1?)",
@@ -80,37 +77,13 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], st
         ("drop", "no answer after 1 try (last: connection lost)"),
         ("hang", "no answer after 1 try (last: timed out after 0.3 s)"),
     ],
-)
+)  # fmt: skip
 def test_each_failure_has_a_reason_of_its_own_and_no_text(
     speak: Callable[[Answer], str], answer: Reply, reason: str
 ) -> None:
     answers, bodies = script(answer)
     found = one(client(speak(answers), timeout_s=0.3))
     assert found.text is None and found.reason == reason and len(bodies) == 1
-
-
-@pytest.mark.parametrize(
-    "fault", [status(500), status(408), status(409), "reset", "drop", "hang", (200, b'{"choi')], ids=str
-)
-def test_what_may_pass_is_tried_again_until_it_is_answered(speak: Callable[[Answer], str], fault: Reply) -> None:
-    answer, bodies = script(fault, fault, said("fine"))
-    assert one(client(speak(answer), retries=2, timeout_s=0.3)).text == "fine"
-    assert len(bodies) == 3
-
-
-def test_a_429_pauses_all_workers_and_is_never_counted_against_the_retries(speak: Callable[[Answer], str]) -> None:
-    at: list[float] = []
-
-    def answer(body: dict[str, Any]) -> Reply:
-        at.append(time.monotonic())
-        return status(429, retry_after="0.4" if len(at) <= 8 else "0.005") if len(at) <= 40 else said(user_text(body))
-
-    messages: list[str] = []
-    llm = client(speak(answer), concurrency=8, say=messages.append)
-    found = complete(llm, asked(*range(30)), "asking")
-    assert [answer.text for answer in found] == [str(number) for number in range(30)]
-    assert at[8] - max(at[:8]) >= 0.39
-    assert len(messages) == 1 and "429" in messages[0]
 
 
 def test_errors_that_no_call_survives_stop_at_once(

@@ -24,15 +24,11 @@ from cda.scorers.batching import forward
 @pytest.mark.parametrize(
     ("capabilities", "precision", "reason"),
     [
-        (
-            {"avx512_bf16": True, "amx_bf16": True, "avx2": True},
-            "bf16",
-            "this CPU multiplies in it (amx_bf16, avx512_bf16)",
-        ),
+        ({"avx512_bf16": True, "amx_bf16": True, "avx2": True}, "bf16", "this CPU multiplies in it (amx_bf16, avx512_bf16)"),
         ({"avx512_bf16": False, "avx2": True}, "fp32", "this CPU has no units that multiply in bf16"),
         (None, "fp32", "this CPU has no units that multiply in bf16"),
     ],
-)
+)  # fmt: skip
 def test_on_a_cpu_its_units_decide(
     monkeypatch: pytest.MonkeyPatch, capabilities: dict[str, bool] | None, precision: str, reason: str
 ) -> None:

@@ -82,17 +82,14 @@ def test_criteria_of_a_prompt_file_stand_unless_the_recipe_has_its_own(tmp_path:
     [
         ("[{nam: x}]", "score.judge.criteria.0.nam: unknown key. Did you mean 'name'? Known: name, question"),
         ("[{question: Why}]", "score.judge.criteria.0.name: missing"),
-        (
-            "['what? why']",
-            "score.judge.criteria.0.name: a name is made of letters, digits, spaces and hyphens, 40 at most",
-        ),
+        ("['what? why']", "score.judge.criteria.0.name: a name is made of letters, digits, spaces and hyphens, 40 at most"),
         ("[{name: a, question: ''}]", "score.judge.criteria.0.question: a question is one line of text"),
         ("[Overall]", "'overall' is the verdict that is asked for in any case"),
         ("[a b, A-B]", "two criteria are called 'a b'"),
         ("[a, 3]", "a criterion is a name, or a mapping of name and question; 3 is neither"),
         (f"[{', '.join(f'c{row}' for row in range(13))}]", "13 criteria; 12 at most"),
     ],
-)
+)  # fmt: skip
 def test_criteria_that_are_refused(criteria: str, words: str) -> None:
     with pytest.raises(RecipeError) as caught:
         load_model_audit("judge:x", {}, [f"score.judge.criteria={criteria}"])

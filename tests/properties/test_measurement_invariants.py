@@ -166,21 +166,15 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "people": against("no-hit"),
     "people, ties half": against("half"),
     "people, ties left out": against("drop"),
-    "people, mean over models": lambda r: mean_against_people(
-        [margins(r), margins(r, "_after")], people(r), prompts(r)
-    ),
+    "people, mean over models": lambda r: mean_against_people([margins(r), margins(r, "_after")], people(r), prompts(r)),
     "auc": lambda r: {"auc": auc(margins(r), people(r).target, prompts(r))},
     "contingency": lambda r: contingency(column(r, "label"), column(r, "base_label"), prompts(r)),
-    "correlation with chosen": lambda r: {
-        "r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r))
-    },
+    "correlation with chosen": lambda r: {"r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r))},
     "drift": lambda r: {one.feature: one for one in feature_drift(*features(r), prompts(r), limits=LIMITS)},
     "overlap": lambda r: overlap_of(*features(r), prompts(r), limits=LIMITS)[0],
-    "effect among overlapping": lambda r: overlap_effect(
-        margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r)
-    ),
+    "effect among overlapping": lambda r: overlap_effect(margins(r), overlap_of(*features(r), prompts(r), limits=LIMITS)[1], prompts(r)),
     "identification": lambda r: identify(margins(r), *features(r), prompts(r), limits=LIMITS),
-}
+}  # fmt: skip
 each_measure = pytest.mark.parametrize("name", MEASURES)
 
 PAIRS = ("perturbed", "base"), ("perturbed_after", "base_after"), ("words", "base_words"), ("label", "base_label")
@@ -597,10 +591,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "hits without a prompt": (lambda: share_of([1, 0], ["p"]), "one each is needed"),
     "means without a prompt": (lambda: mean_of([1.0], ["a", "b"]), "one each"),
     "seeds in one row": (lambda: over_seeds([1.0, 0.0], ["a", "b"]), "a row for each seed"),
-    "labels of released votes": (
-        lambda: majority(count_votes([["base"], []]), "as-released"),
-        "one released label for each",
-    ),
+    "labels of released votes": (lambda: majority(count_votes([["base"], []]), "as-released"), "one released label for each"),
     # Too little.
     "one training": (lambda: over_seeds([[1.0, 0.0]], ["a", "b"]), "1 seeds and 2 prompts"),
     "test of one prompt": (lambda: mean_of([1.0, 2.0], ["a", "a"]), "one prompt"),
@@ -609,10 +600,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
         lambda: noise_ceiling(count_votes([["base"] * 2] * 3), people(SAMPLE[:3]), ["p"] * 3),
         "1 prompts are too few",
     ),
-    "limit on nothing measured": (
-        lambda: overlap_of({"bold": [1]}, {"bold": [1]}, ["a"], limits=LIMITS),
-        "limit is set on words",
-    ),
+    "limit on nothing measured": (lambda: overlap_of({"bold": [1]}, {"bold": [1]}, ["a"], limits=LIMITS), "limit is set on words"),
     "more effects than tests": (lambda: partial_conjunction([0.1, 0.2], 3), "between 1 and their number"),
     # Nothing differs.
     "no pair with one biased side": (lambda: contingency([True], [True], ["a"]), "no choice for or against"),
@@ -637,7 +625,7 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "plan for an error beyond all": (lambda: votes_for_majority(1.5, 0.1), "lies between 0 and 1"),
     "plan without a spread": (lambda: prompts_for_effect(0.1, 0.0), "a positive number is needed"),
     "plan of more tests than there are": (lambda: smallest_detectable([1.0], [9], 0.05, r=2), "r lies between 1 and k"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", NOTHING)

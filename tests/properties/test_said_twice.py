@@ -15,17 +15,13 @@ from cda.studies.export import sheet_rows
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        (
-            "a.jsonl",
-            '{"prompt": "a"}\n{"prompt": "b", "x": 1, "prompt": "c"}\n',
-            r"a\.jsonl:2: .*key 'prompt' occurs twice",
-        ),
+        ("a.jsonl", '{"prompt": "a"}\n{"prompt": "b", "x": 1, "prompt": "c"}\n', r"a\.jsonl:2: .*key 'prompt' occurs twice"),
         ("a.jsonl", '{"prompt": [{"role": "user", "role": "system"}]}\n', r"a\.jsonl:1: .*key 'role' occurs twice"),
         ("a.json", '[{"prompt": "b", "prompt": "c"}]', r"a\.json:1: .*key 'prompt' occurs twice"),
         ("a.csv", "prompt,chosen,prompt\na,b,c\n", r"a\.csv:1: column 'prompt' occurs twice"),
         ("a.csv", "prompt,x,y,y,x\na,b,c,d,e\n", r"column 'y', 'x' occurs twice"),
     ],
-)
+)  # fmt: skip
 def test_a_name_that_stands_twice_is_refused_with_its_place(name: str, content: str, said: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=said):

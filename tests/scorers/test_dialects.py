@@ -270,21 +270,15 @@ def saying(pages: dict[str, Any]) -> Routes:
 @pytest.mark.parametrize(
     ("pages", "said"),
     [
-        (
-            {"/get_model_info": {"model_path": "org/chat", "is_generation": True}},
-            "generates text; start SGLang with --is-embedding",
-        ),
-        (
-            {"/info": {"model_id": "e", "model_type": {"embedding": {"pooling": "cls"}}, "max_input_length": 512}},
-            "an embedding model",
-        ),
+        ({"/get_model_info": {"model_path": "org/chat", "is_generation": True}}, "generates text; start SGLang with --is-embedding"),
+        ({"/info": {"model_id": "e", "model_type": {"embedding": {"pooling": "cls"}}, "max_input_length": 512}}, "an embedding model"),
         (
             {"/openapi.json": {"paths": {"/v1/chat/completions": {}, "/load_model": {}}}},
             r"is `transformers serve`, which has no endpoint for rewards .it has /v1/chat/completions.*cda audit FOLDER.*vllm serve",
         ),
         ({"/openapi.json": {"paths": {"/v1/completions": {}}}}, "is a server that has no endpoint for rewards"),
     ],
-)
+)  # fmt: skip
 def test_a_server_without_rewards(pages: dict[str, Any], said: str, served: Callable[..., Served]) -> None:
     (problem,) = problems(served(routes=saying(pages)).url)
     assert re.search(said, problem) and "\n" not in problem
@@ -330,16 +324,8 @@ def test_only_the_first_question_has_to_be_answered(served: Callable[..., Served
             "status 424: Inference",
         ),
         ("/predict", (413, b"Failed to buffer the request body: length limit exceeded"), "longer than the model reads"),
-        (
-            "/predict",
-            (413, {"error": "`inputs` must have less than 64 tokens. Given: 99", "error_type": "Validation"}),
-            "longer than",
-        ),
-        (
-            "/predict",
-            (422, {"error": "Tokenization error", "error_type": "Tokenizer"}),
-            "status 422: Tokenization error",
-        ),
+        ("/predict", (413, {"error": "`inputs` must have less than 64 tokens. Given: 99", "error_type": "Validation"}), "longer than"),
+        ("/predict", (422, {"error": "Tokenization error", "error_type": "Tokenizer"}), "status 422: Tokenization error"),
         ("/predict", (401, b""), "the key in VLLM_API_KEY is refused"),
         ("/predict", (200, []), "'score' holds no number"),
         ("/predict", (200, [{"score": 0.9, "label": "A"}, {"score": 0.1, "label": "B"}]), "2 labels"),
@@ -351,13 +337,9 @@ def test_only_the_first_question_has_to_be_answered(served: Callable[..., Served
         ("/get_reward", (200, {"rewards": None}), "'rewards' holds no number"),
         ("/get_reward", (200, {"error": {"code": 402, "message": "No credit"}}), "the quota is spent .402.: No credit"),
         ("/get_reward", (404, {"detail": "Not Found"}), "answers 404 .*openrlhf.cli.serve_rm"),
-        (
-            "/v1/classify",
-            (400, {"object": "error", "message": "Input cannot be empty", "code": 400}),
-            "status 400: Input cannot be empty",
-        ),
+        ("/v1/classify", (400, {"object": "error", "message": "Input cannot be empty", "code": 400}), "status 400: Input cannot be empty"),
     ],
-)
+)  # fmt: skip
 def test_errors_that_each_server_gives_end_in_one_line(
     path: str, reply: Reply, said: str, served: Callable[..., Served]
 ) -> None:

@@ -144,15 +144,11 @@ def fails_inside(reward_model: RewardModel) -> None:
     ("broken", "kind", "message"),
     [
         (adds_the_length, ModelError, "its head alone gives other scores than the model, off by"),
-        (
-            turns_its_output,
-            ModelError,
-            r"its head turns \(12, 64\) to \(12, 1, 1\), which is none of the known",
-        ),
+        (turns_its_output, ModelError, r"its head turns \(12, 64\) to \(12, 1, 1\), which is none of the known"),
         (runs_its_head_again, ModelError, "its head 'score' ran 2 times for one batch"),
         (fails_inside, IndexError, "inside"),
     ],
-)
+)  # fmt: skip
 def test_a_head_that_is_not_all_of_the_score_is_refused_and_no_hook_stays(
     llama: Path, texts: Texts, broken: Callable[[RewardModel], None], kind: type[Exception], message: str
 ) -> None:

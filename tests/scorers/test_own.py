@@ -57,23 +57,15 @@ def test_a_function_of_two_parameters_gives_rewards(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("preference", "expected", "orders"),
     [
-        (
-            "float('nan') if a == b else 1 if a > b else -1",
-            [1.0, -1.0, np.nan],
-            BothOrders(n_unread=1, position_bias=0.0),
-        ),
+        ("float('nan') if a == b else 1 if a > b else -1", [1.0, -1.0, np.nan], BothOrders(n_unread=1, position_bias=0.0)),
         # A taste for the first place cancels and is counted.
         ("1.0", [0.0, 0.0, 0.0], BothOrders(n_flipped=3, position_bias=1.0)),
         # A margin is half of the difference between the orders.
         ("{'y': 0.75, 'x': -0.25, 's': 0.25}[a]", [0.5, -0.5, 0.0], BothOrders(n_flipped=1, position_bias=0.25)),
         # A verdict in one order alone counts.
-        (
-            "float('nan') if a == 'y' else 1.0",
-            [-1.0, 1.0, 0.0],
-            BothOrders(n_half_read=2, n_flipped=1, position_bias=1.0),
-        ),
+        ("float('nan') if a == 'y' else 1.0", [-1.0, 1.0, 0.0], BothOrders(n_half_read=2, n_flipped=1, position_bias=1.0)),
     ],
-)
+)  # fmt: skip
 def test_a_function_of_three_parameters_gives_preferences(
     tmp_path: Path, preference: str, expected: list[float], orders: BothOrders
 ) -> None:

@@ -15,16 +15,13 @@ from cda.training.trackers import tracker_problems
 
 REFUSED: tuple[tuple[dict[str, Any], str], ...] = (
     ({"report_to": "tensorbord"}, r"train\.report_to=tensorbord: .*not supported.*Did you mean 'tensorboard'\?"),
-    (
-        {"metric_for_best_model": "eval_acuracy"},
-        r"train\.metric_for_best_model=eval_acuracy: not measured\. Did you mean",
-    ),
+    ({"metric_for_best_model": "eval_acuracy"}, r"train\.metric_for_best_model=eval_acuracy: not measured\. Did you mean"),
     ({"optim": "lomo"}, "lomo"),
     ({"lerning_rate": 1e-4}, "lerning_rate"),
     ({"save_steps": 20, "eval_steps": 7}, "7"),
     ({"dataloader_num_workers": -1}, "num_workers"),
     ({"gradient_accumulation_steps": 1.5}, r"train\.gradient_accumulation_steps: a whole number is needed, found 1\.5"),
-)
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(("train", "message"), REFUSED, ids=[next(iter(train)) for train, _ in REFUSED])
