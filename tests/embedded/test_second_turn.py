@@ -13,8 +13,6 @@ from typer.testing import CliRunner
 from cda.auditing.groups import make_groups
 from cda.biases import load_bias
 from cda.cli import app
-from cda.data.contrasts import clean_contrasts
-from cda.data.load import load_rows
 from cda.embedded.model import encoder_folder, encoder_tokenizer
 from cda.embedded.texts import (
     PARTS,
@@ -22,7 +20,6 @@ from cda.embedded.texts import (
     audit_contrasts,
     authored_contrasts,
     authored_pairs,
-    export,
     questions,
 )
 from cda.errors import RecipeError
@@ -120,13 +117,6 @@ def test_servers_and_judges_are_given_every_turn() -> None:
         in_order(
             _filled(ours().judge, contrast.prompt, contrast.base, contrast.perturbed, "").user, contrast, contrast.base
         )
-
-
-def test_the_export_comes_back_with_its_messages(tmp_path: Path) -> None:
-    export(tmp_path / "texts", "jsonl")
-    found = clean_contrasts(load_rows(str(tmp_path / "texts" / "second_turns.jsonl")), list(NUMBER), {}, "second_turns")
-    assert found.exclusions.dropped == 0
-    assert [(one.id, one.prompt) for one in found.contrasts] == [(one.id, one.prompt) for one in CONTRASTS]
 
 
 def audited(*biases: str, second_turn: str = "auto") -> LoadedRecipe:

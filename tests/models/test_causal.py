@@ -62,13 +62,6 @@ def test_a_prompt_that_is_rendered_otherwise_before_a_response_is_refused(causal
     assert split(template, user_prompt("w1"), "good w3")[1] == ["w3", "<|end|>"]
 
 
-def test_a_refusing_chat_template_is_one_clear_error(causal_maker: ModelMaker) -> None:
-    refusing = "{% if messages | length == 1 %}{{ raise_exception('too short') }}{% endif %}{{ messages[-1].content }}"
-    template = load_causal(causal_maker("refuses", refusing)).template
-    message = message_of(lambda: response_spans(template, [(user_prompt("w1"), "w3")]))
-    assert "refuses a conversation with the turns user: too short" in message
-
-
 def test_without_a_chat_template_the_response_follows_the_blank_line_and_ends_in_eos(causal_maker: ModelMaker) -> None:
     template = load_causal(causal_maker("text", None)).template
     before, response = split(template, user_prompt("w1 w2"), "w3")

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
-from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from published import LENGTHY, assert_as_the_author, assert_near_in_8bit, built, by_author, family, scored, spec_of
-from reward_servers import OpenRLHF
+from published import assert_as_the_author, assert_near_in_8bit, built, by_author, family, scored, spec_of
 from safetensors.torch import load_file, save_file
-from serving import Served
 from tiny import edit_json
 
 from cda.errors import ModelError
-from cda.models.config import ModelSpec, load_config
-from cda.models.load import load_reward_model, load_template
+from cda.models.config import load_config
+from cda.models.load import load_reward_model
 from cda.pipeline.merge import merge_adapter
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer, self_check
-from cda.scorers.dialects import ServedOptions
 from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
-from cda.scorers.rendering import Rendering
-from cda.scorers.served_client import ServedClient, ServedScorer
 from cda.training.arguments import Lora
 from cda.training.lora import train_adapter
 from evals.reliability.reward_models_families import TEXTS
@@ -185,36 +178,3 @@ def test_the_ways_out_work(folders: dict[str, Path], tmp_path: Path) -> None:
     plain = shutil.copytree(folders["flan-t5-xl"], tmp_path / "mine")
     edit_json(plain / "config.json", reward_family="steamshp")
     np.testing.assert_allclose(scored(load_reward_model(spec_of(plain))), by_author("SteamSHP", plain), atol=1e-4)
-
-
-class PolarServer(OpenRLHF):
-    """A server that knows a reference answer."""
-
-    folder: ClassVar[Path]
-
-    def proxied(self, text: str) -> str:
-        return text
-
-    def ids(self, text: str, special: bool = True) -> Any:  # noqa: ARG002
-        return [text]
-
-    def reward(self, ids: Any, *_: Any, **__: Any) -> float:
-        found = re.search(r"user\n(.*)<\|im_end\|>\n<\|im_start\|>assistant\n(.*)<\|im_end\|>", ids[0], re.DOTALL)
-        assert found is not None
-        return family("POLAR").reference(self.folder, found[1], found[2])
-
-
-def test_a_server_gives_the_reward_of_a_model_that_is_refused(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = folders["POLAR-1_8B"]
-    monkeypatch.setattr(PolarServer, "folder", folder, raising=False)
-    served = Served(routes=PolarServer(None).routes)  # type: ignore[arg-type]
-    try:
-        said = Rendering(load_template(ModelSpec(str(folder), max_length_tokens=LENGTHY)), folder.name)
-        client = ServedClient(f"{served.url}/get_reward", ServedOptions(), retries=1, backoff_s=0.01, rendering=said)
-        assert client.check() == []
-        found = ServedScorer(client).score([user_prompt(TEXTS[0][0])], [TEXTS[0][1]])
-    finally:
-        served.stop()
-    assert found[0] == pytest.approx(family("POLAR").reference(folder, *TEXTS[0]), abs=1e-5)

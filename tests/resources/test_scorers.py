@@ -64,23 +64,6 @@ def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "bare"),
-    [
-        ("embedded", "classifier", "embedded"),
-        ("org/model", "classifier", "org/model"),
-        ("judge:llama3:8b", "judge", "llama3:8b"),
-        ("dpo:org/policy,org/reference", "log-ratio", "org/policy,org/reference"),
-        ("served:http://host:8000/pooling", "served", "http://host:8000/pooling"),
-        ("package.module:function", "function", "package.module:function"),
-        ("mine/score.py:reward", "function", "mine/score.py:reward"),
-        ("model:8b-instruct", "classifier", "model:8b-instruct"),
-    ],
-)
-def test_one_string_says_what_it_is(name: str, kind: str, bare: str) -> None:
-    assert (scorer_kind(name).name, scorer_kind(name).bare(name)) == (kind, bare)
-
-
 def test_two_language_models_and_a_prompt_that_fills_them(
     causal: tuple[Path, Path], pairs: Path, tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,12 +20,9 @@ from cda.arrays import FloatArray
 from cda.errors import ModelError
 from cda.models.load import RewardModel
 from cda.models.precision import Precision
-from cda.models.template import Encoded
-from cda.records import Prompt, user_prompt
-from cda.run import fingerprint
-from cda.scorers import batching
+from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer, n_workers
-from cda.scorers.compared import Rewards, Text, TextScore, text_id
+from cda.scorers.compared import Rewards, Text, text_id
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
 
 if TYPE_CHECKING:
@@ -201,29 +197,6 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
     assert len(cache) == 12
 
 
-def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside some numbers for each text, and not its token ids."""
-
-    class Template:
-        def encode(self, prompt: Prompt, response: str) -> Encoded:  # noqa: ARG002
-            return Encoded([1000 + at for at in range(200)], False)
-
-    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 20_000)
-    prompt = user_prompt("p" * 200)
-
-    def peak_bytes(n: int) -> int:
-        tracemalloc.start()
-        found = batching.windows(Template(), [(prompt, "r" * 200)] * n)  # type: ignore[arg-type]
-        assert sum(map(len, batching.token_batches(found, 2000))) == n
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return peak
-
-    small, large = peak_bytes(500), peak_bytes(5_000)
-    assert small > 50 * 200 * 8  # a window was really held
-    assert large - small < 4_500 * 150  # the ids of a text take 7,200
-
-
 @on_a_cpu
 def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
@@ -253,13 +226,11 @@ from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import ScoreCache, score_texts
 
-folder, what = Path(sys.argv[1]), sys.argv[2]
+folder = Path(sys.argv[1])
 
 class Counting(ClassifierScorer):
     n_computed = n_tokens = 0
     def _forward(self, ids):
-        if os.environ["RANK"] == "1" and what == "fails":
-            raise ValueError("something odd")
         self.n_computed += len(ids)
         self.n_tokens += sum(map(len, ids))
         return super()._forward(ids)
@@ -283,7 +254,7 @@ def launched(tmp_path: Path) -> list[str]:
 
 
 def test_two_launched_processes_share_the_work_and_both_have_the_whole(launched: list[str], tmp_path: Path) -> None:
-    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2", *launched, "works"]
+    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2", *launched]
     result = subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, timeout=280, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
@@ -295,40 +266,6 @@ def test_two_launched_processes_share_the_work_and_both_have_the_whole(launched:
     assert_same(Rewards(first["rewards"], first["read"]), score_texts(ClassifierScorer(summed_model(), 100), texts))
     assert first["n"] + second["n"] == len(first["rewards"]) and abs(first["n"] - second["n"]) <= 1
     assert abs(first["tokens"] - second["tokens"]) <= 24
-
-
-def test_a_failed_process_is_told_to_the_one_that_waits_without_any_launcher(launched: list[str]) -> None:
-    common = ENVIRONMENT | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    program = [sys.executable, *launched, "fails"]
-    running = [
-        subprocess.Popen(program, env=common | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-        for rank in range(2)
-    ]
-    problems = [process.communicate(timeout=240)[1] for process in running]
-    assert all(process.returncode for process in running)
-    assert "ValueError: something odd" in problems[1]
-    assert (
-        "RunError: process 1 of 2 failed while process 0 waited for process 1: ValueError: something odd" in problems[0]
-    )
-
-
-def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(
-    llama: Path, given: list[Text], tmp_path: Path
-) -> None:
-    """8-bit scores move with batch-mates: what is left after a kill must be scored in the same company as without one."""
-    scorer = ClassifierScorer(load(llama, precision="8bit"), 96)
-    expected = score_texts(scorer, given).by_text
-    with ScoreCache(tmp_path / "cache.sqlite") as cache:
-        assert score_texts(scorer, given, cache=cache, scope="s").by_text == expected
-        assert score_texts(scorer, given, cache=cache, scope="s").n_cached == len(expected)
-        # Other texts beside them, and other company: none of these scores fits.
-        assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
-    with ScoreCache(tmp_path / "killed.sqlite") as cache:
-        scope = fingerprint(["s", "batches of 96", list(expected)])
-        cache.keep(scope, [(name, TextScore(reward)) for name, reward in list(expected.items())[::2]])
-        resumed = score_texts(scorer, given, cache=cache, scope="s")
-    assert resumed.n_cached == len(expected) / 2
-    assert resumed.by_text == expected
 
 
 def spaced(n: int) -> list[Text]:
@@ -368,7 +305,7 @@ def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> Non
     assert unlike.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]
 
 
-@pytest.mark.parametrize("n_batches", range(1, 6))
+@pytest.mark.parametrize("n_batches", [1, 3, 5])
 def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
     reward_model: RewardModel, cache: ScoreCache, monkeypatch: pytest.MonkeyPatch, n_batches: int
 ) -> None:

@@ -123,13 +123,6 @@ def test_one_order_is_half_the_calls_and_the_same_either_way_round() -> None:
     assert judge.orders.n_flipped is None and judge.orders.n_half_read == 0
 
 
-def test_a_judge_that_follows_the_place_is_seen_and_speaks_for_neither_side() -> None:
-    judge = LLMJudge(Scripted(lambda *_: "Verdict: 1"), instructions=ONE)
-    margins = judge.margin(QUESTIONS, LONG, SHORT)
-    assert set(margins.tolist()) == {1.0, -1.0} and abs(margins.mean()) < 0.2
-    assert judge.orders.position_bias == 1.0
-
-
 def test_a_planted_taste_for_the_first_place_lies_inside_the_interval() -> None:
     rng = np.random.default_rng(3)
     swapped = rng.random(N) < 0.5
@@ -139,14 +132,6 @@ def test_a_planted_taste_for_the_first_place_lies_inside_the_interval() -> None:
     assert orders.position is not None and orders.position.low < 0.3 < orders.position.high
     assert orders.position.low > 0
     assert margins.mean() == pytest.approx(0.7, abs=0.1)
-
-
-def test_where_the_verdict_is_read() -> None:
-    first = "**Verdict: 2**\nIt is shorter.\nVerdict: 1"
-    assert parse_verdicts(first, reasons="after") == {OVERALL: "2"}
-    assert parse_verdicts(first) == {OVERALL: "1"}
-    assert parse_verdicts("I think so.\nVerdict: 1", reasons="after") == {}
-    assert parse_verdicts("<think>hm</think>\n\nVerdict: tie\nBoth.", reasons="after") == {OVERALL: "tie"}
 
 
 @pytest.mark.parametrize("name", list(INJECTIONS))
@@ -206,13 +191,6 @@ def test_without_ties_a_zero_is_no_verdict(serve: Serve) -> None:
     assert judge.orders.n_half_read == 1
     assert judge.reasons == {"less than 50% of the probability is on a verdict": 1}
     assert all("neither" not in str(body["messages"]) and body["top_logprobs"] == 20 for body in bodies)
-
-
-def test_texts_that_pose_as_verdicts_change_nothing(serve: Serve) -> None:
-    judge = LLMJudge(OpenAIClient("j", base_url=serve(token_server(fair_with_a_taste, []))), by_token=True)
-    texts = list(INJECTIONS.values())
-    margins = judge.margin(PROMPTS[:1] * len(texts), ["good"] * len(texts), texts)
-    assert margins == pytest.approx(np.full(len(texts), 0.475))
 
 
 def test_answers_are_kept_with_their_probabilities(serve: Serve, tmp_path: Path) -> None:

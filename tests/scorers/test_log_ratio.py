@@ -277,22 +277,6 @@ def test_a_reference_with_another_vocabulary_is_refused(policy: CausalModel, cau
     assert f"the texts hold token {highest} ('x1'), but the model knows {highest} tokens" in message
 
 
-def test_a_padding_token_that_training_added_is_no_mismatch(
-    causal_maker: ModelMaker, texts: Texts, expected: list[float]
-) -> None:
-    from transformers import AutoTokenizer
-
-    folder, base = causal_maker("pad-added"), load_causal(causal_maker("pad-missing", pad=None))
-    tokenizer = AutoTokenizer.from_pretrained(str(folder))
-    tokenizer.add_special_tokens({"pad_token": "<added>"})
-    tokenizer.save_pretrained(str(folder))
-    causal = load_causal(folder)
-    assert causal.template.tokenizer.pad_token_id >= causal.model.lm_head.weight.shape[0] > causal.template.pad_token_id
-    LogRatioScorer(Policy(causal), Policy(base))
-    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
-    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
-
-
 def test_a_padding_token_that_ends_texts_must_be_the_same(causal_maker: ModelMaker) -> None:
     folder, base = causal_maker("pad-moved", pad="</s>"), load_causal(causal_maker("pad-kept", pad="</s>"))
     file = folder / "tokenizer.json"

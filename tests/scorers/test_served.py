@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -175,26 +174,6 @@ def test_a_broken_answer_is_asked_for_again_and_not_for_ever(served: Callable[..
     server.answer = lambda _: broken
     with pytest.raises(LLMError, match=r"text 1: no answer after 3 tries \(last: (status|connection)"):
         scorer(server, retries=2).score(prompts(1), ["a"])
-
-
-def test_a_server_that_dies_and_comes_back_is_waited_for(served: Callable[..., Served]) -> None:
-    server = served(length)
-
-    def restart() -> None:
-        server.stop()
-        time.sleep(0.4)
-        server.start()
-
-    down = threading.Thread(target=restart)
-    found: dict[int, float | None] = {}
-    asked = scorer(server, concurrency=4, retries=20, backoff_s=0.1)
-    for finished in asked.in_batches([(prompt, "a" * 9) for prompt in prompts(200)]):
-        found |= {row: score.reward for row, score in finished}
-        if not down.ident:
-            down.start()
-            time.sleep(0.1)
-    down.join()
-    assert found == dict.fromkeys(range(200), 5.5)
 
 
 def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_rest(

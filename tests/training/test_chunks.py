@@ -237,18 +237,16 @@ def test_blocks_are_what_the_model_names_without_its_embeddings_unless_parts_are
         shard_blocks(None, model)
 
 
-@pytest.mark.parametrize("checkpointed", [True, False])
 def test_compiled_blocks_give_the_same_rewards_and_gradients(
-    checkpointed: bool, kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import torch
 
     # Traced as for a GPU, pass back and checkpoints too, without the minutes that a C++ compiler takes.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
     model, given = classifier(kind, folder, adapter=True), batch(kind, [9, 30, 3, 17])
-    if checkpointed:
-        model.enable_input_require_grads()
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model.enable_input_require_grads()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model.train()
     rewards = chunked_rewards(model, **given, overhead_tokens=0)
     expected = gradients(model, loss_of(rewards))

@@ -216,10 +216,6 @@ def test_a_training_loss_that_is_no_number_stops_the_training_before_it_is_saved
     assert [path.name for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*")] == ["checkpoint-1"]
 
 
-def test_a_bf16_base_trains_on_cpu(train: Train) -> None:
-    assert np.isfinite(losses(train(precision="bf16", max_steps=2))).all()
-
-
 @on_a_cpu
 @pytest.mark.parametrize(("precision", "expected"), [("bf16", "eager"), ("fp32", "sdpa")])
 def test_attention_is_plain_where_its_fused_gradients_are_slow(

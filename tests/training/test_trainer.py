@@ -55,10 +55,6 @@ def test_the_newest_by_its_number(checkpoints: Path) -> None:
     assert found(checkpoints) == ("checkpoint-10", [])
 
 
-def test_nothing_to_go_on_from(tmp_path: Path) -> None:
-    assert found(tmp_path / "none") == (None, [])
-
-
 @pytest.mark.parametrize("file", ["optimizer.pt", "trainer_state.json", "contents.json"])
 def test_one_with_a_cut_file_is_passed_over_and_named(checkpoints: Path, file: str) -> None:
     path = checkpoints / "checkpoint-10" / file
