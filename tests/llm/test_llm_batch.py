@@ -333,24 +333,6 @@ def test_a_kill_at_any_step_is_followed_by_one_that_goes_on(
     assert not list((tmp_path / "llm.sqlite.batches").iterdir())
 
 
-@pytest.mark.parametrize("dies_at_put", [1, 40])
-def test_a_kill_while_results_are_kept(start: Starter, tmp_path: Path, dies_at_put: int) -> None:
-    server = start(plans=[BatchPlan(shuffled=True)])
-    killed(server, tmp_path, None, dies_at_put)
-    llm = batch_llm(server, tmp_path)
-    assert texts(complete(llm, questions(40), "asking")) == [said(one) for one in questions(40)]
-    assert len(server.batches) == 1 and not llm.ignored
-
-
-def test_an_uploaded_file_that_the_server_deleted_is_uploaded_anew(start: Starter, tmp_path: Path) -> None:
-    server = start()
-    killed(server, tmp_path, ("create", "before"))
-    server.files.clear()
-    with pytest.raises(LLMError):
-        complete(batch_llm(server, tmp_path), questions(40), "asking")
-    assert texts(complete(batch_llm(server, tmp_path), questions(40), "asking")) == [said(one) for one in questions(40)]
-
-
 def test_abandoned_questions_are_collected_when_they_are_asked_again(start: Starter, tmp_path: Path) -> None:
     """A batch of more requests than are asked now is adopted, and all it brings is kept; nothing else is given up."""
     server = start(plans=[BatchPlan(end="expired", answered=20)])

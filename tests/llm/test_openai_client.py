@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -206,26 +202,6 @@ def test_a_server_without_schemas_is_found_out_once_and_asked_plainly(speak: Cal
     assert len(messages) == 1 and "plain words" in messages[0]
     assert sum("response_format" in body for body in bodies) <= 2
     assert all("Say it plainly." in body["messages"][0]["content"] for body in bodies if "response_format" not in body)
-
-
-def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[Answer], str]) -> None:
-    def alive() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if thread.name == "llm-workers"]
-
-    url = speak(lambda body: said("fine") if user_text(body) == "0" else "hang")
-    found = client(url, concurrency=4).answers((Request("s", str(n)) for n in range(1000)), "asking", 1000)
-    assert next(found) == (0, Completion("fine", None, 7, 3))
-    assert alive() == ["llm-workers"]
-    started = time.monotonic()
-    found.close()
-    assert alive() == []
-    # A shell that starts the tests in the background has them ignore Ctrl-C.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        complete(client(url, concurrency=4), [Request("s", "x")] * 10, "asking")
-    signal.signal(signal.SIGINT, before)
-    assert alive() == [] and time.monotonic() - started < 5
 
 
 SERVER = Endpoint("http://x", "m", "NO_SUCH_KEY")

@@ -23,7 +23,6 @@ from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, fenced
 from cda.prompts import OVERALL, Criterion, JudgePrompt, load_prompt, ours
 from cda.records import user_prompt
-from cda.scorers.compared import compare_distinct
 from cda.scorers.judge import (
     NO_CODED_VERDICT,
     NO_TIES,
@@ -202,20 +201,6 @@ def test_without_ties_a_zero_is_no_verdict(serve: Serve) -> None:
     assert judge.orders.n_half_read == 1
     assert judge.reasons == {"less than 50% of the probability is on a verdict": 1}
     assert all("neither" not in str(body["messages"]) and body["top_logprobs"] == 20 for body in bodies)
-
-
-def test_answers_are_kept_with_their_probabilities(serve: Serve, tmp_path: Path) -> None:
-    bodies: Bodies = []
-    client = OpenAIClient("j", base_url=serve(token_server(fair_with_a_taste, bodies)))
-    comparisons = [(user_prompt("q"), "good", f"bad {row}") for row in range(3)]
-    with Cache(tmp_path / "answers.sqlite") as cache:
-        first = compare_distinct(LLMJudge(CachedLLM(client, cache), by_token=True), comparisons)
-    with Cache(tmp_path / "answers.sqlite") as cache:
-        again = compare_distinct(LLMJudge(CachedLLM(client, cache), by_token=True), comparisons)
-        assert len(cache) == 6
-    assert len(bodies) == 6
-    assert first.margins(comparisons).tolist() == again.margins(comparisons).tolist()
-    assert first.margins(comparisons) == pytest.approx([0.475] * 3)
 
 
 def without_logprobs(_: dict[str, Any]) -> tuple[int, dict[str, Any]]:

@@ -15,7 +15,6 @@ from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
 from cda.models.load import RewardModel
 from cda.models.precision import Precision
-from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, head_inputs, head_scores, score_head
 
 if TYPE_CHECKING:
@@ -75,29 +74,6 @@ def test_with_prompt_ids_each_prompt_counts_once() -> None:
 def test_pairs_without_a_direction_are_refused(perturbed: FloatArray, base: FloatArray, message: str) -> None:
     with pytest.raises(DataError, match=message):
         bias_direction(perturbed, base, ids(10))
-
-
-def test_in_a_real_model_the_mean_margin_of_the_directions_own_pairs_is_gone_and_the_rest_follows_the_curve(
-    llama: Path, texts: Texts
-) -> None:
-    """A linear head pays w · d for a mean difference d, and nothing for what is left of it without d's direction."""
-    reward_model = load(llama, limit=128)
-    prompts, base = texts.prompts * 2, [*texts.responses, *(f"{text} w3" for text in texts.responses)]
-    biased = [f"{text} good good good" for text in base]
-    fitted = np.arange(24) % 2 == 0
-    states = [head_inputs(reward_model, prompts, side) for side in (biased, base)]
-    v = bias_direction(states[0][fitted], states[1][fitted], ids(12))
-
-    def margins(strength: float) -> FloatArray:
-        first, second = (head_scores(reward_model, side - strength * np.outer(side @ v, v)) for side in states)
-        return first - second
-
-    plain = ClassifierScorer(reward_model)
-    before = plain.score(prompts, biased) - plain.score(prompts, base)
-    assert abs(before[fitted].mean()) > 0.5
-    for strength, left in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (1.5, -0.5)):
-        assert margins(strength)[fitted].mean() == pytest.approx(left * before[fitted].mean(), abs=1e-5)
-        np.testing.assert_allclose(margins(strength), before - strength * (before - margins(1.0)), atol=1e-5)
 
 
 def test_planted_prices_are_found_and_taken_off_contrasts_not_fitted_on() -> None:
