@@ -26,7 +26,7 @@ SLOW_FILES = (
     # Four seconds of computing or more.
     "test_engine.py", "test_dialects.py", "test_classifier_scores.py", "test_served.py", "test_pair_models.py",
     "test_endpoints.py", "test_scorers.py", "test_export_texts.py", "test_rules.py",
-    "test_budget_property.py", "test_faithful.py", "test_discover.py",
+    "test_faithful.py", "test_discover.py",
     "test_benchmark_commands.py", "test_report_forms.py", "test_glance.py", "test_inspect.py", "test_documents.py", "test_dry_runs.py",
 )  # fmt: skip
 SLOW_FIXTURES = ("browser", "launch", "trained_fp32")

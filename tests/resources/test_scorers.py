@@ -90,22 +90,6 @@ def test_two_language_models_and_a_prompt_that_fills_them(
     assert "2 of 26 texts are too long" in found["printed"]
 
 
-def test_another_beta_needs_no_model_again(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
-    """β is a factor: what is kept is without it, and every report has its own."""
-    found = []
-    for beta in (0.5, 2.0):
-        words = ("model.precision=fp32", f"score.log_ratio.beta={beta}")
-        found.append(audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / f"out-{beta}", *words))
-    first, second = found
-    assert (first["model"]["cached"], second["model"]["cached"]) == (0, second["model"]["texts"])
-    for one, other in zip(first["margins"], second["margins"], strict=True):
-        assert other["perturbed_model"] == pytest.approx(4 * one["perturbed_model"], rel=1e-12)
-    assert "0.5 × log-ratio" in first["model"]["how"] and "2 × log-ratio" in second["model"]["how"]
-    per_token = ("model.precision=fp32", "score.log_ratio.per_token=true")
-    other = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "tokens", *per_token)
-    assert other["model"]["cached"] == 0
-
-
 def test_the_documented_steered_model(
     causal: tuple[Path, Path], pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,24 +139,6 @@ def rewarding(
         return 200, {"model": "rm", "data": [{"index": 0, "label": "LABEL_0", "probs": probs, "num_classes": 1}]}
 
     return answer
-
-
-def test_a_server_that_serves_another_model_is_asked_anew(serve: Callable[..., str], tmp_path: Path) -> None:
-    """Before and after at one address: nothing of the first may come out as the second's."""
-    state = {"good": 3.0}
-    url = serve(lambda body: rewarding(state["good"], [])(body))
-    quality = tmp_path / "quality.jsonl"
-    rows = [{"prompt": row["prompt"], "chosen": row["perturbed"], "rejected": row["base"]} for row in ROWS]
-    quality.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    found = []
-    for good in (3.0, -3.0):
-        state["good"] = good
-        words = ["quality", f"served:{url}", str(quality), "--out", str(tmp_path / "out")]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
-        result = json.loads((tmp_path / "out" / "quality.json").read_text())
-        found.append(result["sets"][0]["overall"]["scores"]["model"]["estimate"]["value"])
-    assert found == [1.0, 0.0]
 
 
 def test_after_a_failure_only_the_rest_is_asked(serve: Callable[..., str], pairs: Path, tmp_path: Path) -> None:
@@ -574,21 +540,6 @@ def test_equal_grades_are_ties_that_count_half_and_unread_ones_are_counted(
         in strict.output
     )
     assert "Traceback" not in strict.output
-
-
-def test_next_to_a_judge_with_one_agreement(serve: Callable[..., str], pairs: Path, tmp_path: Path) -> None:
-    url, prices = serve(graded), "llm.prices={j: {input: 1, output: 2}}"
-    unasked = audit_of("grade:j judge:j", pairs, tmp_path / "out", url, prices)
-    assert unasked.exit_code != 0 and "2 steps would spend money" in unasked.output
-    done = audit_of("grade:j judge:j", pairs, tmp_path / "out", url, prices, "--yes")
-    assert done.exit_code == 0, done.output
-    assert f"grading single answers: about {2 * N} calls of j" in done.output
-    assert f"judging, each in both orders: about {2 * N} calls of j" in done.output
-    found = json.loads((tmp_path / "out" / "comparison" / "comparison.json").read_text(encoding="utf-8"))
-    assert {name: row["kind"] for name, row in found["audits"].items()} == {
-        "grade:j": "reward model",
-        "judge:j": "judge",
-    }
 
 
 def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Path) -> None:
