@@ -237,57 +237,46 @@ def test_blocks_are_what_the_model_names_without_its_embeddings_unless_parts_are
         shard_blocks(None, model)
 
 
-def test_compiled_blocks_give_the_same_rewards_and_gradients(
-    kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_blocks_give_the_same_rewards_and_gradients(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     # Traced as for a GPU, pass back and checkpoints too, without the minutes that a C++ compiler takes.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    model, given = classifier(kind, folder, adapter=True), batch(kind, [9, 30, 3, 17])
+    model, given = classifier("llama", llama, adapter=True), batch("llama", [9, 30, 9, 30])  # two shapes
     model.enable_input_require_grads()
     model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
     rewards = chunked_rewards(model, **given, overhead_tokens=0)
     expected = gradients(model, loss_of(rewards))
     compile_blocks(model)
     compiled = {type(part).__name__ for part in model.modules() if part._compiled_call_impl is not None}
-    assert compiled == {"llama": {"LlamaDecoderLayer"}, "bert": {"BertLayer"}}[kind]
+    assert compiled == {"LlamaDecoderLayer"}
     again = chunked_rewards(model, **given, overhead_tokens=0)
     assert again.tolist() == pytest.approx(rewards.tolist(), abs=1e-5)
     assert furthest(gradients(model, loss_of(again)), expected) < 1e-4
-
-
-@pytest.mark.parametrize("asked", [True, False])
-def test_blocks_are_compiled_where_the_recipe_compiles(
-    asked: bool, llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(training, "compile_blocks", lambda model: seen.extend(block_names(model)))
-    lora, examples = Lora(r=2, alpha=4, target_modules=["q_proj"]), [*map(TrainingExample, preference_pairs)]
-    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", compile=asked))
-    train_adapter(reward_model, examples, [], lora, {"max_steps": 1, "save_strategy": "no"}, tmp_path, 0)
-    assert seen == ["LlamaDecoderLayer"] * asked
 
 
 class StoppedError(Exception):
     """Ends a training once it has come this far."""
 
 
-def test_every_training_asks_for_its_blocks(
-    llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("compiles", [True, False])
+def test_every_training_asks_for_its_blocks_and_they_are_compiled_where_the_recipe_compiles(
+    compiles: bool, llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
+    seen: list[tuple[Any, list[str]]] = []
 
-    def asked(plugin: Any, model: Any) -> None:
-        seen.append((plugin, block_names(model)))
+    def stop() -> None:
         raise StoppedError
 
-    monkeypatch.setattr(training, "shard_blocks", asked)
+    monkeypatch.setattr(training, "shard_blocks", lambda plugin, model: seen.append((plugin, block_names(model))))
+    monkeypatch.setattr(training, "compile_blocks", lambda model: seen.append(("compiled", block_names(model))))
+    monkeypatch.setattr("cda.training.trainer.Progress", stop)
     lora, examples = Lora(r=2, alpha=4, target_modules=["q_proj"]), [*map(TrainingExample, preference_pairs)]
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", compile=compiles))
     with pytest.raises(StoppedError):
-        train_adapter(load(llama), examples, [], lora, {"max_steps": 1}, tmp_path, 0)
-    assert seen == [(None, ["LlamaDecoderLayer"])]  # through the adapter's wrapper; no FSDP here
+        train_adapter(reward_model, examples, [], lora, {"max_steps": 1}, tmp_path, 0)
+    # Through the adapter's wrapper; no FSDP here.
+    assert seen == [(None, ["LlamaDecoderLayer"]), ("compiled", ["LlamaDecoderLayer"])][: 1 + compiles]
 
 
 DDP_CASES: tuple[tuple[str, bool, str, dict[str, Any]], ...] = (
