@@ -127,6 +127,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
+SECOND = authored_contrasts("second_turn", [*SECOND_TURNS.values()])
 CONTRASTS = [(part, bias) for part in ("audit", "shown", "lessons") for bias in EMBEDDED_BIASES]
 WITHIN = 0.15
 
@@ -192,6 +193,8 @@ def test_parts_share_no_text() -> None:
         part: {text for one in authored_contrasts(part) for text in (one.base, one.perturbed)}  # type: ignore[arg-type]
         for part in ("audit", "shown", "lessons")
     }
+    texts["second_turn"] = {text for one in SECOND for text in (one.base, one.perturbed)}
+    assert len(texts["second_turn"]) == 2 * len(SECOND) == 248
     for one, other in itertools.combinations(texts, 2):
         assert not texts[one] & texts[other]
 
@@ -214,7 +217,6 @@ def test_another_encoder_or_adapter_is_merged_anew(tmp_path: Path, monkeypatch: 
     assert len({first, second, embedded_model_folder()}) == 3
 
 
-SECOND = authored_contrasts("second_turn", [*SECOND_TURNS.values()])
 NUMBER = {"sycophancy-second-turn": 60, "length-second-turn": 32, "vagueness-second-turn": 32}
 COMMAS = """def score(prompts, responses):
     return [one.count(",") for one in responses]
@@ -247,24 +249,6 @@ def test_sides_differ_in_the_bias_and_in_little_else(bias: str) -> None:
     alike, _ = overlap_of(*sides, ids, treatment=load_bias(bias).treatment)
     assert alike.share.value >= 0.9
     assert np.mean([load_bias(bias).measured(one.base, "words") for one in own]) < 70
-
-
-def test_nothing_is_in_another_part() -> None:
-    texts = {text for contrast in SECOND for text in (contrast.perturbed, contrast.base)}
-    assert len(texts) == 2 * len(SECOND) == 248
-    others = {
-        text for one in [*audit_contrasts(), *authored_contrasts("lessons")] for text in (one.perturbed, one.base)
-    }
-    others |= {
-        text
-        for part in ("train", "quality")
-        for one in authored_pairs(part)
-        for text in (one.pair.chosen, one.pair.rejected)
-    }  # type: ignore[arg-type]
-    assert not texts & others
-    opening = set(questions("second_turn"))
-    assert len(opening) == len(SECOND)
-    assert not opening & {question for part in PARTS if part != "second_turn" for question in questions(part)}
 
 
 def in_order(text: str, contrast: Contrast, response: str) -> None:

@@ -20,7 +20,7 @@ from fault_server import FaultServer
 from serving import Answer, Reply, said, user_text
 from stub_client import SETTINGS, Stub, asked, budgeted, client
 
-from cda.errors import LLMError, Terminated
+from cda.errors import LLMError
 from cda.llm.cache import Cache, CachedLLM, key_of
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
@@ -282,32 +282,6 @@ def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
         os.kill(run.pid, signal.SIGINT)
         _, problems = run.communicate(timeout=10)
         assert run.returncode == 130 and "Traceback" not in problems, problems
-
-
-def test_a_pause_is_not_waited_for(speak: Callable[[Answer], str], tmp_path: Path) -> None:
-    """One call hangs on its way for a moment, the others wait for leave (429): the first alone is waited for."""
-    sent: list[str] = []
-
-    def answer(body: dict[str, Any]) -> Reply:
-        sent.append(user_text(body))
-        if len(sent) == 4:  # all are under way, and three of them soon pause
-            threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        if user_text(body) == "0":
-            time.sleep(0.7)
-            return said("paid")
-        return 429, {}, {"Retry-After": "1000"}
-
-    url, path = speak(answer), tmp_path / "cache.sqlite"
-    with Cache(path) as cache:
-        llm = CachedLLM(OpenAIClient("m", url, concurrency=4, say=lambda _: None), cache)
-        found = llm.answers(asked(*range(50)), "asking", 50)
-        began = time.monotonic()
-        with pytest.raises(Terminated):
-            list(found)
-        assert time.monotonic() - began < 10
-        assert len(cache) == 1
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    assert len(sent) <= 5
 
 
 def test_closing_early_keeps_what_is_paid_for(speak: Callable[[Answer], str], tmp_path: Path) -> None:

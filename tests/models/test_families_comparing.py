@@ -22,7 +22,6 @@ from cda.models.weights import head_names
 from cda.pipeline.merge import merge_adapter
 from cda.records import Message, Pair, Prompt, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer, in_order, preferred, self_check
-from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.training.arguments import Lora
 from cda.training.lora import train_adapter
 from evals.reliability.reward_models import COMPARISONS
@@ -221,23 +220,6 @@ from transformers import PreTrainedTokenizerFast
 class InternLM2Tokenizer(PreTrainedTokenizerFast):
     pass
 """
-COMPARING = """
-from pathlib import Path
-from evals.reliability.reward_models_reference import pair_rm
-
-def prefer(prompts, first, second):
-    folder = Path(__file__).parent / "Better-PairRM"
-    found = [pair_rm(folder, prompt[-1]["content"], *both) for prompt, *both in zip(prompts, first, second)]
-    return [max(-1.0, min(1.0, value)) for value in found]
-"""
-WITH_REFERENCES = """
-from pathlib import Path
-from evals.reliability.reward_models_reference import polar
-
-def reward(prompts, responses):
-    folder = Path(__file__).parent / "POLAR-1_8B"
-    return [polar(folder, prompt[-1]["content"], response) for prompt, response in zip(prompts, responses)]
-"""
 
 
 @pytest.fixture(scope="module")
@@ -343,22 +325,3 @@ def test_what_has_no_reward_of_a_text_is_refused_with_the_reason(others: dict[st
             load_config(spec_of(others[name], trust_remote_code=allowed), compares=True)
         assert "\n" not in str(error.value)
         assert "file.py:function" in str(error.value)
-
-
-def test_the_ways_out_work(others: dict[str, Path], tmp_path: Path) -> None:
-    shutil.copytree(others["Better-PairRM"], tmp_path / "Better-PairRM")
-    shutil.copytree(others["POLAR-1_8B"], tmp_path / "POLAR-1_8B")
-    (tmp_path / "compared.py").write_text(COMPARING, encoding="utf-8")
-    (tmp_path / "referenced.py").write_text(WITH_REFERENCES, encoding="utf-8")
-    (prompt, first), (_, second) = TEXTS[:2]
-    judge = own_scorer(f"{tmp_path}/compared.py:prefer")
-    assert isinstance(judge, OwnPairwise)
-    wanted = family("PairRM").reference(tmp_path / "Better-PairRM", prompt, first, second)
-    assert judge.margin([user_prompt(prompt)], [first], [second])[0] == pytest.approx(max(-1, min(1, wanted)))
-    scorer = own_scorer(f"{tmp_path}/referenced.py:reward")
-    assert isinstance(scorer, OwnPointwise)
-    found = scorer.score([user_prompt(prompt)], [first])[0]
-    assert found == pytest.approx(family("POLAR").reference(tmp_path / "POLAR-1_8B", prompt, first))
-    plain = shutil.copytree(others["flan-t5-xl"], tmp_path / "mine")
-    edit_json(plain / "config.json", reward_family="steamshp")
-    np.testing.assert_allclose(scored(load_reward_model(spec_of(plain))), by_author("SteamSHP", plain), atol=1e-4)

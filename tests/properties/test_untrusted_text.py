@@ -419,24 +419,3 @@ def test_nothing_is_written_through_links_within_a_run(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="a link"):
         (tmp_path / "link").symlink_to(tmp_path / "nothing")
         own_folder(tmp_path / "link")
-
-
-@pytest.mark.parametrize("target", ["mine", "nothing"])
-def test_a_finished_stage_behind_a_link_is_read_and_set_aside_as_a_link(tmp_path: Path, target: str) -> None:
-    run = RunFolder(tmp_path / "run")
-    stage = Stage("label", {"a": 1}, {})
-    if target == "mine":
-        (run.begin(stage) / "pairs.jsonl").write_text("{}\n", encoding="utf-8")
-        run.finish(stage, {}, 0.0).rename(tmp_path / "mine")
-    run.path.mkdir(exist_ok=True)
-    (run.path / "label").symlink_to(tmp_path / target)
-    assert run.is_done(stage) == (target == "mine")
-    before = {file: file.read_bytes() for file in (tmp_path / target).rglob("*")}
-    other = Stage("label", {"a": 2}, {})
-    for _ in range(2):  # a second time, what was set aside may be a link to nothing
-        run.begin(other)
-        run.finish(other, {}, 0.0)
-        run.stage("label").rename(tmp_path / f"made-{len(list(tmp_path.iterdir()))}")
-        (run.path / "label").symlink_to(tmp_path / target)
-    assert {file: file.read_bytes() for file in (tmp_path / target).rglob("*")} == before
-    assert not (tmp_path / "nothing").exists()

@@ -200,7 +200,7 @@ def test_a_measured_bias_is_never_labelled() -> None:
     assert Gated(Scripted([longer]), labeller).rewrite(requests(), load_bias("length")) == [Rewrite(longer)]
 
 
-@settings(deadline=None, derandomize=True, max_examples=150)
+@settings(deadline=None, derandomize=True, max_examples=60)
 @given(
     written=st.lists(
         st.sampled_from(
