@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,25 +47,13 @@ from cda.scorers.judge import (
 )
 
 
-@dataclass
-class Scripted:
+def shown(request: Request) -> list[str]:
+    return re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", request.user, re.S)
+
+
+def scripted(answer: Callable[[str, str], str | None]) -> ScriptedLLM:
     """An LLM that answers by a function of the two answers it is shown."""
-
-    answer: Callable[[str, str], str | None]
-    name: str = "scripted"
-    asked: int = 0
-
-    def answers(
-        self,
-        requests: Iterable[Request],
-        label: str,  # noqa: ARG002
-        total: int | None = None,  # noqa: ARG002
-    ) -> Iterator[tuple[int, Completion]]:
-        for position, request in enumerate(requests):
-            self.asked += 1
-            shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", request.user, re.S)
-            text = self.answer(shown[0], shown[1])
-            yield position, Completion(text) if text is not None else Completion(None, "refused")
+    return ScriptedLLM(lambda request: answer(*shown(request)))
 
 
 def longer(first: str, second: str) -> str:
@@ -77,7 +64,7 @@ PROMPTS = [user_prompt("q")] * 3
 
 
 def test_the_text_decides_and_not_its_place() -> None:
-    judge = LLMJudge(Scripted(longer))
+    judge = LLMJudge(scripted(longer))
     margins = judge.margin(PROMPTS, ["long text", "a", "same"], ["short", "bb", "size"])
     assert margins.tolist() == [1.0, -1.0, 0.0]
     assert judge.orders == BothOrders(position_bias=0.0)
@@ -89,7 +76,7 @@ def test_unreadable_verdicts_are_counted_and_never_a_tie() -> None:
             return "I cannot choose"
         return None if first == "refuse" else longer(first, second)
 
-    judge = LLMJudge(Scripted(answer))
+    judge = LLMJudge(scripted(answer))
     margins = judge.margin(PROMPTS, ["broken", "refuse", "long text"], ["x", "x", "s"])
     assert np.isnan(margins[0])
     assert margins[1:].tolist() == [1.0, 1.0]  # the readable order alone
@@ -123,10 +110,10 @@ LONG, SHORT = [f"a longer text {row}" for row in range(N)], [f"text {row}" for r
 
 
 def test_one_order_is_half_the_calls_and_the_same_either_way_round() -> None:
-    llm = Scripted(longer)
+    llm = scripted(longer)
     judge = LLMJudge(llm, instructions=ONE)
     assert judge.margin(QUESTIONS, LONG, SHORT).tolist() == [1.0] * N
-    assert llm.asked == N
+    assert len(llm.asked) == N
     assert judge.margin(QUESTIONS, SHORT, LONG).tolist() == [-1.0] * N
     swapped = [is_swapped(*one) for one in zip(QUESTIONS, LONG, SHORT, strict=True)]
     assert [is_swapped(*one) for one in zip(QUESTIONS, SHORT, LONG, strict=True)] == [not one for one in swapped]
@@ -256,10 +243,6 @@ RUBRIC = ours().judge.model_copy(
     update={"criteria": (Criterion(name=NAMES[0]), Criterion(name=NAMES[1], question="Which is friendlier?"))}
 )
 TWO_PROMPTS = [user_prompt("q")] * 2
-
-
-def shown(request: Request) -> list[str]:
-    return re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", request.user, re.S)
 
 
 def better(first: bool) -> str:
