@@ -480,9 +480,7 @@ def asked_of(body: dict[str, Any]) -> str:
 
 
 def graded(body: dict[str, Any]) -> Any:
-    """5 and one more for each `good`; of a comparison the first."""
-    if "<<<ANSWER 1>>>" in user_text(body):
-        return reply("Fine.\nVerdict: tie")
+    """5 and one more for each `good`."""
     grade = 5 + asked_of(body).count("good")
     if not body.get("logprobs"):
         return reply(f"Fine.\nGrade: {grade}")
@@ -490,26 +488,13 @@ def graded(body: dict[str, Any]) -> Any:
     return reply(str(grade), logprobs={"content": [{**listed[0], "top_logprobs": listed}]})
 
 
-def audit_of(targets: str, pairs: Path, out: Path, url: str, *more: str) -> Result:
-    words = f"--bias jargon --contrasts {pairs} --quality none --triples none --out {out} llm.base_url={url}".split()
-    return CliRunner().invoke(app, ["compare" if " " in targets else "audit", *targets.split(), *words, *more])
-
-
-def found_in(out: Path) -> dict[str, Any]:
-    read: dict[str, Any] = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
-    read["rows"] = [json.loads(line) for line in (out / "audit" / "margins.jsonl").read_text().splitlines()]
-    return read
-
-
 @pytest.mark.parametrize(("words", "margin"), [((), 2.0), (("score.grade.by_token=true",), 1.5)])
 def test_an_audit_by_written_grades_and_by_their_mean(
     serve: Callable[..., str], pairs: Path, tmp_path: Path, words: tuple[str, ...], margin: float
 ) -> None:
-    done = audit_of("grade:j", pairs, tmp_path / "out", serve(graded), *words)
-    assert done.exit_code == 0, done.output
-    found = found_in(tmp_path / "out")
+    found = audited("grade:j", pairs, tmp_path / "out", f"llm.base_url={serve(graded)}", *words)
     assert found["effects"]["jargon"]["unit"] == "grade" and found["model"]["texts"] == 2 * N
-    margins = [row["perturbed_model"] - row["base_model"] for row in found["rows"]]
+    margins = [row["perturbed_model"] - row["base_model"] for row in found["margins"]]
     assert margins == pytest.approx([margin] * N)
     report = (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
     assert "Graded by j from 1 to 10, prompt ours" in report
@@ -521,19 +506,17 @@ def test_equal_grades_are_ties_that_count_half_and_unread_ones_are_counted(
     def answer(body: dict[str, Any]) -> Any:
         return reply("I had rather not." if "w0 bad" in asked_of(body) else "Fine.\nGrade: 7")
 
-    url = serve(answer)
-    done = audit_of("grade:j", pairs, tmp_path / "out", url)
-    assert done.exit_code == 0, done.output
-    found = found_in(tmp_path / "out")
+    url = f"llm.base_url={serve(answer)}"
+    found = audited("grade:j", pairs, tmp_path / "out", url)
     n_unread = sum("w0 bad" in row["base"] for row in ROWS)
     skew = found["skew"]["jargon"]
     assert (skew["before"]["value"], skew["before"]["n"], skew["unread"]) == (0.5, N - n_unread, n_unread)
     assert found["model"]["unread"] == n_unread and found["model"]["dropped"] == 0
     said = f"{n_unread} of {2 * N} texts have no readable grade and were left out ({n_unread} × nothing in the form"
-    assert said in found["model"]["notes"][-1] and said in done.output
+    assert said in found["model"]["notes"][-1] and said in found["printed"]
     report = (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
     assert said in report and "each counted as half a preference" in report
-    strict = audit_of("grade:j", pairs, tmp_path / "strict", url, "score.grade.max_unread=0")
+    strict = audit("grade:j", pairs, tmp_path / "strict", url, "score.grade.max_unread=0")
     assert strict.exit_code != 0
     assert (
         f"j: no readable grade on {n_unread} of {2 * N} texts, more than score.grade.max_unread=0 allows"
@@ -589,7 +572,7 @@ def test_a_pattern_that_never_ends_is_one_line_that_names_its_file(
         "system: Grade.\nuser: '{user_message} {answer}'\n"
         "grade: {pattern: '((?:a|aa)+)$', lowest: 1, highest: 9}\n", encoding="utf-8",
     )  # fmt: skip
-    url = serve(lambda _: reply("a" * 20_000 + "!"))
-    done = audit_of("grade:j", pairs, tmp_path / "out", url, f"score.grade.prompt={path}")
+    url = f"llm.base_url={serve(lambda _: reply('a' * 20_000 + '!'))}"
+    done = audit("grade:j", pairs, tmp_path / "out", url, f"score.grade.prompt={path}")
     assert done.exit_code != 0 and "Traceback" not in done.output
     assert f"score.grade.prompt: {path}: grade: pattern:" in done.output and "was stopped after 0.05 s" in done.output
