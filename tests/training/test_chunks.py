@@ -221,12 +221,6 @@ def test_blocks_are_shards_and_change_nothing(which: str, block: str, two_proces
     assert sharded_norm == pytest.approx(norm, rel=1e-4) and norm > 0  # reduced as a mean over equal processes
 
 
-@on_a_cpu
-def test_what_an_encoder_names_itself_cannot_be_sharded(two_processes: list[dict[str, Any]]) -> None:
-    """Should this begin to fail, Accelerate has mended it, and `block_names` may go."""
-    assert two_processes[0]["fsdp"]["as bert names it"].startswith("TypeError")
-
-
 def test_blocks_are_what_the_model_names_without_its_embeddings_unless_parts_are_named(llama: Path, bert: Path) -> None:
     for folder, blocks in ((llama, ["LlamaDecoderLayer"]), (bert, ["BertLayer"])):
         model = load(folder).model
@@ -366,7 +360,7 @@ def one_pass_case(wrapper: str, path: Path, inputs: dict[str, Any]) -> dict[str,
 
 
 def fsdp_case(models: Mapping[str, Path]) -> dict[str, Any]:
-    """Adapters over models that Accelerate shards by our blocks, and over one that it shards by the model's own names."""
+    """Adapters over models that Accelerate shards by our blocks."""
     import torch
     from torch.distributed.fsdp import FSDPModule
 
@@ -387,17 +381,13 @@ def fsdp_case(models: Mapping[str, Path]) -> dict[str, Any]:
     for kind in models:
         model = adapted(kind)
         alone = rewards_and_norm(model)
-        model = sharded(model, by_blocks=True)
+        model = sharded(model)
         shards = sorted({type(part).__name__ for part in model.modules() if isinstance(part, FSDPModule)})
         found[kind] = {"alone": alone, "together": rewards_and_norm(model), "shards": shards}
-    try:
-        sharded(adapted("bert"), by_blocks=False)
-    except Exception as error:
-        found["as bert names it"] = repr(error)
     return found
 
 
-def sharded(model: Any, by_blocks: bool) -> Any:
+def sharded(model: Any) -> Any:
     # Accelerate takes FSDP up on accelerators alone, so what its `prepare` calls is called here.
     import torch
     from accelerate import FullyShardedDataParallelPlugin
@@ -406,8 +396,7 @@ def sharded(model: Any, by_blocks: bool) -> Any:
     plugin = FullyShardedDataParallelPlugin(
         fsdp_version=2, auto_wrap_policy="transformer_based_wrap", cpu_ram_efficient_loading=False
     )
-    if by_blocks:
-        shard_blocks(plugin, model)
+    shard_blocks(plugin, model)
     accelerator = SimpleNamespace(
         state=SimpleNamespace(fsdp_plugin=plugin), mixed_precision="no", is_main_process=True,
         device=torch.device("cpu"), parallelism_config=None,
