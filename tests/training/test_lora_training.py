@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,83 @@ from cda.training.trainer import (
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts, Trained
+
+
+@dataclass(frozen=True)
+class Step:
+    """What was true of the model while it learned from one batch."""
+
+    training: bool
+    trainable_dtypes: frozenset[str]
+    trainable_names: tuple[str, ...]
+    lora_dropouts: frozenset[float]
+    lora_dropouts_active: bool
+    twice_the_same: bool
+    """True if two passes over the batch gave the same scores."""
+
+
+class InterruptedTrainingError(Exception):
+    """Stands for a killed process."""
+
+
+@contextmanager
+def watched(inspect: bool = False, interrupt_at: int | None = None) -> Iterator[list[Step | None]]:
+    """Every training step taken inside, in order.
+
+    Args:
+        inspect: Look at the model in each step, before its loss; costs two passes, and moves the random state.
+        interrupt_at: Raise InterruptedTrainingError in place of this step, counted from 1.
+    """
+    from cda.training.trainer import ObjectiveTrainer
+
+    steps: list[Step | None] = []
+    step, loss = ObjectiveTrainer.training_step, ObjectiveTrainer.compute_loss
+    inside = False
+
+    def training_step(self: Any, *arguments: Any, **named: Any) -> Any:
+        nonlocal inside
+        steps.append(None)
+        if len(steps) == interrupt_at:
+            raise InterruptedTrainingError
+        inside = True
+        try:
+            return step(self, *arguments, **named)
+        finally:
+            inside = False
+
+    def compute_loss(self: Any, model: Any, inputs: Any, *rest: Any, **named: Any) -> Any:
+        if inspect and inside:
+            steps[-1] = _look(model, inputs)
+        return loss(self, model, inputs, *rest, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ObjectiveTrainer, "training_step", training_step)
+        patch.setattr(ObjectiveTrainer, "compute_loss", compute_loss)
+        yield steps
+
+
+def _look(model: Any, inputs: Any) -> Step:
+    import torch
+
+    trainable = {name: weights for name, weights in model.named_parameters() if weights.requires_grad}
+    dropouts = [
+        part
+        for name, part in model.named_modules()
+        if ".lora_dropout." in name and isinstance(part, torch.nn.Dropout | torch.nn.Identity)
+    ]
+    with torch.no_grad():
+        first, second = (
+            model(input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"]).logits for _ in range(2)
+        )
+    return Step(
+        training=model.training,
+        trainable_dtypes=frozenset(str(weights.dtype) for weights in trainable.values()),
+        trainable_names=tuple(trainable),
+        lora_dropouts=frozenset(getattr(part, "p", 0.0) for part in dropouts),
+        lora_dropouts_active=bool(dropouts) and all(part.training for part in dropouts),
+        twice_the_same=torch.equal(first, second),
+    )
+
 
 Train = Callable[..., TrainingResult]
 
@@ -137,11 +215,9 @@ def test_the_same_seed_gives_the_same_losses_and_weights_and_another_seed_others
 def test_an_interrupted_run_goes_on_from_its_newest_whole_checkpoint_to_the_same_weights(
     train: Train,
     unbroken: TrainingResult,
-    watched_training: Callable[..., Any],
-    interruption: type[Exception],
     tmp_path: Path,
 ) -> None:
-    with watched_training(interrupt_at=6), pytest.raises(interruption):
+    with watched(interrupt_at=6), pytest.raises(InterruptedTrainingError):
         train("broken", save_steps=2)
     checkpoints = tmp_path / "broken" / "checkpoints"
     assert sorted(path.name for path in checkpoints.glob("checkpoint-*")) == ["checkpoint-2", "checkpoint-4"]
@@ -151,7 +227,7 @@ def test_an_interrupted_run_goes_on_from_its_newest_whole_checkpoint_to_the_same
     (half / "adapter_model.safetensors").write_bytes(b"half")
     (tmp_path / "broken" / "adapter").mkdir()
     (tmp_path / "broken" / "adapter" / ".tmp").write_bytes(b"half")
-    with watched_training() as steps:
+    with watched() as steps:
         resumed = train("broken", save_steps=2)
     assert len(steps) == 5  # steps 5 to 9
     assert not (resumed.adapter / ".tmp").exists()
@@ -164,10 +240,10 @@ def test_an_interrupted_run_goes_on_from_its_newest_whole_checkpoint_to_the_same
 
 
 def test_bert_is_trained_and_scored_through_its_pair_form(
-    train: Train, bert: Path, lora: Lora, preference_pairs: list[Pair], watched_training: Callable[..., Any]
+    train: Train, bert: Path, lora: Lora, preference_pairs: list[Pair]
 ) -> None:
     targets = lora.model_copy(update={"target_modules": ["query", "value"]})
-    with watched_training(inspect=True) as steps:
+    with watched(inspect=True) as steps:
         result = train(model=bert, lora=targets, precision="8bit")
     assert steps[0].twice_the_same
     assert not steps[-1].twice_the_same
@@ -327,12 +403,11 @@ def run(
     preference_pairs: list[Pair],
     lora: Lora,
     train_arguments: Mapping[str, Any],
-    watched_training: Callable[..., Any],
 ) -> Run:
     spec = ModelSpec(str(llama), "8bit", 64)
     model = load_reward_model(spec)
     folder = tmp_path_factory.mktemp("trained-8bit")
-    with watched_training(inspect=True) as steps:
+    with watched(inspect=True) as steps:
         train, validation = (
             list(map(TrainingExample, pairs)) for pairs in (preference_pairs[:12], preference_pairs[12:])
         )
