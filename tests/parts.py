@@ -24,7 +24,7 @@ SLOW_FILES = (
     # Trials of a trainer's settings, and trainings.
     "test_objectives_stage.py", "test_prompt_stages.py", "test_recipe_sources.py", "test_plans_without.py",
     # Four seconds of computing or more.
-    "test_engine.py", "test_dialects.py", "test_classifier_scores.py", "test_served.py", "test_pair_models.py",
+    "test_engine.py", "test_dialects.py", "test_classifier_scores.py", "test_pair_models.py",
     "test_endpoints.py", "test_scorers.py", "test_export_texts.py", "test_rules.py",
     "test_faithful.py", "test_discover.py",
     "test_benchmark_commands.py", "test_report_forms.py", "test_glance.py", "test_inspect.py", "test_documents.py", "test_dry_runs.py",
