@@ -126,6 +126,25 @@ def test_a_batch_is_submitted_again_only_if_the_user_agrees(
     assert len(reasons) == 1 and reasons[0] in str(stop.value)
 
 
+def test_results_that_are_fewer_than_the_server_says_are_not_paid_for_again(start: Starter, tmp_path: Path) -> None:
+    """The end of the file is lost; what came is kept."""
+    server = start()
+    server.changed = (
+        lambda endpoint, status, payload: (  # type: ignore[method-assign]
+            status,
+            b"\n".join(payload.splitlines()[:3]) if endpoint == "output" else payload,
+        )
+    )
+    with pytest.raises(LLMError, match=r"batch_0: 3 of 20 answers came \(asked 11 times\); no answer to 17 of its 20"):
+        complete(batch_llm(server, tmp_path), questions(20), "asking")
+    with Cache(tmp_path / "llm.sqlite") as cache:
+        assert len(cache) == 3
+    del server.changed  # type: ignore[method-assign]
+    found = complete(batch_llm(server, tmp_path, price=Price(input=1.0, output=1.0)), questions(20), "asking")
+    assert texts(found) == [said(one) for one in questions(20)] and sizes(server) == [20]
+    assert [one.cached for one in found].count(True) == 3
+
+
 def test_each_request_fails_in_its_own_way(start: Starter, tmp_path: Path) -> None:
     server = start()
     scripts = ["", "[[500]] ", "[[500*]] ", "[[400*]] ", "[[refusal*]] ", "[[filter*]] ", "[[length*]] ", "[[empty*]] "]
