@@ -26,6 +26,7 @@ from cda.errors import LLMError
 from cda.llm.batch import BatchLLM, End
 from cda.llm.batch_server import Batch, Line, Made, OddAnswerError, Page, read
 from cda.llm.cache import Cache, CachedLLM
+from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Endpoint
 from cda.llm.protocol import Completion, Request, complete
