@@ -30,7 +30,7 @@ from cda.stats.drift import (
 from cda.stats.estimators import mean_of, resampled, share_of, wilson
 from cda.stats.means import inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import holm, partial_conjunction
-from cda.stats.people import against_people, auc, mean_against_people
+from cda.stats.people import against_people, auc, mean_against_people, panel_margins
 from cda.stats.proportions import (
     chosen_correlation,
     contingency,
@@ -45,9 +45,11 @@ from cda.stats.rate import (
     effect_slope,
     from_preferences,
     from_rewards,
+    quantile_groups,
     rate_effects,
     rewrite_effect,
 )
+from cda.stats.sample_size import prompts_for_effect, votes_for_majority
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 
 NAN, INF = float("nan"), float("inf")
@@ -610,6 +612,11 @@ NOTHING: dict[str, tuple[Callable[[], Any], str]] = {
     "p-value of NaN": (lambda: holm([0.1, NAN]), "1 of 2 p-values"),
     "test of thirds": (lambda: exact_change_test([1 / 3], [1], ["a"]), "rows of 0, 0.5 or 1"),
     "plan without an error": (lambda: smallest_detectable([0.0], [9], 0.05), "no spread to plan with"),
+    "panel without a verdict": (lambda: panel_margins([[NAN, NAN]]), "no verdicts"),
+    "ranges of nothing": (lambda: quantile_groups([], 3), "do not split"),
+    "verdict beyond its range": (lambda: panel_margins([[INF]]), r"preference in \[-1, 1\]"),
+    "plan for an error beyond all": (lambda: votes_for_majority(1.5, 0.1), "lies between 0 and 1"),
+    "plan without a spread": (lambda: prompts_for_effect(0.1, 0.0), "a positive number is needed"),
     "plan of more tests than there are": (lambda: smallest_detectable([1.0], [9], 0.05, r=2), "r lies between 1 and k"),
 }  # fmt: skip
 
