@@ -26,7 +26,7 @@ from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_problems, plan_lines
 from cda.resources.sources import rewriter
 from cda.rewriting.labels import exhibits
-from cda.rewriting.triples import Kind, Original, baseline_responses, generate_questions, triples_of_responses
+from cda.rewriting.triples import Kind, Lost, Original, baseline_responses, generate_questions, triples_of_responses
 from cda.stats.draws import drawn
 
 _ANSWER_TOKENS, _QUESTIONS_TOKENS, _REQUEST_TOKENS = 300, 150, 300
@@ -60,20 +60,23 @@ def make_triples(loaded: LoadedRecipe, source: TriplesOptions, out: Path) -> dic
         say(f"  {read.text}")
     confirm_all(steps, llm.consent, llm.opened)
     triples: list[Triple] = []
+    rows: list[dict[str, object]] = []
     counts: dict[str, int] = {}
     texts, exclusions = _texts(read, source, llm, recipe.seed)
     say(f"  {len(texts)} to make triples of ({exclusions})")
     by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
     for bias in loaded.biases:
         labeller = llm.labeller() if _is_asked(bias, recipe) else _measured
-        made, failed = triples_of_responses(texts, bias, labeller, by)
+        made, lost = triples_of_responses(texts, bias, labeller, by)
         with_bias = sum(triple.has_attribute for triple in made)
+        failed = Exclusions(len(texts), count_reasons([each.reason for each in lost]))
         say(f"  {bias.name}: {len(made)} triples, {with_bias} of answers with it ({failed})")
         triples += made
+        rows += [*map(_row, made), *(_lost_row(bias, each) for each in lost)]
         counts[bias.name] = len(made)
     if not triples:
         raise DataError("no triple was made; the reasons are above")
-    write_jsonl(out, map(_row, triples))
+    write_jsonl(out, rows)
     say(f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`")
     return counts
 
@@ -220,3 +223,12 @@ def _row(triple: Triple) -> dict[str, object]:
     texts = {name: getattr(triple, name) for name in ("original", "rewrite", "rewrite_of_rewrite", "has_attribute")}
     flipped = {} if triple.flipped is None else {"flipped": triple.flipped}
     return {"bias": triple.bias, "prompt": prompt_row(triple.prompt)} | texts | flipped
+
+
+def _lost_row(bias: Bias, lost: Lost) -> dict[str, object]:
+    """An original without a triple: an audit counts it among those tried."""
+    row = lost.original
+    return {
+        "bias": bias.name, "prompt": prompt_row(row.prompt), "original": row.response, "rewrite": None,
+        "rewrite_of_rewrite": None, "has_attribute": row.has_attribute, "failed": lost.reason,
+    }  # fmt: skip
