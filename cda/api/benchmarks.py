@@ -54,8 +54,8 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
     terms = Terms.of("cda.quality", QualityArguments, options)
     adapter, dose = path_text(options["adapter"]), options["dose"]
     files = _files(data, terms)
-    missing = "pairs: has no rows" if terms.overrides is None else "give at least one file of preferences"
-    over = None if options["over"] is None else as_reference(options["over"], "over", terms.inputs)
+    missing = "pairs: has no rows" if terms["overrides"] is None else "give at least one file of preferences"
+    over = terms.files.get("over")
     inputs = {"on": sorted(files), "over": over, "with": adapter, "at": dose}
     settings = terms.nested()
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
@@ -99,7 +99,7 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
         subjects = asked_subjects(loaded.recipe.model, adapter, other, dose)
         return run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
-            columns=columns, split=split, figures=options["figures"], limit=terms.limit,
+            columns=columns, split=split, figures=options["figures"], limit=options["limit"],
         )  # fmt: skip
 
 
@@ -124,18 +124,18 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
     """
     terms = Terms.of("cda.audit_data", DataArguments, options)
     biases, columns, split = options["biases"], options["columns"] or {}, options["split"]
-    settled = terms.nested(biases=biases)
-    given = [word.partition("=")[0] for word in terms.overrides or ()]
+    settled = terms.nested()
+    given = [word.partition("=")[0] for word in terms["overrides"] or ()]
     if problems := without_effect([*given, *settled], terms.where):
         raise RecipeError(problems)
     file = as_reference(data, "pairs", terms.inputs)
     labels, by = (tuple(map(str, several(options[name]))) for name in ("labels", "by"))
-    if terms.out is None:
+    if options["out"] is None:
         others = [*terms.words, *several(biases), *(f"{ours}={theirs}" for ours, theirs in columns.items())]
         others += [] if split == "train" else [split]
-        inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": terms.limit}
+        inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": options["limit"]}
         put(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
-    asked = DataOptions(by, labels, columns, split, terms.limit, options["figures"], biases is not None)
+    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None)
     with loaded_for_model("embedded", settled, terms) as loaded:
         return run_data(file, loaded, asked)
 
@@ -145,7 +145,7 @@ def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
     problems = ["data: has no effect when the data are an argument"] if "data" in settings else []
     return problems + [
         f"{override}: has no effect when files are named on the command line; see --column and --split"
-        for override in terms.overrides or ()
+        for override in terms["overrides"] or ()
         if override.partition("=")[0].partition(".")[0] == "data"
     ]
 

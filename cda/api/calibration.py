@@ -74,15 +74,11 @@ def _loaded(
     model: Model, votes: Data | None, terms: Terms, options: Mapping[str, Any], second: Model | None = None
 ) -> Iterator[tuple[LoadedRecipe, str | None]]:
     """The settings of a correction with its data; and the name of the second model."""
-    data = {"contrasts": options["contrasts"], "votes": votes, "quality": options["quality"]}
-    files = {
-        name: rows if isinstance(rows, str) and rows == "none" else as_reference(rows, name, terms.inputs)
-        for name, rows in data.items()
-        if rows is not None
-    }
-    nested = terms.nested({f"audit.{name}": (name, file) for name, file in files.items()}, options["biases"])
+    nested, file = terms.nested(), None if votes is None else as_reference(votes, "votes", terms.inputs)
+    if file is not None:
+        put(nested, "audit.votes", None if file == "none" else file)
     put(nested, "audit.triples", None)  # votes are on contrasts alone
-    inputs = {"by": files.get("votes"), "on": files.get("contrasts")}
-    others = (*terms.words, str(options["biases"]), str(files.get("quality")))
+    inputs = {"by": file, "on": terms.files.get("contrasts")}
+    others = (*terms.words, str(options["biases"]), str(terms.files.get("quality")))
     with loaded_with_folder(model, terms, nested, inputs, others, second) as opened:
         yield opened

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Unpack
 
 from cda.api.arguments import (
     Terms,
-    as_reference,
-    audited,
     check_types,
     declared,
     loaded_for_model,
@@ -21,9 +18,8 @@ from cda.api.arguments import (
 from cda.api.results import Audit, Discovery, Run, carry_out
 from cda.discovery.discover import run_discover
 from cda.errors import RecipeError, type_in_words
-from cda.jobs.options import AuditArguments, DiscoverArguments, Model, TrainArguments
+from cda.jobs.options import Arg, AuditArguments, DiscoverArguments, Model, Option, Place, TrainArguments
 from cda.recipe.load import is_recipe, load_recipe
-from cda.resources.artifacts import check_form
 
 _BY_NAME = (
     "a training loads its model by name or folder (model.save_pretrained and tokenizer.save_pretrained write one)"
@@ -62,10 +58,10 @@ def audit(target: Model, /, **options: Unpack[AuditArguments]) -> Audit:
     terms = Terms.of("cda.audit", AuditArguments, options)
     if isinstance(target, list):
         raise RecipeError(["cda.audit: takes one model; several are audited and compared by cda.compare(*models)"])
-    return audit_run(target, terms, options).audit
+    return audit_run(target, terms).audit
 
 
-def audit_run(target: Model, terms: Terms, options: AuditArguments) -> Run:
+def audit_run(target: Model, terms: Terms) -> Run:
     """The run of `audit`, whose result is not read yet."""
     if isinstance(target, str) and is_recipe(target):
         raise RecipeError(
@@ -73,9 +69,8 @@ def audit_run(target: Model, terms: Terms, options: AuditArguments) -> Run:
         )
     if problems := refuse_results(target):
         raise RecipeError(problems)
-    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in audited(options).items()}, options["biases"])
-    with loaded_for_model(target, nested, terms) as loaded:
-        return carry_out(loaded, figures=options["figures"])
+    with loaded_for_model(target, terms.nested(), terms) as loaded:
+        return carry_out(loaded, figures=terms["figures"])
 
 
 @declared(TrainArguments)
@@ -103,35 +98,23 @@ def train(recipe: str | Path, /, **options: Unpack[TrainArguments]) -> Run:
         >>> run = cda.train("jargon", model="my-org/my-reward-model", pairs="my-org/my-preferences")  # doctest: +SKIP
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
-    check_types("cda.train", recipe=recipe)
+    check_types("cda.train", {"recipe": Option(Place, Arg(""))}, {"recipe": recipe})
     terms, model, until = Terms.of("cda.train", TrainArguments, options), options["model"], options["until"]
     if not isinstance(model, str | Path | dict | None):
         raise RecipeError([f"cda.train: model: found {type_in_words(model)}; {_BY_NAME}"])
     if until not in STAGES:
         raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
-    data = {"contrasts": options["contrasts"], "votes": options["votes"], "quality": options["quality"]}
-    files = {f"audit.{name}": (name, rows) for name, rows in data.items()}
-    given = terms.nested({"data.pairs": ("pairs", options["pairs"]), **files}, options["biases"])
+    return train_run(recipe, terms)
+
+
+def train_run(recipe: str | Path, terms: Terms) -> Run:
+    """The run of a recipe, up to a stage."""
+    settings, model = terms.nested(), terms["model"]
     if model is not None:
-        put(given, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
-    return train_run(recipe, terms, until, options["only"], options["figures"], options["dry_run"], given)
-
-
-def train_run(
-    recipe: str | Path,
-    terms: Terms,
-    until: str = "report",
-    only: bool = False,
-    figures: str | None = None,
-    dry_run: bool = False,
-    given: Mapping[str, object] | None = None,
-) -> Run:
-    """The run of a recipe with settings that were `given` besides, up to a stage."""
-    check_form(figures)
+        put(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
-        settings = terms.nested() if given is None else given
-        loaded = terms.agreed(load_recipe(str(recipe), terms.overrides or (), settings, terms.where))
-        return carry_out(loaded, until, only, figures, dry_run)
+        loaded = terms.agreed(load_recipe(str(recipe), terms["overrides"] or (), settings, terms.where))
+        return carry_out(loaded, terms["until"], terms["only"], terms["figures"], terms["dry_run"])
 
 
 @declared(DiscoverArguments)
@@ -154,22 +137,15 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms.of("cda.discover", DiscoverArguments, options)
-    topics = list(options["topics"])
-    data = {"responses": options["responses"], "prompts": options["prompts"]}
-    files = {name: as_reference(rows, name, terms.inputs) for name, rows in data.items() if rows is not None}
-    nested = terms.nested({f"discover.{name}": (name, file) for name, file in files.items()})
-    for setting, value in (("by_topic", options["by_topic"]), ("only_topics", topics)):
-        if value:
-            put(nested, f"discover.{setting}", value)
     inputs = {
         "with": path_text(options["adapter"]),
         "at": options["dose"],
         "of": "-".join(map(str, options["attributes"])) or None,
         "formats": options["formats"] or None,
         "by": "topic" if options["by_topic"] else None,
-        "topics": "-".join(topics) or None,
+        "topics": "-".join(options["topics"]) or None,
         "judge": None,
-        **files,
+        **terms.files,
     }
-    with loaded_with_folder(model, terms, nested, inputs, (), options["judge"], "judge") as (loaded, _):
+    with loaded_with_folder(model, terms, terms.nested(), inputs, (), options["judge"], "judge") as (loaded, _):
         return Discovery(loaded.recipe.run_path, run_discover(loaded, options))

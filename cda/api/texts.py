@@ -14,7 +14,7 @@ from cda.counterfactuals.label import label_tokens
 from cda.data.load import RowError, prompt_of, side_text
 from cda.data.pairs import pair_of
 from cda.errors import DataError
-from cda.jobs.options import Data, RewriteArguments, TextArguments
+from cda.jobs.options import Arg, Data, Option, Place, RewriteArguments, TextArguments
 from cda.llm.money import request_tokens, tokens_of
 from cda.llm.protocol import Request
 from cda.llm.purse import Purse
@@ -118,12 +118,12 @@ def _loaded(
     function: str, kind: type, options: TextArguments, data: Data, bias: str | Path
 ) -> Iterator[tuple[list[dict[str, object]], LoadedRecipe]]:
     """The rows, and the settings with the bias."""
-    check_types(function, bias=bias)
+    check_types(function, {"bias": Option(Place, Arg("", form="a name or a path"))}, {"bias": bias})
     rows = rows_of(data, "data")
     if isinstance(llm := options.get("llm"), str):
         options["llm"] = {"model": llm}
     terms = Terms.of(function, kind, options)
-    with loaded_for_model("embedded", terms.nested(biases=str(bias)), terms) as loaded:
+    with loaded_for_model("embedded", terms.nested() | {"biases": [str(bias)]}, terms) as loaded:
         share_purse(loaded, Purse())  # there is no folder: a budget is for one call
         yield rows, loaded
 

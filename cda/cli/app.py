@@ -6,21 +6,26 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from importlib import import_module
 from operator import getitem
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
 
 from cda import __version__
 from cda.cli import complete
-from cda.cli.output import Output, running
+from cda.cli.output import Output, given_options, running
 from cda.errors import RecipeError
 from cda.files.paths import is_there
 from cda.jobs.options import COMMON, FIGURES, LIMIT, Arg, Option, options_of
+from cda.launch import use_all_cores
+from cda.quiet import quiet_libraries
+
+if TYPE_CHECKING:
+    from cda.api.arguments import Terms
 
 _SETTING = re.compile(r"[\w.-]+\s*=")
 MEASURE, TRAIN, SHOW, MAKE, LOOK_UP = "Measure", "Train and correct", "Compare and pass on", "Make data", "Look up"
@@ -139,28 +144,42 @@ class Call:
     """How a command was called, by the options that several commands share, and the place for its result."""
 
     output: Output
+    given: Collection[str] = ()
+    """Options that were given another value than their default, by the words of the command line."""
     only: bool = False
     fail_if: Sequence[str] | None = None
     limit: int | None = None
-    fresh: bool = False
     seed: int | None = None
     columns: Sequence[str] | None = None
     figures: str | None = None
     out: str | None = None
     yes: bool = False
 
-    @property
-    def confirm(self) -> bool | Literal["ask"]:
-        """`--yes` agrees beforehand; without it the user is asked."""
-        return True if self.yes else "ask"
+    def refuse(self, why: str, *but: str, of: type | None = None) -> None:
+        """RecipeError that names every option that was given: other than these, and only those `of` a declaration that stand for
+        settings, which `why` names as {setting}."""
+        settings = {option.word(name): option.arg.setting for name, option in (options_of(of) if of else {}).items()}
+        found = [name for name in self.given if name not in but and (of is None or settings.get(name))]
+        if found:
+            raise RecipeError([f"--{name}: {why.format(setting=settings.get(name))}" for name in found])
 
     def words(self, overrides: Sequence[str] | None, *files: str) -> list[str]:
         """Settings with those of --seed and, for a command that reads `files` of a recipe, --column."""
         return with_options(overrides, self.seed, self.columns if files else None, files)
 
     def paid(self, overrides: Sequence[str] | None, *files: str) -> dict[str, Any]:
-        """Arguments of every function that may ask an LLM."""
-        return {"confirm": self.confirm, "overrides": self.words(overrides, *files)}
+        """Arguments of every function that may ask an LLM; `--yes` agrees beforehand, without it the user is asked."""
+        return {"confirm": True if self.yes else "ask", "overrides": self.words(overrides, *files)}
+
+    def terms(
+        self, function: str, declared: type, options: Mapping[str, Any], words: Sequence[str], *files: str
+    ) -> Terms:
+        """Terms of a function of the API with the conditions of --fail-if."""
+        from cda.api.arguments import Terms
+        from cda.auditing.conditions import conditions_of
+
+        terms = Terms.of(function, declared, {**options, **self.paid(words, *files)})
+        return replace(terms, conditions=conditions_of(self.fail_if or ()))
 
 
 def job(
@@ -170,9 +189,12 @@ def job(
     end: str = f"{ALWAYS} yes",
     name: str | None = None,
     group: typer.Typer = app,
+    does: str | None = None,
+    files: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function, which gets a `Call`, its own parameters, and the declared `options` of a job: as keywords, or of
-    a dataclass as `options`.
+    a dataclass as `options`. A declaration alone names the function that it `does`, by module and name: it gets the parameters by
+    position, then settings as words (if `overrides` are among the parameters, with the columns of `files`), and the options.
 
     The function's parameters come first in the help, then the options, then those that `order` names, which may be any of them or
     shared ones; `end` comes last.
@@ -181,8 +203,11 @@ def job(
     def register(function: Callable[..., None]) -> Callable[..., None]:
         every = options_of(options) if options else {}
         declared = {key: option for key, option in every.items() if option.arg.flag != ""}
-        own = dict(islice(inspect.signature(function, eval_str=True).parameters.items(), 1, None))
-        own = {key: each for key, each in own.items() if each.kind is not each.VAR_KEYWORD and key != "options"}
+        own = {
+            key: each
+            for key, each in inspect.signature(function, eval_str=True).parameters.items()
+            if each.annotation is not Call and each.kind is not each.VAR_KEYWORD and key != "options"
+        }
         named = order.split()
         names = [key for key in (*own, *declared) if key not in named]
         names += [*named, *(key for key in end.split() if key not in named)]
@@ -200,8 +225,14 @@ def job(
                 asked = {key: every[key].arg.default if value is None else value for key, value in asked.items()}
                 if is_dataclass(options):
                     kept = {key: tuple(value) if isinstance(value, list) else value for key, value in asked.items()}
+                    kept |= {"confirmed": how.get("yes")} if hasattr(options, "confirmed") else {}
                     asked = {"options": options(**{key: value for key, value in kept.items() if value is not None})}
-                function(Call(output, **how), **values, **asked)
+                call = Call(output, given_options(context), **how)
+                if does is None:
+                    function(call, **values, **asked)
+                else:
+                    done = _did(does, call, values, asked, files, set(every))
+                    output.show(*(done if isinstance(done, tuple) else (done,)))
 
         whole = [_CONTEXT, *parameters.values()]
         command.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
@@ -211,6 +242,22 @@ def job(
         return function
 
     return register
+
+
+def _did(
+    does: str, call: Call, values: dict[str, Any], asked: dict[str, Any], files: Sequence[str], known: Collection[str]
+) -> Any:
+    """The result of a function that a declaration names, or the result with its text."""
+    use_all_cores()
+    quiet_libraries()
+    module, _, name = does.partition(":")
+    function, how = getattr(import_module(module), name), call.paid(values.get("overrides"), *files)
+    if "overrides" in known:  # a function of the API
+        values.pop("overrides", None)
+        asked |= {key: value for key, value in how.items() if key in known}
+    elif "overrides" in values:
+        values["overrides"] = how["overrides"]
+    return function(*values.values(), **asked)
 
 
 _CONTEXT = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)

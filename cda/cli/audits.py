@@ -4,29 +4,19 @@ several; and `cda report`, of a recipe or of a finished run."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from cda.cli import complete
-from cda.cli.app import MEASURE, SHOW, TARGET, Call, job, json_word, settings_apart
+from cda.cli.app import MEASURE, SHOW, TARGET, Call, job, settings_apart
 from cda.cli.output import Output
-from cda.cli.recipes import AUDITED_FILES, run_until
+from cda.cli.recipes import AUDITED_FILES, finish, run_until
 from cda.errors import RecipeError, RunError
 from cda.jobs.options import AuditArguments
 from cda.launch import is_main
 
-_FILES = ("votes", "verdicts", "quality", "triples")
-
-
-By = Annotated[
-    list[str] | None,
-    Option(
-        help="A column of your contrasts or triples to compare effects by, such as a topic; several times for several."
-    ),
-]
 Export = Annotated[
     str | None,
     Option(help="Also write each audit as one row to share, for `cda compare FOLDER`: a .json file, or a folder/."),
@@ -47,7 +37,6 @@ def audit(
             autocompletion=complete.models,
         ),
     ],
-    by: By = None,
     export: Export = None,
     check_reward: Annotated[
         tuple[str, str, float] | None,
@@ -61,57 +50,31 @@ def audit(
 ) -> None:
     """Measure a reward model or judge as it is; with a recipe, before and after its training."""
     words, models = settings_apart(targets)
-    words += [f"audit.by={json_word(by)}"] if by else []
-    target = models[0] if models else ""
-    from cda.api.arguments import Terms
-    from cda.api.comparing import check_export, export_rows
-    from cda.api.runs import audit_run
-    from cda.auditing.conditions import conditions_of, failures
-    from cda.recipe.load import is_recipe
-
     if check_reward is not None:
-        others = {"bias": options["biases"], "contrasts": options["contrasts"], "by": by, "out": options["out"], "export": export,
-                  "fail-if": call.fail_if, "only": call.only, "fresh": options["fresh"], "limit": options["limit"], "figures": options["figures"],
-                  **{name: options[name] for name in _FILES}}  # fmt: skip
-        unused = [f"--{name}" for name, value in others.items() if value]
+        unused = [f"--{name}" for name in call.given if name not in ("check-reward", "seed")]
         _check_reward(call.output, models, check_reward, call.words(words), unused)
         return
+    from cda.api.comparing import check_export
+    from cda.api.runs import audit_run
+    from cda.recipe.load import is_recipe
+
     check_export(export)
     if len(models) != 1:
         raise RecipeError(
             [f"cda audit takes one model, and found {len(models)}; several: cda compare {' '.join(models) or 'A B …'}"]
         )
+    (target,) = models
     if is_recipe(target):
-        given = {"bias": (options["biases"], "biases"), "contrasts": (options["contrasts"], "audit.contrasts"), "by": (by, "audit.by"),
-                 **{name: (options[name], f"audit.{name}") for name in _FILES}}  # fmt: skip
-        problems = [
-            f"--{name}: not with a recipe, which says it itself; use {setting}=..."
-            for name, (value, setting) in given.items()
-            if value
-        ]
-        if options["figures"] is not None and not problems:
-            problems.append(
+        own = {name: options[name] for name in ("out", "limit", "fresh")}
+        call.refuse("not with a recipe, which says it itself; use {setting}=...", *own, of=AuditArguments)
+        if options["figures"] is not None:
+            raise RecipeError([
                 f"--figures: not with a recipe, whose report has them: cda report {target} --figures {options['figures']}"
-            )
-        if problems:
-            raise RecipeError(problems)
-        run_until(
-            replace(call, out=options["out"], limit=options["limit"], fresh=options["fresh"]),
-            target,
-            words,
-            "audit",
-            call.only,
-            export,
-        )
+            ])  # fmt: skip
+        run_until(call, target, words, "audit", call.only, export, **own)
         return
-    terms = Terms.of("cda.audit", AuditArguments, options | call.paid(words, *AUDITED_FILES))
-    terms = replace(terms, conditions=conditions_of(call.fail_if or ()))
-    run = audit_run(target, terms, options)  # type: ignore[arg-type]  # of AuditArguments
-    if export is not None:
-        export_rows(run.audit, export)
-    call.output.show(lambda: run.audit, "")
-    if terms.conditions and is_main():
-        call.output.fail(failures(run.audit, terms.conditions))
+    terms = call.terms("cda.audit", AuditArguments, options, words, *AUDITED_FILES)
+    finish(call, audit_run(target, terms), terms, export=export)
 
 
 def _check_reward(
@@ -148,24 +111,19 @@ def compare(
             autocompletion=complete.models,
         ),
     ],
-    by: By = None,
     export: Export = None,
     **options: Any,
 ) -> None:
     """Which of these? Models, audited now on the same texts, finished audits and shared rows next to each other."""
     words, models = settings_apart(targets)
-    words += [f"audit.by={json_word(by)}"] if by else []
-    from cda.api.arguments import Terms
     from cda.api.comparing import check_export, compare_targets, export_rows, plan_comparison
-    from cda.auditing.conditions import conditions_of
 
     check_export(export, several=True)
-    terms = Terms.of("cda.compare", AuditArguments, options | call.paid(words, *AUDITED_FILES))
-    terms = replace(terms, conditions=conditions_of(call.fail_if or ()))
+    terms = call.terms("cda.compare", AuditArguments, options, words, *AUDITED_FILES)
     if call.output.dry_run:
-        call.output.show(plan_comparison(models, terms, options, call.output.full), "")  # type: ignore[arg-type]  # of AuditArguments
+        call.output.show(plan_comparison(models, terms, call.output.full), "")
         return
-    comparison = compare_targets(models, terms, options)  # type: ignore[arg-type]
+    comparison = compare_targets(models, terms)
     call.output.show(comparison, f"\n{comparison.summary}")
     export_rows(comparison, export)
     if terms.conditions and is_main():
@@ -186,16 +144,14 @@ def report(
     ] = None,
 ) -> None:
     """Draw the report, after running whatever is missing for it; or that of a finished run's folder."""
-    of_recipes = {"--only": call.only, "--limit": call.limit, "--seed": call.seed, "--column": call.columns}
     if Path(recipe).expanduser().is_dir():
         why = f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is"
-        if problems := [f"{name}: {why}" for name, value in of_recipes.items() if value not in (None, False)]:
-            raise RecipeError(problems)
+        call.refuse(why.replace("{", "{{").replace("}", "}}"), "out", "figures")
         _redrawn(call, recipe, overrides or [], out)
     elif out is not None and Path(out).suffix == ".html":
         raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
     else:
-        run_until(replace(call, out=out), recipe, overrides, "report", call.only)
+        run_until(call, recipe, overrides, "report", call.only, out=out)
 
 
 def _redrawn(call: Call, folder: str, words: list[str], out: str | None) -> None:

@@ -13,17 +13,12 @@ from cda.jobs.options import BestOfArguments, DataArguments, DiscoverArguments, 
 Scorer = Annotated[str, Argument(help=TARGET)]
 
 
-@job(MEASURE, "seed", DataArguments)
+@job(MEASURE, "seed", DataArguments, does="cda.api.benchmarks:audit_data")
 def data(
-    call: Call,
     pairs: Annotated[str, Argument(help="Preference pairs in TRL's format, or `embedded`.")],
     overrides: Overrides = None,
-    **options: Any,
 ) -> None:
     """What a reward model would learn of each bias from preference pairs, before anything is trained."""
-    from cda.api.benchmarks import audit_data
-
-    call.output.show(audit_data(pairs, **options, **call.paid(overrides)))
 
 
 @job(MEASURE, "seed columns", QualityArguments)
@@ -43,21 +38,16 @@ def quality(
     from cda.api.benchmarks import quality as measured
 
     words, names = settings_apart(files)
-    call.output.show(measured(model, list(dict.fromkeys(names)), **options, **call.paid(words, "quality")))
+    call.output.show(measured(model, names, **options, **call.paid(words, "quality")))
 
 
-@job(MEASURE, "seed", BestOfArguments, ALWAYS, "best-of")
+@job(MEASURE, "seed", BestOfArguments, ALWAYS, "best-of", does="cda.api.benchmarks:best_of")
 def best_of(
-    call: Call,
     model: Scorer,
     responses: Annotated[str, Argument(help="Sampled responses: prompt and responses, or prompt and response.")],
     overrides: Overrides = None,
-    **options: Any,
 ) -> None:
     """How prevalent each bias is among the best of n responses, and in a policy tilted to the reward, before and after an adapter."""
-    from cda.api.benchmarks import best_of as measured
-
-    call.output.show(measured(model, responses, **options, overrides=call.words(overrides)))
 
 
 @job(MEASURE, "seed columns", DiscoverArguments)

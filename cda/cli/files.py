@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -10,13 +9,15 @@ import typer
 from typer import Argument, Option
 
 from cda.cli.app import ALWAYS, LOOK_UP, MAKE, MEASURE, TRAIN, Call, Overrides, app, job
-from cda.jobs.options import ExportOptions, InspectOptions, MergeOptions, TriplesOptions
+from cda.jobs.options import ExportOptions, InspectOptions, MergeOptions, SampleArguments, TriplesOptions
 from cda.records import PERCENT
 
 
-@job(MEASURE, "limit html prompts dry_run full columns", InspectOptions)
+@job(
+    MEASURE, "limit html prompts dry_run full columns", InspectOptions,
+    does="cda.inspection.inspect:inspect_rewrites", files=("triples",),
+)  # fmt: skip
 def inspect(
-    call: Call,
     target: Annotated[
         str,
         Argument(
@@ -25,54 +26,15 @@ def inspect(
         ),
     ],
     overrides: Overrides = None,
-    prompts: Annotated[
-        bool,
-        Option(
-            "--prompts",
-            help="Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too.",
-        ),
-    ] = False,
-    *,
-    options: InspectOptions,
 ) -> None:
     """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
-    from cda.launch import use_all_cores
-    from cda.quiet import quiet_libraries
-
-    use_all_cores()
-    quiet_libraries()
-    from cda.inspection.inspect import inspect_rewrites
-
-    words, options = call.words(overrides, "triples"), replace(options, confirmed=call.yes)
-    if prompts:
-        from cda.inspection.fresh import prompts_text
-        from cda.results.commands import Prompts
-
-        text = prompts_text(target, words, options)
-        call.output.show(Prompts(text=text), text)
-    else:
-        call.output.show(*inspect_rewrites(target, words, options))
 
 
-@job(MAKE, "limit seed columns", TriplesOptions)
+@job(MAKE, "limit seed columns", TriplesOptions, does="cda.counterfactuals.triples:make_triples", files=("triples",))
 def triples(
-    call: Call,
-    out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")],
-    overrides: Overrides = None,
-    bias: Annotated[list[str] | None, Option(help="Name or bias file; several times for several.")] = None,
-    *,
-    options: TriplesOptions,
+    out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")], overrides: Overrides = None
 ) -> None:
     """Make RATE triples to audit on: each answer rewritten to flip the bias, and rewritten back."""
-    from cda.counterfactuals.triples import make_triples
-    from cda.files.paths import user_path
-    from cda.recipe.load import load_model_audit
-    from cda.results.commands import Written
-
-    settings = {"name": "triples", **({"biases": bias} if bias else {})}
-    loaded = replace(load_model_audit("embedded", settings, call.words(overrides, "triples")), confirmed=call.yes)
-    counts = make_triples(loaded, options, user_path(out))
-    call.output.show(Written(folder=user_path(out), rows=counts), "")
 
 
 @job(MAKE, end=ALWAYS)
@@ -110,102 +72,34 @@ def _plan_of_texts(rows: dict[str, int], folder: Path) -> list[str]:
     ]
 
 
-@job(TRAIN, "", MergeOptions, ALWAYS)
+@job(TRAIN, "", MergeOptions, ALWAYS, does="cda.pipeline.merge:merge")
 def merge(
-    call: Call,
     sources: Annotated[
         list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
     ],
-    *,
-    options: MergeOptions,
 ) -> None:
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
-    from cda.files.paths import user_path
-    from cda.quiet import quiet_libraries
-
-    quiet_libraries()
-    from cda.pipeline.merge import merge as merge_sources
-    from cda.results.commands import Written
-
-    folder = user_path(options.out)
-    merge_sources(sources, folder, options.doses, options.base, options.precision, options.adapter_only, options.push)
-    call.output.show(Written(folder=folder), "")
 
 
-@job(LOOK_UP, end=ALWAYS)
+@job(LOOK_UP, "", SampleArguments, ALWAYS, does="cda.jobs.samples:samples")
 def samples(
-    call: Call,
     half_width: Annotated[float, Argument(help=f"Half of the wanted {PERCENT} interval: 0.05 for ± 5 points.")],
-    share: Annotated[float, Option(help="Expected skew or miscalibration.")] = 0.5,
-    flipped: Annotated[float, Option(help="Expected share of contrasts whose preference training flips.")] = 0.3,
-    per_prompt: Annotated[int, Option(help="Contrasts of one prompt.")] = 1,
-    within_prompt: Annotated[float, Option(help="How alike contrasts of one prompt are (ICC, 0 to 1).")] = 0.3,
-    vote_correlation: Annotated[float, Option(help="How alike two people's votes on one item are (0 to 1).")] = 0.4,
-    majority_error: Annotated[float, Option(help="Tolerated share of majorities that more votes would turn.")] = 0.1,
-    effect: Annotated[
-        float,
-        Option(help=f"Half of the wanted {PERCENT} interval of a mean margin or RATE effect, in the unit of --sd."),
-    ] = 0.1,
-    sd: Annotated[
-        float, Option(help="How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.")
-    ] = 1.0,
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
-    from cda.errors import DataError
-    from cda.resources.dry_run import stop_if_dry
-    from cda.results.commands import SampleSizes
-    from cda.stats import sample_size as needed
-
-    if per_prompt < 1 or not 0 <= within_prompt <= 1:
-        raise DataError(f"{per_prompt} contrasts of one prompt, alike by {within_prompt}: at least 1, and 0 to 1")
-    design = 1 + (per_prompt - 1) * within_prompt  # variance of contrasts that share prompts over that of others
-    found = SampleSizes(
-        contrasts=needed.triples_for_share(half_width, share, design),
-        contrasts_for_change=needed.triples_for_change(half_width, flipped, design),
-        votes=(votes := needed.votes_for_majority(majority_error, vote_correlation)),
-        majority_error=needed.majority_error(votes, vote_correlation),
-        prompts=needed.prompts_for_effect(effect, sd),
-    )
-    points = f"± {100 * half_width:g} points"
-    stop_if_dry(
-        None, lambda: [f"prints      the contrasts, votes and prompts that {points} need; reads and writes no file"]
-    )
-    lines = [
-        f"{found.contrasts} contrasts for skew or miscalibration near {share:.0%} {points}",
-        f"{found.contrasts_for_change} contrasts for its change by training {points}, where {flipped:.0%} of them flip",
-        f"{votes} votes a contrast: with fewer, more than {majority_error:.0%} of majorities would turn with more votes "
-        f"({found.majority_error:.1%} with {votes})",
-        f"{found.prompts} prompts for a mean margin or a RATE effect ± {effect:g}, where it varies between prompts by an "
-        f"SD of {sd:g} (at most sd_margin of audit.json)",
-    ]
-    if per_prompt > 1:
-        lines.append(
-            f"{per_prompt} contrasts of one prompt, alike by {within_prompt:g}, count as {per_prompt / design:.1f}"
-        )
-    call.output.show(found, "\n".join(lines))
 
 
 study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")
 app.add_typer(study, name="study", rich_help_panel=MAKE)
 
 
-@job(None, "", ExportOptions, ALWAYS, "export", study)
+@job(None, "", ExportOptions, ALWAYS, "export", study, does="cda.studies.export:export_study")
 def export_(
-    call: Call,
     contrasts: Annotated[
         str, Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")
     ],
     out: Annotated[str, Argument(help="New folder for the study.")],
-    *,
-    options: ExportOptions,
 ) -> None:
     """Write a folder with what people judge, in the form of their tool, and a key for the import."""
-    from cda.files.paths import user_path
-    from cda.results.commands import Written
-    from cda.studies.export import export_study
-
-    made = export_study(contrasts, user_path(out), options)
-    call.output.show(Written(folder=user_path(out), rows={"contrasts": len(made.contrasts)}), "")
 
 
 @job(None, end=ALWAYS, name="import", group=study)

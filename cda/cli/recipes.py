@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
 from cda.cli import complete
 from cda.cli.app import TARGET, TRAIN, Call, Overrides, Recipe, job
 from cda.errors import RecipeError
-from cda.jobs.options import CalibrateArguments, DoseArguments
+from cda.jobs.options import CalibrateArguments, DoseArguments, TrainArguments
+
+if TYPE_CHECKING:
+    from cda.api.arguments import Terms
+    from cda.api.results import Run
 
 AUDITED_FILES = ("contrasts", "triples", "quality")
 TRAINED_FILES = ("pairs", "supplement", "taught", *AUDITED_FILES)
@@ -18,33 +22,34 @@ Votes = Annotated[str | None, Option(help="People's votes on the contrasts: id a
 
 
 def run_until(
-    call: Call, recipe: str, overrides: list[str] | None, until: str, only: bool = False, export: str | None = None
+    call: Call,
+    recipe: str,
+    overrides: Sequence[str] | None,
+    until: str,
+    only: bool = False,
+    export: str | None = None,
+    **options: Any,
 ) -> None:
-    """Run a recipe's stages up to one, show its result, and hold the audit against the conditions of --fail-if."""
-    from cda.api.arguments import Terms
-    from cda.api.comparing import export_rows
+    """Run a recipe's stages up to one, with other options than the call's if they are given, and finish with its result."""
     from cda.api.runs import train_run
-    from cda.auditing.conditions import conditions_of, failures
+
+    given = {"until": until, "only": only, "out": call.out, "limit": call.limit, "figures": call.figures, **options}
+    files = AUDITED_FILES if until == "audit" else TRAINED_FILES
+    terms = call.terms("cda.train", TrainArguments, given, overrides or (), *files)
+    finish(call, train_run(recipe, terms), terms, until, export)
+
+
+def finish(call: Call, run: Run, terms: Terms, until: str = "audit", export: str | None = None) -> None:
+    """Show the result of a run up to a stage, and hold its audit against the conditions of --fail-if."""
+    from cda.api.comparing import export_rows
+    from cda.auditing.conditions import failures
     from cda.launch import is_main
 
-    words = call.words(overrides, *(AUDITED_FILES if until == "audit" else TRAINED_FILES))
-    conditions = conditions_of(call.fail_if or ())
-    terms = Terms(
-        "cda.train",
-        {},
-        words,
-        call.out,
-        confirm=call.confirm,
-        limit=call.limit,
-        fresh=call.fresh,
-        conditions=conditions,
-    )
-    run = train_run(recipe, terms, until=until, only=only, figures=call.figures)
     if export is not None:
         export_rows(run.audit, export)
     call.output.show((lambda: run.audit) if until == "audit" else lambda: run.outcome(until), "")
-    if until in ("audit", "report") and conditions and is_main():
-        call.output.fail(failures(run.audit, conditions))
+    if until in ("audit", "report") and terms.conditions and is_main():
+        call.output.fail(failures(run.audit, terms.conditions))
 
 
 @job(TRAIN, "fail_if only limit seed columns out")
@@ -86,18 +91,12 @@ def dose(
 ) -> None:
     """Choose by people's votes how much of an adapter to apply; or how far to go from one model's rewards to another's."""
     if against is None:
-        given = {
-            "votes": votes,
-            "bias": options["biases"],
-            "contrasts": options["contrasts"],
-            "quality": options["quality"],
-        }
-        if problems := [
-            f"--{name}: only with --against; a recipe has settings for it" for name, value in given.items() if value
-        ]:
-            raise RecipeError(problems)
-        call = replace(call, **{name: options[name] for name in ("out", "limit", "figures")})
-        run_until(call, target, [*(overrides or []), "dose.on=yes"], "dose" if call.only else "report", call.only)
+        of_models = ("votes", "bias", "contrasts", "quality")
+        call.refuse("only with --against; a recipe has settings for it", *(set(call.given) - set(of_models)))
+        own = {name: options[name] for name in ("out", "limit", "figures")}
+        run_until(
+            call, target, [*(overrides or []), "dose.on=yes"], "dose" if call.only else "report", call.only, **own
+        )
         return
     from cda.api.calibration import dose as chosen
 
@@ -107,16 +106,13 @@ def dose(
     call.output.show(chosen(target, against, votes, **options, **paid))
 
 
-@job(TRAIN, "votes biases contrasts quality out limit seed columns figures", CalibrateArguments)
+@job(
+    TRAIN, "votes biases contrasts quality out limit seed columns figures", CalibrateArguments,
+    does="cda.api.calibration:calibrate", files=("contrasts", "quality"),
+)  # fmt: skip
 def calibrate(
-    call: Call,
     model: Annotated[str, Argument(help=TARGET)],
     overrides: Overrides = None,
     votes: Votes = None,
-    **options: Any,
 ) -> None:
     """Correct a judge or reward model that cannot be trained: offsets and slopes that people's votes choose."""
-    from cda.api.calibration import calibrate as calibrated
-
-    paid = call.paid(overrides, "contrasts", "quality")
-    call.output.show(calibrated(model, votes, **options, **paid))

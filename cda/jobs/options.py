@@ -2,11 +2,17 @@
 made. Imports nothing heavy, so that `cda --help` and completion read it."""
 
 # Annotations are objects here, not text: the signatures of functions and commands are made from them.
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import reduce
+from numbers import Integral, Real
+from operator import or_
 from os import PathLike
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypedDict, get_args, get_origin, get_type_hints
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, NamedTuple, TypedDict, Union, get_args, get_origin, get_type_hints
+
+from cda.records import PERCENT
 
 Model = str | PathLike[str] | Callable[..., object] | tuple[object, object]
 """A name as `cda audit` takes it; a function (prompts, responses) -> rewards, or (prompts, first, second) -> preferences; or a
@@ -31,28 +37,42 @@ class Arg(NamedTuple):
     """Name of the command's option, if it is not the argument's; empty: commands have none."""
     more: Mapping[str, Any] = {}
     """Arguments of `typer.Option`, with the name of a function of `cda.cli.complete`."""
+    setting: str = ""
+    """The settings of a recipe that it stands for, with spaces between several."""
+    form: str | None = None
+    """Words for its type, if not those of every option of this type."""
 
 
 def folder(named: str) -> Arg:
     """The place of results, by the end of its default's name."""
-    return Arg(f"Folder for the results. Default: runs/{named}.")
+    return Arg(f"Folder for the results. Default: runs/{named}.", setting="run.folder")
 
 
 _COMMON = {"rich_help_panel": COMMON}
-_BIAS = {"flag": "bias", "more": {"autocompletion": "biases"}}
-AllBiases = Annotated[Biases | None, Arg("Names or bias files. Default: all five.", **_BIAS)]
-Contrasts = Annotated[Data | None, Arg("Contrasts of your own: prompt, base, perturbed. Default: the embedded ones.")]
+_BIAS = {
+    "flag": "bias", "more": {"autocompletion": "biases"}, "setting": "biases", "form": "a name, a path, or a list of them",
+}  # fmt: skip
+_NAMES = "a name, or a list of them"
 FIGURES = Arg("Also write every figure of the report at paper size, as svg or pdf.", more=_COMMON)
 LIMIT = Arg(
     "For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed.",
     more={"min": 1, **_COMMON},
 )
 COLUMN = Arg("Columns of your file under another name, ours=theirs.", flag="column", more=_COMMON)
+AllBiases = Annotated[Biases | None, Arg("Names or bias files. Default: all five.", **_BIAS)]
+Contrasts = Annotated[
+    Data | None,
+    Arg("Contrasts of your own: prompt, base, perturbed. Default: the embedded ones.", setting="audit.contrasts"),
+]
 Figures = Annotated[str | None, FIGURES]
 Limit = Annotated[int | None, LIMIT]
+AUDITED = "audit.max_contrasts audit.max_triples audit.max_quality"
+LimitOfAudit = Annotated[int | None, LIMIT._replace(setting=AUDITED)]
 Columns = Annotated[Mapping[str, str] | None, COLUMN]
-Votes = Annotated[Data | None, Arg("People's votes on them: id and vote, any number an item.")]
-Quality = Annotated[Data | None, Arg("Preference pairs for accuracy; `none` for no such check.")]
+Votes = Annotated[Data | None, Arg("People's votes on them: id and vote, any number an item.", setting="audit.votes")]
+Quality = Annotated[
+    Data | None, Arg("Preference pairs for accuracy; `none` for no such check.", setting="audit.quality")
+]
 Fresh = Annotated[bool, Arg("Measure again, even if the folder holds the same.", False)]
 Against = Annotated[Model | None, Arg("A second model to compare with.")]
 Adapter = Annotated[Place | None, Arg("Measure again with an adapter: its folder, or that of a finished run.")]
@@ -95,7 +115,11 @@ class Called(Settings, total=False):
     progress: Annotated[bool, Arg("Show progress bars.", True, "")]
     overrides: Annotated[
         Sequence[str] | None,
-        Arg("Settings as words `section.key=value`; messages then name the command line.", flag=""),
+        Arg(
+            "Settings as words `section.key=value`; messages then name the command line.",
+            flag="",
+            form="a list of words such as 'seed=1'",
+        ),
     ]
 
 
@@ -107,6 +131,8 @@ class Paid(Called, total=False):
         Arg(
             "Dollars that may be spent on LLMs, for all models together; nothing is spent if the estimate exceeds it.",
             flag="",
+            setting="llm.budget_usd",
+            form="a number of dollars",
         ),
     ]
     confirm: Annotated[
@@ -119,18 +145,29 @@ class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     biases: AllBiases
     contrasts: Contrasts
     votes: Votes
-    verdicts: Annotated[Data | None, Arg("LLM judges' verdicts on them, to stretch few votes (PPI++).")]
+    verdicts: Annotated[
+        Data | None, Arg("LLM judges' verdicts on them, to stretch few votes (PPI++).", setting="audit.verdicts")
+    ]
     quality: Quality
-    triples: Annotated[Data | None, Arg("RATE triples of your own; `none` for no RATE.")]
+    triples: Annotated[Data | None, Arg("RATE triples of your own; `none` for no RATE.", setting="audit.triples")]
+    by: Annotated[
+        str | Sequence[str] | None,
+        Arg(
+            "A column of your contrasts or triples to compare effects by, such as a topic.",
+            setting="audit.by",
+            form=_NAMES,
+        ),
+    ]
     figures: Figures
     out: Annotated[
         Place | None,
         Arg(
             "Folder of the run, whose results are reused unless the model is in memory; of a comparison that of its models' runs and "
-            "`comparison`. Default: below runs/."
+            "`comparison`. Default: below runs/.",
+            setting="run.folder",
         ),
     ]
-    limit: Limit
+    limit: LimitOfAudit
     fresh: Fresh
 
 
@@ -141,8 +178,8 @@ class TrainArguments(Paid, DoseSettings, total=False):
             'Hub id or folder of the reward model; or the recipe\'s section, such as `{"preset": "skywork-llama-8b"}`.'
         ),
     ]
-    pairs: Annotated[Data | None, Arg("Preference pairs to debias on: prompt, chosen, rejected.")]
-    biases: Annotated[Biases | None, Arg("Names or bias files, in place of the recipe's.")]
+    pairs: Annotated[Data | None, Arg("Preference pairs to debias on: prompt, chosen, rejected.", setting="data.pairs")]
+    biases: Annotated[Biases | None, Arg("Names or bias files, in place of the recipe's.", **_BIAS)]
     contrasts: Contrasts
     votes: Votes
     quality: Quality
@@ -150,8 +187,8 @@ class TrainArguments(Paid, DoseSettings, total=False):
     only: Annotated[bool, Arg("Run this stage alone; earlier ones must have finished.", False)]
     figures: Figures
     dry_run: Annotated[bool, Arg("Check everything, log the settings and the plan, do nothing.", False)]
-    out: Annotated[Place | None, Arg("Folder of the run. Default: runs/<recipe>.")]
-    limit: Limit
+    out: Annotated[Place | None, folder("<recipe>")._replace(says="Folder of the run. Default: runs/<recipe>.")]
+    limit: Annotated[int | None, LIMIT._replace(setting=f"data.max_pairs data.max_contrasts {AUDITED}")]
 
 
 class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
@@ -161,11 +198,13 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     labels: Annotated[
         Sequence[Place] | Place | None,
         Arg(
-            "Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model."
+            "Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model.",
+            form=_NAMES,
         ),
     ]
     by: Annotated[
-        str | Sequence[str] | None, Arg("Columns by whose values the pairs are measured too, such as source.")
+        str | Sequence[str] | None,
+        Arg("Columns by whose values the pairs are measured too, such as source.", form=_NAMES),
     ]
     columns: Columns
     split: Split
@@ -187,14 +226,14 @@ class QualityArguments(Paid, ModelSettings, total=False):
     dose: AdapterDose
     out: Annotated[Place | None, folder("quality-<model>-<inputs>")]
     figures: Figures
-    limit: Limit
+    limit: Annotated[int | None, LIMIT._replace(setting="audit.max_quality")]
 
 
 class BestOfArguments(Called, ModelSettings, total=False):
     adapter: Adapter
     against: Against
     dose: AdapterDose
-    biases: AllBiases
+    biases: Annotated[Biases | None, Arg("Names or bias files. Default: all five.", **_BIAS | {"setting": ""})]
     sizes: Annotated[
         Sequence[int] | None,
         Arg("Values of n. Default: 1, 2, 4, 8, … as far as half of the prompts reach.", flag="n"),
@@ -217,9 +256,12 @@ class VotedArguments(Paid, ModelSettings, DoseSettings, total=False):
 
     biases: AllBiases
     contrasts: Contrasts
-    quality: Annotated[Data | None, Arg("Preference pairs whose accuracy must not fall; `none` for no such check.")]
+    quality: Annotated[
+        Data | None,
+        Arg("Preference pairs whose accuracy must not fall; `none` for no such check.", setting="audit.quality"),
+    ]
     figures: Figures
-    limit: Limit
+    limit: Annotated[int | None, LIMIT._replace(setting="audit.max_contrasts audit.max_quality")]
 
 
 class CalibrateArguments(VotedArguments, total=False):
@@ -239,20 +281,40 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     ]
     adapter: Annotated[Place | None, Arg("Search the model with an adapter; held against the model without it.")]
     dose: AdapterDose
-    attributes: Annotated[Sequence[Place], Arg("No search: measure these, in words or as bias files.", (), "attribute")]
+    attributes: Annotated[
+        Sequence[Place],
+        Arg(
+            "No search: measure these, in words or as bias files.",
+            (),
+            "attribute",
+            form="a list of texts or bias files",
+        ),
+    ]
     formats: Annotated[
         bool, Arg("No search: measure bold, lists, headers, emoji, exclamations, links, yes-words.", False)
     ]
-    responses: Annotated[Data | None, Arg("Prompts with sampled responses. Default: sampled by the LLM.")]
-    prompts: Annotated[Data | None, Arg("Prompts to answer. Default: written on twenty topics.")]
+    responses: Annotated[
+        Data | None,
+        Arg("Prompts with sampled responses. Default: sampled by the LLM.", setting="discover.responses"),
+    ]
+    prompts: Annotated[
+        Data | None, Arg("Prompts to answer. Default: written on twenty topics.", setting="discover.prompts")
+    ]
     by_topic: Annotated[
         bool,
         Arg(
             "Search and test in each topic of the prompts (their column topic) by itself, then measure across topics.",
             False,
+            setting="discover.by_topic",
         ),
     ]
-    topics: Annotated[Sequence[str], Arg("With a search by topic: these topics alone.", (), "topic")]
+    topics: Annotated[
+        Sequence[str],
+        Arg(
+            "With a search by topic: these topics alone.", (), "topic",
+            setting="discover.only_topics", form="a list of topics",
+        ),
+    ]  # fmt: skip
     review: Annotated[bool, Arg("Stop before the last test, for a person to drop candidates.", False)]
     out: Annotated[Place | None, folder("discover-<model>-<inputs>")]
     figures: Figures
@@ -260,7 +322,7 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     dry_run: Annotated[
         bool, Arg("Check everything, and give the plan and its cost in `summary`; do nothing.", False, "")
     ]
-    limit: Limit
+    limit: Annotated[int | None, LIMIT._replace(setting="discover.max_prompts")]
 
 
 class RewardArguments(Called, ModelSettings, total=False):
@@ -300,6 +362,12 @@ class InspectOptions:
         int, Arg("Take the numbers from at most so many of each bias and direction.", more={"min": 1, **_COMMON})
     ] = 200
     html: Annotated[str | None, Arg("Write a page to this file as well.")] = None
+    prompts: Annotated[
+        bool,
+        Arg(
+            "Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too."
+        ),
+    ] = False
     confirmed: bool = False
 
 
@@ -307,12 +375,14 @@ class InspectOptions:
 class TriplesOptions:
     """Options of `cda triples`; their source is exactly one of the three files."""
 
+    bias: Annotated[tuple[str, ...], Arg("Name or bias file.")] = ()
     queries: Annotated[str | None, Arg("Prompts or conversations; clean questions are kept.")] = None
     topics: Annotated[str | None, Arg("A topic a line; questions are written on them.")] = None
     responses: Annotated[str | None, Arg("Rows of prompt, response and, where known, has_attribute.")] = None
     kind: Annotated[Literal["opinion", "technical"], Arg("Of questions on topics: opinion or technical.")] = "technical"
     per_topic: Annotated[int, Arg("Questions on each topic.")] = 5
     limit: Limit = None
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +402,24 @@ class MergeOptions:
     precision: Annotated[str, Arg("Of the merged weights: fp32 or bf16.")] = "fp32"
     adapter_only: Annotated[bool, Arg("Write one adapter at the dose, and merge nothing.")] = False
     push: Annotated[str | None, Arg("Upload the result to the hub as organisation/name; private where new.")] = None
+
+
+class SampleArguments(TypedDict, total=False):
+    """Options of `cda samples`."""
+
+    share: Annotated[float, Arg("Expected skew or miscalibration.", 0.5)]
+    flipped: Annotated[float, Arg("Expected share of contrasts whose preference training flips.", 0.3)]
+    per_prompt: Annotated[int, Arg("Contrasts of one prompt.", 1)]
+    within_prompt: Annotated[float, Arg("How alike contrasts of one prompt are (ICC, 0 to 1).", 0.3)]
+    vote_correlation: Annotated[float, Arg("How alike two people's votes on one item are (0 to 1).", 0.4)]
+    majority_error: Annotated[float, Arg("Tolerated share of majorities that more votes would turn.", 0.1)]
+    effect: Annotated[
+        float,
+        Arg(f"Half of the wanted {PERCENT} interval of a mean margin or RATE effect, in the unit of --sd.", 0.1),
+    ]
+    sd: Annotated[
+        float, Arg("How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.", 1.0)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,12 +445,72 @@ class ExportOptions:
     limit: Limit = None
 
 
+_WORDS: Mapping[Any, str] = {
+    bool: "True or False",
+    int: "a whole number",
+    float: "a number",
+    str: "a name",
+    Place: "a path",
+    Confirm: "True, False or 'ask'",
+    Sequence[int]: "a list of whole numbers",
+    Sequence[float]: "a list of numbers",
+    Mapping[str, str]: "a dict of names, such as {'prompt': 'question'}",
+}
+"""Types to their words in messages; an option of a type without words, such as rows or a model, is checked where it is read."""
+
+
+def fits(value: object, kind: Any) -> bool:
+    """True if a value is of a declared type: True and False are no numbers, and a text is no list."""
+    origin, members = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return any(fits(value, member) for member in members)
+    if origin is Literal:
+        return isinstance(value, str) and value in members
+    if origin is Mapping:
+        pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
+        return all(fits(key, members[0]) and fits(each, members[1]) for key, each in pairs)
+    if origin is Sequence:
+        if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
+            return False
+        return all(fits(each, members[0]) for each in value)
+    found = {int: Integral, float: Real, Path: PathLike}.get(kind, kind)
+    return isinstance(value, found) and (kind is bool or not isinstance(value, bool))
+
+
 class Option(NamedTuple):
     """A declared option: its type in Python, and what stands with it."""
 
     kind: Any
     arg: Arg
     required: bool = False
+
+    @property
+    def plain(self) -> Any:
+        """Its type without None, which stands for a default."""
+        members = [each for each in get_args(self.kind) if each is not NoneType]
+        return reduce(or_, members) if get_origin(self.kind) in (Union, UnionType) else self.kind
+
+    @property
+    def form(self) -> str | None:
+        """Its type in words; None if it is not checked by it."""
+        least = f" from {self.arg.more['min']}" if "min" in self.arg.more else ""
+        words = self.arg.form or _WORDS.get(self.plain)
+        return words and f"{words}{least}"
+
+    def takes(self, value: Any) -> bool:
+        """True for None, and for a value of its type that is not too small."""
+        if value is None or self.form is None:
+            return True
+        return fits(value, self.plain) and ("min" not in self.arg.more or value >= self.arg.more["min"])
+
+    def word(self, name: str) -> str:
+        """Its name on the command line, without the dashes."""
+        return (self.arg.flag or name).replace("_", "-")
+
+    @property
+    def several(self) -> bool:
+        """True if it takes several values."""
+        return any(get_origin(each) is Sequence for each in (self.kind, *get_args(self.kind)))
 
     @property
     def in_command(self) -> Any:

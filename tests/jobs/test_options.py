@@ -88,7 +88,7 @@ def test_one_declaration_makes_the_argument_and_the_option() -> None:
             Words.
         """
         terms = Terms.of("paint", Named, given)
-        return f"{what} {given['colour']} {given['deep']} {terms.words} {terms.progress}"
+        return f"{what} {given['colour']} {given['deep']} {terms.words} {terms['progress']}"
 
     @group.callback()
     def whole() -> None: ...
