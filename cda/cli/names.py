@@ -26,27 +26,21 @@ def list_(
     ] = None,
 ) -> None:  # fmt: skip
     """List the biases, recipes, model presets or prompts that come with the package, each with its file."""
-    if kind is None and not call.output.as_json:
-        say(
-            "\n".join(
-                f"{one:{max(map(len, FOLDERS))}}  {', '.join(name for name, *_ in shipped(one))}" for one in FOLDERS
-            )
-        )
-        say("`cda list KIND` describes each, with its file")
-        return
-    if kind is None:
-        raise RecipeError([f"--json: name a kind: {', '.join(FOLDERS)}"])
-    if kind not in FOLDERS:
-        raise RecipeError([f"{kind}: nothing of this kind.{did_you_mean(kind, FOLDERS)} Known: {', '.join(FOLDERS)}"])
-    found = list(shipped(kind))
-    if not call.output.as_json:
-        width = max(len(name) for name, _, _ in found)
-        say("\n".join(f"{name:{width}}  {sentence}\n{'':{width}}  {file}" for name, sentence, file in found))
-        return
     from cda.results.commands import Name, Names
 
-    names = tuple(Name(name=name, description=sentence, file=file) for name, sentence, file in found)
-    call.output.show(Names(kind=kind, names=names))
+    if kind is None:
+        if call.output.as_json:
+            raise RecipeError([f"--json: name a kind: {', '.join(FOLDERS)}"])
+        names = {each: ", ".join(name for name, *_ in shipped(each)) for each in FOLDERS}
+        say("\n".join(f"{each:{max(map(len, FOLDERS))}}  {found}" for each, found in names.items()))
+        say("`cda list KIND` describes each, with its file")
+        return
+    if kind not in FOLDERS:
+        raise RecipeError([f"{kind}: nothing of this kind.{did_you_mean(kind, FOLDERS)} Known: {', '.join(FOLDERS)}"])
+    found = tuple(Name(name=name, description=sentence, file=file) for name, sentence, file in shipped(kind))
+    width = max(len(each.name) for each in found)
+    lines = (f"{each.name:{width}}  {each.description}\n{'':{width}}  {each.file}" for each in found)
+    call.output.show(Names(kind=kind, names=found), "\n".join(lines))
 
 
 @job(LOOK_UP, end="as_json")
@@ -86,9 +80,6 @@ def completion(
 @job(LOOK_UP, end="as_json")
 def version(call: Call) -> None:
     """Print the version."""
-    if not call.output.as_json:
-        print(__version__)
-        return
     from cda.results.commands import Version
 
-    call.output.show(Version(version=__version__))
+    call.output.show(Version(version=__version__), __version__)
