@@ -1,11 +1,16 @@
-"""Audits and trainings from Python."""
+"""Audits, comparisons, trainings and searches from Python."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Unpack
 
-from cda.api.arguments import (
+from cda.api.results import Audit, Comparison, Discovery, Run
+from cda.comparing.targets import compare_targets
+from cda.discovery.discover import run_discover
+from cda.errors import RecipeError, type_in_words
+from cda.jobs.options import Arg, AuditArguments, DiscoverArguments, Model, Option, Place, TrainArguments
+from cda.jobs.terms import (
     Terms,
     check_types,
     declared,
@@ -15,10 +20,7 @@ from cda.api.arguments import (
     put,
     refuse_results,
 )
-from cda.api.results import Audit, Discovery, Run, carry_out
-from cda.discovery.discover import run_discover
-from cda.errors import RecipeError, type_in_words
-from cda.jobs.options import Arg, AuditArguments, DiscoverArguments, Model, Option, Place, TrainArguments
+from cda.pipeline.stages import carry_out
 from cda.recipe.load import is_recipe, load_recipe
 
 _BY_NAME = (
@@ -71,6 +73,31 @@ def audit_run(target: Model, terms: Terms) -> Run:
         raise RecipeError(problems)
     with loaded_for_model(target, terms.nested(), terms) as loaded:
         return carry_out(loaded, figures=terms["figures"])
+
+
+@declared(AuditArguments)
+def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison:
+    """Which of these? Models, which are audited now on the same texts, finished audits and shared rows next to each other, as
+    `cda compare` does.
+
+    Args:
+        targets: Models as for `cda.audit`; folders of finished runs; files that `audit.save` or `audit.export` wrote; folders of
+            these. With two or more, or a folder.
+        settings: As for `cda.audit`, for the models that are audited now.
+
+    Returns:
+        The comparison; models that could not be audited are in `failed`.
+
+    Raises:
+        RunError: No model at all could be audited, or a run or file that was named cannot be read.
+        CdaError: As `cda.audit`.
+
+    Example:
+        >>> import cda
+        >>> comparison = cda.compare("my-org/my-reward-model", "embedded", "judge:gpt-4o")  # doctest: +SKIP
+        >>> comparison.numbers.where("skew", bias="length").pivot("audit", "moment")  # doctest: +SKIP
+    """
+    return compare_targets(targets, Terms.of("cda.compare", AuditArguments, options))
 
 
 @declared(TrainArguments)

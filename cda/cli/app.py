@@ -8,6 +8,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property, partial
 from importlib import import_module
 from operator import getitem
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
@@ -25,7 +26,8 @@ from cda.launch import use_all_cores
 from cda.quiet import quiet_libraries
 
 if TYPE_CHECKING:
-    from cda.api.arguments import Terms
+    from cda.auditing.conditions import Condition
+    from cda.jobs.terms import Terms
 
 _SETTING = re.compile(r"[\w.-]+\s*=")
 MEASURE, TRAIN, SHOW, MAKE, LOOK_UP = "Measure", "Train and correct", "Compare and pass on", "Make data", "Look up"
@@ -155,13 +157,10 @@ class Call:
     out: str | None = None
     yes: bool = False
 
-    def refuse(self, why: str, *but: str, of: type | None = None) -> None:
-        """RecipeError that names every option that was given: other than these, and only those `of` a declaration that stand for
-        settings, which `why` names as {setting}."""
-        settings = {option.word(name): option.arg.setting for name, option in (options_of(of) if of else {}).items()}
-        found = [name for name in self.given if name not in but and (of is None or settings.get(name))]
-        if found:
-            raise RecipeError([f"--{name}: {why.format(setting=settings.get(name))}" for name in found])
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """RecipeError for options that were given and have no effect here, each with its reason."""
+        if problems := [f"--{name}: {reasons[name]}" for name in self.given if name in reasons]:
+            raise RecipeError(problems)
 
     def words(self, overrides: Sequence[str] | None, *files: str) -> list[str]:
         """Settings with those of --seed and, for a command that reads `files` of a recipe, --column."""
@@ -175,11 +174,18 @@ class Call:
         self, function: str, declared: type, options: Mapping[str, Any], words: Sequence[str], *files: str
     ) -> Terms:
         """Terms of a function of the API with the conditions of --fail-if."""
-        from cda.api.arguments import Terms
-        from cda.auditing.conditions import conditions_of
+        from cda.auditing.conditions import check_conditions
+        from cda.jobs.terms import Terms
 
         terms = Terms.of(function, declared, {**options, **self.paid(words, *files)})
-        return replace(terms, conditions=conditions_of(self.fail_if or ()))
+        return replace(terms, check=partial(check_conditions, self.conditions))
+
+    @cached_property
+    def conditions(self) -> Sequence[Condition]:
+        """Those of --fail-if; RecipeError: another form, or an unknown measure."""
+        from cda.auditing.conditions import conditions_of
+
+        return conditions_of(self.fail_if or ())
 
 
 def job(

@@ -42,14 +42,14 @@ from cda.jobs.options import (
     SampleArguments,
     TrainArguments,
     TriplesOptions,
+    options_of,
 )
 from cda.launch import is_main
 from cda.records import PERCENT
 from cda.user_errors import user_errors
 
 if TYPE_CHECKING:
-    from cda.api.arguments import Terms
-    from cda.api.results import Run
+    from cda.pipeline.stages import Run
 
 AUDITED_FILES = ("contrasts", "triples", "quality")
 TRAINED_FILES = ("pairs", "supplement", "taught", *AUDITED_FILES)
@@ -76,19 +76,19 @@ def run_until(
     given = {"until": until, "only": only, "out": call.out, "limit": call.limit, "figures": call.figures, **options}
     files = AUDITED_FILES if until == "audit" else TRAINED_FILES
     terms = call.terms("cda.train", TrainArguments, given, overrides or (), *files)
-    finish(call, train_run(recipe, terms), terms, until, export)
+    finish(call, train_run(recipe, terms), until, export)
 
 
-def finish(call: Call, run: Run, terms: Terms, until: str = "audit", export: str | None = None) -> None:
+def finish(call: Call, run: Run, until: str = "audit", export: str | None = None) -> None:
     """Show the result of a run up to a stage, and hold its audit against the conditions of --fail-if."""
-    from cda.api.comparing import export_rows
     from cda.auditing.conditions import failures
+    from cda.comparing.targets import export_rows
 
     if export is not None:
         export_rows(run.audit, export)
     call.output.show((lambda: run.audit) if until == "audit" else lambda: run.outcome(until), "")
-    if until in ("audit", "report") and terms.conditions and is_main():
-        call.output.fail(failures(run.audit, terms.conditions))
+    if until in ("audit", "report") and call.conditions and is_main():
+        call.output.fail(failures(run.audit, call.conditions))
 
 
 @job(TRAIN, "fail_if only limit seed columns out")
@@ -131,13 +131,13 @@ def dose(
     """Choose by people's votes how much of an adapter to apply; or how far to go from one model's rewards to another's."""
     if against is None:
         of_models = ("votes", "bias", "contrasts", "quality")
-        call.refuse("only with --against; a recipe has settings for it", *(set(call.given) - set(of_models)))
+        call.refuse(dict.fromkeys(of_models, "only with --against; a recipe has settings for it"))
         own = {name: options[name] for name in ("out", "limit", "figures")}
         run_until(
             call, target, [*(overrides or []), "dose.on=yes"], "dose" if call.only else "report", call.only, **own
         )
         return
-    from cda.api.calibration import dose as chosen
+    from cda.api.benchmarks import dose as chosen
 
     if call.only:
         raise RecipeError(["--only: only with a recipe"])
@@ -147,7 +147,7 @@ def dose(
 
 @job(
     TRAIN, "votes biases contrasts quality out limit seed columns figures", CalibrateArguments,
-    does="cda.api.calibration:calibrate", files=("contrasts", "quality"),
+    does="cda.api.benchmarks:calibrate", files=("contrasts", "quality"),
 )  # fmt: skip
 def calibrate(
     model: Annotated[str, Argument(help=TARGET)],
@@ -188,8 +188,8 @@ def audit(
         unused = [f"--{name}" for name in call.given if name not in ("check-reward", "seed")]
         _check_reward(call.output, models, check_reward, call.words(words), unused)
         return
-    from cda.api.comparing import check_export
     from cda.api.runs import audit_run
+    from cda.comparing.targets import check_export
     from cda.recipe.load import is_recipe
 
     check_export(export)
@@ -200,7 +200,11 @@ def audit(
     (target,) = models
     if is_recipe(target):
         own = {name: options[name] for name in ("out", "limit", "fresh")}
-        call.refuse("not with a recipe, which says it itself; use {setting}=...", *own, of=AuditArguments)
+        call.refuse({
+            option.word(name): f"not with a recipe, which says it itself; use {option.arg.setting}=..."
+            for name, option in options_of(AuditArguments).items()
+            if option.arg.setting and name not in own
+        })  # fmt: skip
         if options["figures"] is not None:
             raise RecipeError([
                 f"--figures: not with a recipe, whose report has them: cda report {target} --figures {options['figures']}"
@@ -208,15 +212,16 @@ def audit(
         run_until(call, target, words, "audit", call.only, export, **own)
         return
     terms = call.terms("cda.audit", AuditArguments, options, words, *AUDITED_FILES)
-    finish(call, audit_run(target, terms), terms, export=export)
+    finish(call, audit_run(target, terms), export=export)
 
 
 def _check_reward(
     output: Output, models: Sequence[str], given: tuple[str, str, float], words: Sequence[str], unused: Sequence[str]
 ) -> None:
     """Compare the reward of one text with a known number; RecipeError for several models, or with `unused` options of an audit."""
-    from cda.api.rewards import check_text, reward_function
+    from cda.api.rewards import reward_function
     from cda.data.tables import columns_of_messages
+    from cda.resources.reward_function import check_text
 
     if len(models) != 1 or unused:
         found = ", ".join(unused) if unused else f"there are {len(models)} models"
@@ -250,7 +255,7 @@ def compare(
 ) -> None:
     """Which of these? Models, audited now on the same texts, finished audits and shared rows next to each other."""
     words, models = settings_apart(targets)
-    from cda.api.comparing import check_export, compare_targets, export_rows, plan_comparison
+    from cda.comparing.targets import check_export, compare_targets, export_rows, plan_comparison
 
     check_export(export, several=True)
     terms = call.terms("cda.compare", AuditArguments, options, words, *AUDITED_FILES)
@@ -260,8 +265,8 @@ def compare(
     comparison = compare_targets(models, terms)
     call.output.show(comparison, f"\n{comparison.summary}")
     export_rows(comparison, export)
-    if terms.conditions and is_main():
-        call.output.fail(comparison.failures(*(condition.text for condition in terms.conditions)))
+    if call.conditions and is_main():
+        call.output.fail(comparison.failures(*(condition.text for condition in call.conditions)))
     if comparison.failed:
         n = len(comparison.audits) + len(comparison.failed)
         raise RunError(f"{len(comparison.failed)} of {n} models could not be audited: {', '.join(comparison.failed)}")
@@ -280,7 +285,7 @@ def report(
     """Draw the report, after running whatever is missing for it; or that of a finished run's folder."""
     if Path(recipe).expanduser().is_dir():
         why = f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is"
-        call.refuse(why.replace("{", "{{").replace("}", "}}"), "out", "figures")
+        call.refuse(dict.fromkeys(("only", "limit", "seed", "column"), why))
         _redrawn(call, recipe, overrides or [], out)
     elif out is not None and Path(out).suffix == ".html":
         raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
@@ -293,9 +298,8 @@ def _redrawn(call: Call, folder: str, words: list[str], out: str | None) -> None
     from cda.quiet import quiet_libraries
 
     quiet_libraries()
-    from cda.api.results import Run
     from cda.files.paths import user_path
-    from cda.pipeline.stages import redraw
+    from cda.pipeline.stages import Run, redraw
 
     redraw(folder, words, call.figures, out)
     call.output.show(lambda: Run(user_path(folder)).audit, "")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cda
-from cda.api.arguments import nested
+from cda.jobs.terms import nested
 
 ROWS = [{"id": f"c{number}", "prompt": "Why?", "response": "So.", "margin": 1.0} for number in range(3)]
 

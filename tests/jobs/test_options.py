@@ -12,10 +12,10 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 import cda
-from cda.api.arguments import Terms, declared
 from cda.cli.app import Call, job
 from cda.jobs import options
 from cda.jobs.options import Arg, Called, options_of
+from cda.jobs.terms import Terms, declared
 from cda.recipe.schema import Recipe
 from cda.results.commands import Prompts
 

@@ -7,10 +7,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import NamedTuple
 
-from cda.api.arguments import RUNS, Terms, declared, loaded_for_model, refuse_results
-from cda.api.results import Audit, Comparison, carry_out, planned_run
 from cda.auditing.audit import planned_calls
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import Gathered, audits_at, gather
@@ -18,14 +16,17 @@ from cda.comparing.page import comparison_csv
 from cda.comparing.row import row_file
 from cda.errors import DataError, RecipeError, RunError
 from cda.files.paths import free_place, is_there, own_folder, user_path
-from cda.jobs.options import AuditArguments, Model
+from cda.jobs.options import Model
 from cda.jobs.perform import Job, Made, perform
+from cda.jobs.terms import RUNS, Terms, loaded_for_model, refuse_results
 from cda.launch import is_main, say
 from cda.llm.purse import FOLDER, Purse
 from cda.pipeline import plan as planning
+from cda.pipeline.stages import carry_out, planned_run
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
+from cda.results.audit import AuditResult
 from cda.results.commands import ComparisonPlan, Plan
 from cda.results.comparison import ComparisonResult
 from cda.run import fingerprint
@@ -38,38 +39,13 @@ _OF_COMPARISONS = ("figures", "out", "confirm", "progress", "overrides")
 """Options that have an effect on a comparison of finished audits."""
 
 
-@declared(AuditArguments)
-def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison:
-    """Which of these? Models, which are audited now on the same texts, finished audits and shared rows next to each other, as
-    `cda compare` does.
-
-    Args:
-        targets: Models as for `cda.audit`; folders of finished runs; files that `audit.save` or `audit.export` wrote; folders of
-            these. With two or more, or a folder.
-        settings: As for `cda.audit`, for the models that are audited now.
-
-    Returns:
-        The comparison; models that could not be audited are in `failed`.
-
-    Raises:
-        RunError: No model at all could be audited, or a run or file that was named cannot be read.
-        CdaError: As `cda.audit`.
-
-    Example:
-        >>> import cda
-        >>> comparison = cda.compare("my-org/my-reward-model", "embedded", "judge:gpt-4o")  # doctest: +SKIP
-        >>> comparison.numbers.where("skew", bias="length").pivot("audit", "moment")  # doctest: +SKIP
-    """
-    return compare_targets(targets, Terms.of("cda.compare", AuditArguments, options))
-
-
 def check_export(place: str | None, several: bool = False) -> None:
     """Refuse, before any work, a place for rows that is neither a folder nor, for one model, a .json file, or cannot be written."""
     if place is not None:
         free_place(row_file(place, "row.json", several))
 
 
-def export_rows(of: Audit | Comparison, place: str | None) -> None:
+def export_rows(of: AuditResult | ComparisonResult, place: str | None) -> None:
     """Write the rows of audits, if a place is given, and say where."""
     if place is not None and is_main():
         written = of.export(place)
@@ -96,7 +72,7 @@ class _Asked(NamedTuple):
     folder: Path
 
 
-def compare_targets(targets: Sequence[Model], terms: Terms) -> Comparison:
+def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult:
     """Audit every model in a folder of its own, reusing what is there, and compare all that could be audited with what is finished.
 
     Mistakes in the settings are raised before anything is spent; a model that fails afterwards is named in the result, and does not
@@ -143,7 +119,7 @@ def plan_comparison(targets: Sequence[Model], terms: Terms, full: bool = False) 
     return ComparisonPlan(models=plans, folder=asked.folder)
 
 
-def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], terms: Terms) -> Comparison:
+def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], terms: Terms) -> ComparisonResult:
     """Compare what was read, and write every form."""
 
     def plan() -> list[str]:

@@ -15,12 +15,9 @@ from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
 
-from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.conditions import Condition, check_conditions
 from cda.data.load import load_rows
 from cda.data.tables import rows_in
-from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
-from cda.errors import ModelError, RecipeError, type_in_words
+from cda.errors import RecipeError
 from cda.files.jsonl import write_jsonl
 from cda.files.paths import is_a_file, place_for, user_path, writing
 from cda.installed import check_installed
@@ -31,8 +28,9 @@ from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.records import content_id
 from cda.resources.artifacts import check_form, folder_suffix
+from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
-from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
+from cda.scorers.own import opened_model
 
 RUNS = Path("runs")
 MEMORY_TOKENS = 2048
@@ -105,8 +103,8 @@ class Terms:
     known: Mapping[str, Option]
     options: Mapping[str, Any]
     """Every declared option, with its default if it was not given."""
-    conditions: Sequence[Condition] = ()
-    """Conditions that the audit will be held against (`--fail-if`)."""
+    check: Callable[[LoadedRecipe], None] | None = None
+    """A further check of the settings, such as whether they measure what `--fail-if` is about."""
 
     @classmethod
     def of(cls, function: str, declared: type, given: Mapping[str, Any]) -> Terms:
@@ -164,13 +162,9 @@ class Terms:
         return settings
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
-        """Settings with the consent to their cost; RecipeError if a condition is on something that they do not measure."""
-        own = [bias.name for bias in loaded.biases]
-        asked = loaded.recipe.audit.second_turn
-        turns = [name for name in SECOND_TURNS if asked == "yes" or (asked == "auto" and name in own)]
-        others = () if loaded.only_audit else EMBEDDED_BIASES
-        measured = dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)])
-        check_conditions(self.conditions, measured, trained=not loaded.only_audit)
+        """Settings with the consent to their cost; errors as of `check`."""
+        if self.check is not None:
+            self.check(loaded)
         notes = [*loaded.notes]
         if self["limit"] is not None:
             notes.append(
@@ -262,7 +256,7 @@ def refuse_results(model: object, of_one: bool = True) -> list[str]:
     if not isinstance(model, str | PathLike):
         return []
     folder = user_path(str(model))
-    if of_one and is_a_file(folder / "audit" / AUDIT_FILE):
+    if of_one and is_a_file(folder / "audit" / AuditResult.made_by.file):
         return [
             f"{model}: the folder of a finished run. `cda report {model}` draws its report, `cda compare {model} …` compares it"
         ]
@@ -338,38 +332,3 @@ def loaded_with_folder(
                 )
             loaded.opened.once(("scorer", other), lambda: scorer)
         yield loaded, other
-
-
-@contextmanager
-def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
-    """The name of a model, and its scorer if it is in memory; ModelError if it is nothing that scores."""
-    if isinstance(model, str | PathLike):
-        yield str(model), None
-        return
-    if isinstance(model, tuple):
-        if len(model) != 2:
-            raise ModelError(f"model: a tuple of {len(model)}; give (model, tokenizer)")
-        name = f"memory:{_identifier(type(model[0]).__name__)}"
-        with model_in_memory(*model, name, max_length_tokens) as scorer:
-            yield name, scorer
-        return
-    if hasattr(model, "config") and hasattr(model, "forward"):
-        raise ModelError(f"model: {type_in_words(model)} without its tokenizer; give (model, tokenizer)")
-    if not callable(model):
-        raise ModelError(
-            f"model: found {type_in_words(model)}; give a name or folder, a function (prompts, responses) -> rewards, or "
-            "(model, tokenizer)"
-        )
-    called = getattr(model, "__qualname__", type(model).__name__).rpartition(".")[2]
-    name = f"memory:{_identifier(called)}"
-    yield name, scorer_in_memory(model, name)
-
-
-def _identifier(name: str) -> str:
-    """A name that `scorer_kind` takes for a function.
-
-    >>> _identifier("<lambda>"), _identifier("score"), _identifier("2x")
-    ('lambda', 'score', '_2x')
-    """
-    kept = re.sub(r"\W", "", name) or "function"
-    return kept if kept.isidentifier() else f"_{kept}" if not kept[0].isalpha() else f"{kept}_"
