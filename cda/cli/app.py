@@ -11,7 +11,7 @@ from dataclasses import dataclass, is_dataclass, replace
 from functools import cached_property, partial
 from importlib import import_module
 from operator import getitem
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
@@ -21,7 +21,7 @@ from cda.cli import complete
 from cda.cli.output import Output, given_options, running
 from cda.errors import RecipeError
 from cda.files.paths import is_there
-from cda.jobs.options import COMMON, FIGURES, LIMIT, Arg, Option, options_of
+from cda.jobs.options import COMMON, Arg, Figures, Limit, Option, options_of
 from cda.launch import use_all_cores
 from cda.quiet import quiet_libraries
 
@@ -104,40 +104,34 @@ Overrides = Annotated[
     ),
 ]
 _MORE = {"rich_help_panel": COMMON}
-_SHARED = {
-    "only": Option(bool, Arg("Run this stage alone; earlier ones must have finished.", False)),
-    "fail_if": Option(
-        Sequence[str],
-        Arg("End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'."),
-    ),
-    "limit": Option(int | None, LIMIT),
-    "figures": Option(str | None, FIGURES),
-    "seed": Option(int | None, Arg("Seed of every random choice. Default: 42.", more={"min": 0, **_MORE})),
-    "columns": Option(
-        Sequence[str],
-        Arg(
-            "A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads "
-            "(pairs, contrasts, triples, quality, supplement, taught).",
-            flag="column",
-            more=_MORE,
-        ),
-    ),
-    "out": Option(str | None, Arg("Folder of the run. Default: runs/<recipe>.", more=_MORE)),
-    "dry_run": Option(
-        bool,
-        Arg(
-            "Check everything, print the settings that differ from the defaults and the plan, do nothing.",
-            False,
-            more=_MORE,
-        ),
-    ),
-    "full": Option(bool, Arg("With --dry-run: print all settings.", False, more=_MORE)),
-    "as_json": Option(
-        bool, Arg("Print the result as JSON and nothing else; messages go to standard error.", False, "json", _MORE)
-    ),
-    "yes": Option(bool, Arg("Agree beforehand to what asking an LLM will cost.", False, more=_MORE)),
-}
-"""Options of commands alone, by the parameter's name; those of functions too are declared in `cda.jobs.options`."""
+
+
+class _Shared(TypedDict, total=False):
+    """Options of commands alone, by the parameter's name; those of functions too are declared in `cda.jobs.options`."""
+
+    only: bool
+    """Run this stage alone; earlier ones must have finished."""
+    fail_if: Sequence[str]
+    """End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'."""
+    limit: Limit
+    figures: Figures
+    seed: Annotated[int | None, Arg(more={"min": 0, **_MORE})]
+    """Seed of every random choice. Default: 42."""
+    columns: Annotated[Sequence[str], Arg(flag="column", more=_MORE)]
+    """A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads
+    (pairs, contrasts, triples, quality, supplement, taught)."""
+    out: Annotated[str | None, Arg(more=_MORE)]
+    """Folder of the run. Default: runs/<recipe>."""
+    dry_run: Annotated[bool, Arg(more=_MORE)]
+    """Check everything, print the settings that differ from the defaults and the plan, do nothing."""
+    full: Annotated[bool, Arg(more=_MORE)]
+    """With --dry-run: print all settings."""
+    as_json: Annotated[bool, Arg(flag="json", more=_MORE)]
+    """Print the result as JSON and nothing else; messages go to standard error."""
+    yes: Annotated[bool, Arg(more=_MORE)]
+    """Agree beforehand to what asking an LLM will cost."""
+
+
 ALWAYS = "dry_run full as_json"
 
 
@@ -207,7 +201,7 @@ def job(
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        every = options_of(options) if options else {}
+        every, shared = options_of(options) if options else {}, options_of(_Shared)
         declared = {key: option for key, option in every.items() if option.arg.flag != ""}
         own = {
             key: each
@@ -217,7 +211,7 @@ def job(
         named = order.split()
         names = [key for key in (*own, *declared) if key not in named]
         names += [*named, *(key for key in end.split() if key not in named)]
-        parameters = {key: own.get(key) or _parameter(key, declared.get(key) or _SHARED[key]) for key in names}
+        parameters = {key: own.get(key) or _parameter(key, declared.get(key) or shared[key]) for key in names}
 
         def command(context: typer.Context, **given: Any) -> None:
             values = {key: given[parameter.name] for key, parameter in parameters.items()}

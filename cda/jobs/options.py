@@ -2,9 +2,13 @@
 made. Imports nothing heavy, so that `cda --help` and completion read it."""
 
 # Annotations are objects here, not text: the signatures of functions and commands are made from them.
+import ast
+import inspect
+import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import reduce
+from functools import cache, reduce
+from itertools import pairwise
 from numbers import Integral, Real
 from operator import or_
 from os import PathLike
@@ -30,9 +34,10 @@ COMMON = "Common options"
 class Arg(NamedTuple):
     """An option of a function and its command."""
 
-    says: str
-    """Its sentence in `help()` and in `--help`."""
+    says: str = ""
+    """Its sentence in `help()` and in `--help`; empty: the text under its field."""
     default: object = None
+    """None stands for False in a switch."""
     flag: str | None = None
     """Name of the command's option, if it is not the argument's; empty: commands have none."""
     more: Mapping[str, Any] = {}
@@ -73,7 +78,7 @@ Votes = Annotated[Data | None, Arg("People's votes on them: id and vote, any num
 Quality = Annotated[
     Data | None, Arg("Preference pairs for accuracy; `none` for no such check.", setting="audit.quality")
 ]
-Fresh = Annotated[bool, Arg("Measure again, even if the folder holds the same.", False)]
+Fresh = Annotated[bool, Arg("Measure again, even if the folder holds the same.")]
 Against = Annotated[Model | None, Arg("A second model to compare with.")]
 Adapter = Annotated[Place | None, Arg("Measure again with an adapter: its folder, or that of a finished run.")]
 AdapterDose = Annotated[
@@ -112,100 +117,68 @@ class DoseSettings(Settings, total=False):
 class Called(Settings, total=False):
     """Options of every function."""
 
-    progress: Annotated[bool, Arg("Show progress bars.", True, "")]
-    overrides: Annotated[
-        Sequence[str] | None,
-        Arg(
-            "Settings as words `section.key=value`; messages then name the command line.",
-            flag="",
-            form="a list of words such as 'seed=1'",
-        ),
-    ]
+    progress: Annotated[bool, Arg(default=True, flag="")]
+    """Show progress bars."""
+    overrides: Annotated[Sequence[str] | None, Arg(flag="", form="a list of words such as 'seed=1'")]
+    """Settings as words `section.key=value`; messages then name the command line."""
 
 
 class Paid(Called, total=False):
     """Options of every function that may ask an LLM."""
 
-    budget_usd: Annotated[
-        float | None,
-        Arg(
-            "Dollars that may be spent on LLMs, for all models together; nothing is spent if the estimate exceeds it.",
-            flag="",
-            setting="llm.budget_usd",
-            form="a number of dollars",
-        ),
-    ]
-    confirm: Annotated[
-        Confirm,
-        Arg('Agree to the cost of asking an LLM, of all models at once; `"ask"`: ask on the terminal.', False, ""),
-    ]
+    budget_usd: Annotated[float | None, Arg(flag="", setting="llm.budget_usd", form="a number of dollars")]
+    """Dollars that may be spent on LLMs, for all models together; nothing is spent if the estimate exceeds it."""
+    confirm: Annotated[Confirm, Arg(default=False, flag="")]
+    """Agree to the cost of asking an LLM, of all models at once; `"ask"`: ask on the terminal."""
 
 
 class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     biases: AllBiases
     contrasts: Contrasts
     votes: Votes
-    verdicts: Annotated[
-        Data | None, Arg("LLM judges' verdicts on them, to stretch few votes (PPI++).", setting="audit.verdicts")
-    ]
+    verdicts: Annotated[Data | None, Arg(setting="audit.verdicts")]
+    """LLM judges' verdicts on them, to stretch few votes (PPI++)."""
     quality: Quality
-    triples: Annotated[Data | None, Arg("RATE triples of your own; `none` for no RATE.", setting="audit.triples")]
-    by: Annotated[
-        str | Sequence[str] | None,
-        Arg(
-            "A column of your contrasts or triples to compare effects by, such as a topic.",
-            setting="audit.by",
-            form=_NAMES,
-        ),
-    ]
+    triples: Annotated[Data | None, Arg(setting="audit.triples")]
+    """RATE triples of your own; `none` for no RATE."""
+    by: Annotated[str | Sequence[str] | None, Arg(setting="audit.by", form=_NAMES)]
+    """A column of your contrasts or triples to compare effects by, such as a topic."""
     figures: Figures
-    out: Annotated[
-        Place | None,
-        Arg(
-            "Folder of the run, whose results are reused unless the model is in memory; of a comparison that of its models' runs and "
-            "`comparison`. Default: below runs/.",
-            setting="run.folder",
-        ),
-    ]
+    out: Annotated[Place | None, Arg(setting="run.folder")]
+    """Folder of the run, whose results are reused unless the model is in memory; of a comparison that of its models' runs
+    and `comparison`. Default: below runs/."""
     limit: LimitOfAudit
     fresh: Fresh
 
 
 class TrainArguments(Paid, DoseSettings, total=False):
-    model: Annotated[
-        str | Path | dict[str, object] | None,
-        Arg(
-            'Hub id or folder of the reward model; or the recipe\'s section, such as `{"preset": "skywork-llama-8b"}`.'
-        ),
-    ]
-    pairs: Annotated[Data | None, Arg("Preference pairs to debias on: prompt, chosen, rejected.", setting="data.pairs")]
-    biases: Annotated[Biases | None, Arg("Names or bias files, in place of the recipe's.", **_BIAS)]
+    model: str | Path | dict[str, object] | None
+    """Hub id or folder of the reward model; or the recipe's section, such as `{"preset": "skywork-llama-8b"}`."""
+    pairs: Annotated[Data | None, Arg(setting="data.pairs")]
+    """Preference pairs to debias on: prompt, chosen, rejected."""
+    biases: Annotated[Biases | None, Arg(**_BIAS)]
+    """Names or bias files, in place of the recipe's."""
     contrasts: Contrasts
     votes: Votes
     quality: Quality
-    until: Annotated[str, Arg("Last stage: label, synthesize, train, dose, audit or report.", "report")]
-    only: Annotated[bool, Arg("Run this stage alone; earlier ones must have finished.", False)]
+    until: Annotated[str, Arg(default="report")]
+    """Last stage: label, synthesize, train, dose, audit or report."""
+    only: bool
+    """Run this stage alone; earlier ones must have finished."""
     figures: Figures
-    dry_run: Annotated[bool, Arg("Check everything, log the settings and the plan, do nothing.", False)]
+    dry_run: bool
+    """Check everything, log the settings and the plan, do nothing."""
     out: Annotated[Place | None, folder("<recipe>")._replace(says="Folder of the run. Default: runs/<recipe>.")]
     limit: Annotated[int | None, LIMIT._replace(setting=f"data.max_pairs data.max_contrasts {AUDITED}")]
 
 
 class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
-    biases: Annotated[
-        Biases | None, Arg("Names or bias files. Default: all five, or those that `labels` has labels of.", **_BIAS)
-    ]
-    labels: Annotated[
-        Sequence[Place] | Place | None,
-        Arg(
-            "Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model.",
-            form=_NAMES,
-        ),
-    ]
-    by: Annotated[
-        str | Sequence[str] | None,
-        Arg("Columns by whose values the pairs are measured too, such as source.", form=_NAMES),
-    ]
+    biases: Annotated[Biases | None, Arg(**_BIAS)]
+    """Names or bias files. Default: all five, or those that `labels` has labels of."""
+    labels: Annotated[Sequence[Place] | Place | None, Arg(form=_NAMES)]
+    """Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model."""
+    by: Annotated[str | Sequence[str] | None, Arg(form=_NAMES)]
+    """Columns by whose values the pairs are measured too, such as source."""
     columns: Columns
     split: Split
     out: Annotated[Place | None, folder("data-of-<pairs>")]
@@ -214,13 +187,9 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
 
 
 class QualityArguments(Paid, ModelSettings, total=False):
-    over: Annotated[
-        Data | None,
-        Arg(
-            "Win rate: the data are outputs (prompt, response), and these are others to the same prompts; the i-th output to a prompt "
-            "is compared with the i-th one here."
-        ),
-    ]
+    over: Data | None
+    """Win rate: the data are outputs (prompt, response), and these are others to the same prompts; the i-th output to a
+    prompt is compared with the i-th one here."""
     adapter: Adapter
     against: Against
     dose: AdapterDose
@@ -233,17 +202,12 @@ class BestOfArguments(Called, ModelSettings, total=False):
     adapter: Adapter
     against: Against
     dose: AdapterDose
-    biases: Annotated[Biases | None, Arg("Names or bias files. Default: all five.", **_BIAS | {"setting": ""})]
-    sizes: Annotated[
-        Sequence[int] | None,
-        Arg("Values of n. Default: 1, 2, 4, 8, … as far as half of the prompts reach.", flag="n"),
-    ]
-    betas: Annotated[
-        Sequence[float] | None,
-        Arg(
-            "KL penalties, in reward units, at which to look at the tilted policy besides the usual ones.", flag="beta"
-        ),
-    ]
+    biases: Annotated[Biases | None, Arg(**_BIAS | {"setting": ""})]
+    """Names or bias files. Default: all five."""
+    sizes: Annotated[Sequence[int] | None, Arg(flag="n")]
+    """Values of n. Default: 1, 2, 4, 8, … as far as half of the prompts reach."""
+    betas: Annotated[Sequence[float] | None, Arg(flag="beta")]
+    """KL penalties, in reward units, at which to look at the tilted policy besides the usual ones."""
     columns: Columns
     split: Split
     out: Annotated[Place | None, folder("best-of-<model>-<inputs>")]
@@ -256,10 +220,8 @@ class VotedArguments(Paid, ModelSettings, DoseSettings, total=False):
 
     biases: AllBiases
     contrasts: Contrasts
-    quality: Annotated[
-        Data | None,
-        Arg("Preference pairs whose accuracy must not fall; `none` for no such check.", setting="audit.quality"),
-    ]
+    quality: Annotated[Data | None, Arg(setting="audit.quality")]
+    """Preference pairs whose accuracy must not fall; `none` for no such check."""
     figures: Figures
     limit: Annotated[int | None, LIMIT._replace(setting="audit.max_contrasts audit.max_quality")]
 
@@ -273,60 +235,38 @@ class DoseArguments(VotedArguments, total=False):
 
 
 class DiscoverArguments(Paid, ModelSettings, total=False):
-    judge: Annotated[
-        Model | None,
-        Arg(
-            "What the model is held against: judge:NAME, or any other model. Default: judge:<llm.model>, or the embedded judge."
-        ),
-    ]
-    adapter: Annotated[Place | None, Arg("Search the model with an adapter; held against the model without it.")]
+    judge: Model | None
+    """What the model is held against: judge:NAME, or any other model. Default: judge:<llm.model>, or the embedded judge."""
+    adapter: Place | None
+    """Search the model with an adapter; held against the model without it."""
     dose: AdapterDose
-    attributes: Annotated[
-        Sequence[Place],
-        Arg(
-            "No search: measure these, in words or as bias files.",
-            (),
-            "attribute",
-            form="a list of texts or bias files",
-        ),
-    ]
-    formats: Annotated[
-        bool, Arg("No search: measure bold, lists, headers, emoji, exclamations, links, yes-words.", False)
-    ]
-    responses: Annotated[
-        Data | None,
-        Arg("Prompts with sampled responses. Default: sampled by the LLM.", setting="discover.responses"),
-    ]
-    prompts: Annotated[
-        Data | None, Arg("Prompts to answer. Default: written on twenty topics.", setting="discover.prompts")
-    ]
-    by_topic: Annotated[
-        bool,
-        Arg(
-            "Search and test in each topic of the prompts (their column topic) by itself, then measure across topics.",
-            False,
-            setting="discover.by_topic",
-        ),
-    ]
+    attributes: Annotated[Sequence[Place], Arg(default=(), flag="attribute", form="a list of texts or bias files")]
+    """No search: measure these, in words or as bias files."""
+    formats: bool
+    """No search: measure bold, lists, headers, emoji, exclamations, links, yes-words."""
+    responses: Annotated[Data | None, Arg(setting="discover.responses")]
+    """Prompts with sampled responses. Default: sampled by the LLM."""
+    prompts: Annotated[Data | None, Arg(setting="discover.prompts")]
+    """Prompts to answer. Default: written on twenty topics."""
+    by_topic: Annotated[bool, Arg(setting="discover.by_topic")]
+    """Search and test in each topic of the prompts (their column topic) by itself, then measure across topics."""
     topics: Annotated[
-        Sequence[str],
-        Arg(
-            "With a search by topic: these topics alone.", (), "topic",
-            setting="discover.only_topics", form="a list of topics",
-        ),
-    ]  # fmt: skip
-    review: Annotated[bool, Arg("Stop before the last test, for a person to drop candidates.", False)]
+        Sequence[str], Arg(default=(), flag="topic", setting="discover.only_topics", form="a list of topics")
+    ]
+    """With a search by topic: these topics alone."""
+    review: bool
+    """Stop before the last test, for a person to drop candidates."""
     out: Annotated[Place | None, folder("discover-<model>-<inputs>")]
     figures: Figures
     fresh: Fresh
-    dry_run: Annotated[
-        bool, Arg("Check everything, and give the plan and its cost in `summary`; do nothing.", False, "")
-    ]
+    dry_run: Annotated[bool, Arg(flag="")]
+    """Check everything, and give the plan and its cost in `summary`; do nothing."""
     limit: Annotated[int | None, LIMIT._replace(setting="discover.max_prompts")]
 
 
 class RewardArguments(Called, ModelSettings, total=False):
-    adapter: Annotated[Place | None, Arg("Score with an adapter: its folder, or that of a finished run.", flag="")]
+    adapter: Annotated[Place | None, Arg(flag="")]
+    """Score with an adapter: its folder, or that of a finished run."""
     dose: AdapterDose
 
 
@@ -335,39 +275,34 @@ class TextArguments(Paid, ModelSettings, DoseSettings, total=False):
 
 
 class RewriteArguments(TextArguments, total=False):
-    direction: Annotated[Literal["add", "remove"], Arg("`add` the bias or `remove` it.", "add", "")]
+    direction: Annotated[Literal["add", "remove"], Arg(default="add", flag="")]
+    """`add` the bias or `remove` it."""
 
 
 @dataclass(frozen=True, slots=True)
 class InspectOptions:
     """Options of `cda inspect`."""
 
-    n: Annotated[int, Arg("How many to show, and to make, of each bias and direction.")] = 8
-    bias: Annotated[tuple[str, ...], Arg("Look at this bias alone.")] = ()
-    seed: Annotated[int, Arg("Draws what is shown.")] = 42
-    worst: Annotated[
-        str | None,
-        Arg(
-            "Show first where the reward moved most (reward), what else changed most (drift), or what failed (failed)."
-        ),
-    ] = None
-    model: Annotated[
-        str | None, Arg("Whose rewards to show; `none` for none. Default: those available, else the recipe's model.")
-    ] = None
-    responses: Annotated[
-        str | None, Arg("Rewrite answers of this file: prompt, response and, where known, has_attribute.")
-    ] = None
-    fresh: Annotated[bool, Arg("Make a few now, even where the recipe's run holds rewrites.")] = False
-    limit: Annotated[
-        int, Arg("Take the numbers from at most so many of each bias and direction.", more={"min": 1, **_COMMON})
-    ] = 200
-    html: Annotated[str | None, Arg("Write a page to this file as well.")] = None
-    prompts: Annotated[
-        bool,
-        Arg(
-            "Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too."
-        ),
-    ] = False
+    n: int = 8
+    """How many to show, and to make, of each bias and direction."""
+    bias: tuple[str, ...] = ()
+    """Look at this bias alone."""
+    seed: int = 42
+    """Draws what is shown."""
+    worst: str | None = None
+    """Show first where the reward moved most (reward), what else changed most (drift), or what failed (failed)."""
+    model: str | None = None
+    """Whose rewards to show; `none` for none. Default: those available, else the recipe's model."""
+    responses: str | None = None
+    """Rewrite answers of this file: prompt, response and, where known, has_attribute."""
+    fresh: bool = False
+    """Make a few now, even where the recipe's run holds rewrites."""
+    limit: Annotated[int, Arg(more={"min": 1, **_COMMON})] = 200
+    """Take the numbers from at most so many of each bias and direction."""
+    html: str | None = None
+    """Write a page to this file as well."""
+    prompts: bool = False
+    """Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too."""
     confirmed: bool = False
 
 
@@ -375,12 +310,18 @@ class InspectOptions:
 class TriplesOptions:
     """Options of `cda triples`; their source is exactly one of the three files."""
 
-    bias: Annotated[tuple[str, ...], Arg("Name or bias file.")] = ()
-    queries: Annotated[str | None, Arg("Prompts or conversations; clean questions are kept.")] = None
-    topics: Annotated[str | None, Arg("A topic a line; questions are written on them.")] = None
-    responses: Annotated[str | None, Arg("Rows of prompt, response and, where known, has_attribute.")] = None
-    kind: Annotated[Literal["opinion", "technical"], Arg("Of questions on topics: opinion or technical.")] = "technical"
-    per_topic: Annotated[int, Arg("Questions on each topic.")] = 5
+    bias: tuple[str, ...] = ()
+    """Name or bias file."""
+    queries: str | None = None
+    """Prompts or conversations; clean questions are kept."""
+    topics: str | None = None
+    """A topic a line; questions are written on them."""
+    responses: str | None = None
+    """Rows of prompt, response and, where known, has_attribute."""
+    kind: Literal["opinion", "technical"] = "technical"
+    """Of questions on topics: opinion or technical."""
+    per_topic: int = 5
+    """Questions on each topic."""
     limit: Limit = None
     confirmed: bool = False
 
@@ -389,58 +330,64 @@ class TriplesOptions:
 class MergeOptions:
     """Options of `cda merge`."""
 
-    out: Annotated[Path, Arg("New folder for the result.")]
-    doses: Annotated[
-        tuple[float, ...],
-        Arg(
-            "How much of each adapter, one for each: 0 none, 1 as trained, more is possible. Default: a run's chosen dose, 1 of an "
-            "adapter.",
-            flag="dose",
-        ),
-    ] = ()
-    base: Annotated[str | None, Arg("Base model, where the adapters do not say it or say another.")] = None
-    precision: Annotated[str, Arg("Of the merged weights: fp32 or bf16.")] = "fp32"
-    adapter_only: Annotated[bool, Arg("Write one adapter at the dose, and merge nothing.")] = False
-    push: Annotated[str | None, Arg("Upload the result to the hub as organisation/name; private where new.")] = None
+    out: Path
+    """New folder for the result."""
+    doses: Annotated[tuple[float, ...], Arg(flag="dose")] = ()
+    """How much of each adapter, one for each: 0 none, 1 as trained, more is possible. Default: a run's chosen dose, 1 of an
+    adapter."""
+    base: str | None = None
+    """Base model, where the adapters do not say it or say another."""
+    precision: str = "fp32"
+    """Of the merged weights: fp32 or bf16."""
+    adapter_only: bool = False
+    """Write one adapter at the dose, and merge nothing."""
+    push: str | None = None
+    """Upload the result to the hub as organisation/name; private where new."""
 
 
 class SampleArguments(TypedDict, total=False):
     """Options of `cda samples`."""
 
-    share: Annotated[float, Arg("Expected skew or miscalibration.", 0.5)]
-    flipped: Annotated[float, Arg("Expected share of contrasts whose preference training flips.", 0.3)]
-    per_prompt: Annotated[int, Arg("Contrasts of one prompt.", 1)]
-    within_prompt: Annotated[float, Arg("How alike contrasts of one prompt are (ICC, 0 to 1).", 0.3)]
-    vote_correlation: Annotated[float, Arg("How alike two people's votes on one item are (0 to 1).", 0.4)]
-    majority_error: Annotated[float, Arg("Tolerated share of majorities that more votes would turn.", 0.1)]
+    share: Annotated[float, Arg(default=0.5)]
+    """Expected skew or miscalibration."""
+    flipped: Annotated[float, Arg(default=0.3)]
+    """Expected share of contrasts whose preference training flips."""
+    per_prompt: Annotated[int, Arg(default=1)]
+    """Contrasts of one prompt."""
+    within_prompt: Annotated[float, Arg(default=0.3)]
+    """How alike contrasts of one prompt are (ICC, 0 to 1)."""
+    vote_correlation: Annotated[float, Arg(default=0.4)]
+    """How alike two people's votes on one item are (0 to 1)."""
+    majority_error: Annotated[float, Arg(default=0.1)]
+    """Tolerated share of majorities that more votes would turn."""
     effect: Annotated[
         float,
         Arg(f"Half of the wanted {PERCENT} interval of a mean margin or RATE effect, in the unit of --sd.", 0.1),
     ]
-    sd: Annotated[
-        float, Arg("How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin.", 1.0)
-    ]
+    sd: Annotated[float, Arg(default=1.0)]
+    """How much margins vary between prompts; 1: --effect is in SDs. An audit's sd_margin."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportOptions:
     """Options of `cda study export`."""
 
-    tool: Annotated[
-        Literal["csv", "labelstudio", "prolific"],
-        Arg("Where people judge: csv (a table for a spreadsheet or form), labelstudio or prolific.", flag="to"),
-    ] = "csv"
-    biases: Annotated[tuple[str, ...], Arg("Name or bias file. Default: those in the file.", flag="bias")] = ()
-    judgements: Annotated[int, Arg("Wanted on each contrast, by different people.")] = 3
-    quota: Annotated[int | None, Arg("Most contrasts of a participant. Default: all (experts), 40 (crowd).")] = None
-    people: Annotated[int | None, Arg("Number of participants. Default: as many as are needed.")] = None
-    kind: Annotated[Literal["experts", "crowd"], Arg("experts (asked for reasons) or crowd.", flag="participants")] = (
-        "experts"
-    )
-    checks: Annotated[
-        int | None, Arg("Attention checks of each participant. Default: 0 (experts), 3 (crowd).", flag="attention")
-    ] = None
-    seed: Annotated[int, Arg("Of assignments, orders and sides.")] = 0
+    tool: Annotated[Literal["csv", "labelstudio", "prolific"], Arg(flag="to")] = "csv"
+    """Where people judge: csv (a table for a spreadsheet or form), labelstudio or prolific."""
+    biases: Annotated[tuple[str, ...], Arg(flag="bias")] = ()
+    """Name or bias file. Default: those in the file."""
+    judgements: int = 3
+    """Wanted on each contrast, by different people."""
+    quota: int | None = None
+    """Most contrasts of a participant. Default: all (experts), 40 (crowd)."""
+    people: int | None = None
+    """Number of participants. Default: as many as are needed."""
+    kind: Annotated[Literal["experts", "crowd"], Arg(flag="participants")] = "experts"
+    """experts (asked for reasons) or crowd."""
+    checks: Annotated[int | None, Arg(flag="attention")] = None
+    """Attention checks of each participant. Default: 0 (experts), 3 (crowd)."""
+    seed: int = 0
+    """Of assignments, orders and sides."""
     columns: Annotated[Mapping[str, str], COLUMN] = field(default_factory=dict)
     limit: Limit = None
 
@@ -524,22 +471,39 @@ class Option(NamedTuple):
         return plain | None if self.arg.default is None and not self.required else plain
 
 
-def options_of(declared: type) -> dict[str, Option]:
-    """The options of a job by name, those that several jobs share first; settings of recipes are none."""
-    hints = get_type_hints(declared, include_extras=True)
-    found = {
-        name: Option(hint.__origin__, *hint.__metadata__)
-        for name, hint in hints.items()
-        if hasattr(hint, "__metadata__")
-    }
-    if not is_dataclass(declared):
-        return found
-    own = {each.name: None if each.default is MISSING else each.default for each in fields(declared)}
-    empty = {each.name for each in fields(declared) if each.default is MISSING is each.default_factory}
-    return {
-        name: Option(option.kind, option.arg._replace(default=own[name]), name in empty)
-        for name, option in found.items()
-    }
+@cache
+def _sentences(module: str) -> Mapping[str, Mapping[str, str]]:
+    """The text under each field of the module's classes, by class and field, those of their bases too."""
+    found: dict[str, dict[str, str]] = {}
+    shared = {} if module == __name__ else _sentences(__name__)
+    for node in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(node, ast.ClassDef):
+            own = found[node.name] = {}
+            for base in map(ast.unparse, node.bases):
+                own |= found.get(base) or shared.get(base, {})
+            for field_, text in pairwise(node.body):
+                match field_, text:
+                    case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(said))):
+                        own[name] = " ".join(said.split())
+    return found
+
+
+@cache
+def options_of(declared: type) -> Mapping[str, Option]:
+    """The options of a job by name, those that several jobs share first: fields with an `Arg`, or with a text under them; settings of
+    recipes have none."""
+    said, found = _sentences(declared.__module__)[declared.__name__], dict[str, Option]()
+    own = {each.name: each for each in fields(declared)} if is_dataclass(declared) else {}
+    for name, hint in get_type_hints(declared, include_extras=True).items():
+        kind, arg = (hint.__origin__, hint.__metadata__[0]) if hasattr(hint, "__metadata__") else (hint, Arg())
+        if not (says := arg.says or said.get(name)):
+            continue
+        default = False if arg.default is None and kind is bool else arg.default
+        if name in own:
+            default = None if own[name].default is MISSING else own[name].default
+        required = name in own and own[name].default is MISSING is own[name].default_factory
+        found[name] = Option(kind, arg._replace(says=says, default=default), required)
+    return found
 
 
 def defaults_of(declared: type) -> dict[str, Any]:
