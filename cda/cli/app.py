@@ -194,7 +194,7 @@ def job(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function, which gets a `Call`, its own parameters, and the declared `options` of a job: as keywords, or of
     a dataclass as `options`. A declaration alone names the function that it `does`, by module and name: it gets the parameters by
-    position, then settings as words (if `overrides` are among the parameters, with the columns of `files`), and the options.
+    position, then settings as words (`overrides`, or those among `files`; with the columns of these files), and the options.
 
     The function's parameters come first in the help, then the options, then those that `order` names, which may be any of them or
     shared ones; `end` comes last.
@@ -251,6 +251,8 @@ def _did(
     use_all_cores()
     quiet_libraries()
     module, _, name = does.partition(":")
+    if "files" in values:
+        values["overrides"], values["files"] = settings_apart(values["files"])
     function, how = getattr(import_module(module), name), call.paid(values.get("overrides"), *files)
     if "overrides" in known:  # a function of the API
         values.pop("overrides", None)

@@ -28,6 +28,7 @@ from cda.cli.app import (
 )
 from cda.cli.output import Output
 from cda.errors import RecipeError, RunError
+from cda.files.paths import user_path
 from cda.jobs.options import (
     AuditArguments,
     BestOfArguments,
@@ -45,6 +46,7 @@ from cda.jobs.options import (
     options_of,
 )
 from cda.launch import is_main
+from cda.quiet import quiet_libraries
 from cda.records import PERCENT
 from cda.user_errors import user_errors
 
@@ -286,23 +288,15 @@ def report(
     if Path(recipe).expanduser().is_dir():
         why = f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is"
         call.refuse(dict.fromkeys(("only", "limit", "seed", "column"), why))
-        _redrawn(call, recipe, overrides or [], out)
+        quiet_libraries()
+        from cda.pipeline.stages import Run, redraw
+
+        redraw(recipe, overrides or [], call.figures, out)
+        call.output.show(lambda: Run(user_path(recipe)).audit, "")
     elif out is not None and Path(out).suffix == ".html":
         raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
     else:
         run_until(call, recipe, overrides, "report", call.only, out=out)
-
-
-def _redrawn(call: Call, folder: str, words: list[str], out: str | None) -> None:
-    """Draw the report of a finished run anew."""
-    from cda.quiet import quiet_libraries
-
-    quiet_libraries()
-    from cda.files.paths import user_path
-    from cda.pipeline.stages import Run, redraw
-
-    redraw(folder, words, call.figures, out)
-    call.output.show(lambda: Run(user_path(folder)).audit, "")
 
 
 @job(MEASURE, "seed", DataArguments, does="cda.api.benchmarks:audit_data")
@@ -313,9 +307,8 @@ def data(
     """What a reward model would learn of each bias from preference pairs, before anything is trained."""
 
 
-@job(MEASURE, "seed columns", QualityArguments)
+@job(MEASURE, "seed columns", QualityArguments, does="cda.api.benchmarks:quality", files=("quality",))
 def quality(
-    call: Call,
     model: Scorer,
     files: Annotated[
         list[str],
@@ -324,13 +317,8 @@ def quality(
             "section.key=value, as many as you like."
         ),
     ],
-    **options: Any,
 ) -> None:
     """Accuracy on preference benchmarks by section, or win rate of outputs over others, before and after an adapter."""
-    from cda.api.benchmarks import quality as measured
-
-    words, names = settings_apart(files)
-    call.output.show(measured(model, names, **options, **call.paid(words, "quality")))
 
 
 @job(MEASURE, "seed", BestOfArguments, ALWAYS, "best-of", does="cda.api.benchmarks:best_of")
@@ -406,7 +394,6 @@ def texts(
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
     from cda.embedded.texts import FORMATS, check_empty, export, tables
-    from cda.files.paths import user_path
     from cda.resources.dry_run import stop_if_dry
     from cda.results.commands import Written
 
@@ -414,20 +401,21 @@ def texts(
         raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
     folder = user_path(out)
     check_empty(folder)
-    stop_if_dry(None, lambda: _plan_of_texts({name: len(rows) for name, rows in tables().items()}, folder))
+
+    def plan() -> list[str]:
+        counts = {name: len(rows) for name, rows in tables().items()}
+        each = ", ".join(f"{name} {n}" for name, n in counts.items())
+        return [
+            f"texts       {sum(counts.values()):,} rows that ship with cda: {each}",
+            f"writes      {folder}: each as a table, and README.md, their data card",
+        ]
+
+    stop_if_dry(None, plan)
     rows = export(folder, form)
     counts = "\n".join(f"{n:5} {name}" for name, n in rows.items())
     call.output.show(
         Written(folder=folder, rows=rows), f"{counts}\n{folder}: written; README.md there is their data card"
     )
-
-
-def _plan_of_texts(rows: dict[str, int], folder: Path) -> list[str]:
-    counts = ", ".join(f"{name} {n}" for name, n in rows.items())
-    return [
-        f"texts       {sum(rows.values()):,} rows that ship with cda: {counts}",
-        f"writes      {folder}: each as a table, and README.md, their data card",
-    ]
 
 
 @job(TRAIN, "", MergeOptions, ALWAYS, does="cda.pipeline.merge:merge")
@@ -474,7 +462,6 @@ def import_(
     ] = 0.75,
 ) -> None:
     """Check what people sent back, and write votes for `cda audit --votes` and a summary of who said what."""
-    from cda.files.paths import user_path
     from cda.results.study import Rules
     from cda.studies.import_answers import import_study
 
