@@ -157,8 +157,20 @@ class Call:
             raise RecipeError(problems)
 
     def words(self, overrides: Sequence[str] | None, *files: str) -> list[str]:
-        """Settings with those of --seed and, for a command that reads `files` of a recipe, --column."""
-        return with_options(overrides, self.seed, self.columns if files else None, files)
+        """Settings with those that --seed and --column stand for; `files` are those whose columns the command reads, the one that a
+        column without a file's name belongs to first. RecipeError: another form, or another file."""
+        words = [*(overrides or ()), *([] if self.seed is None else [f"seed={self.seed}"])]
+        problems = []
+        for name, theirs in columns_of(self.columns or ()).items() if files else ():
+            file, dot, ours = name.partition(".")
+            file, ours = (file, ours) if dot else (files[0], name)
+            if file in files and ours:
+                words.append(f"{COLUMN_SETTINGS[file]}.{ours}={json.dumps(theirs, ensure_ascii=False)}")
+            else:
+                problems.append(f"--column {name}: '{file}' is no file with columns here; known: {', '.join(files)}")
+        if problems:
+            raise RecipeError(problems)
+        return words
 
     def paid(self, overrides: Sequence[str] | None, *files: str) -> dict[str, Any]:
         """Arguments of every function that may ask an LLM; `--yes` agrees beforehand, without it the user is asked."""
@@ -315,30 +327,3 @@ COLUMN_SETTINGS = {
     "responses": "discover.columns",
 }
 """A file that a command reads to the setting with its columns."""
-
-
-def with_options(
-    overrides: Sequence[str] | None,
-    seed: int | None = None,
-    column: Sequence[str] | None = None,
-    files: Sequence[str] = (),
-) -> list[str]:
-    """The settings of a command with those that --seed and --column stand for; `files` are those whose columns it reads, the
-    one that a column without a file's name belongs to first. RecipeError: another form, or another file."""
-    words = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
-    problems = []
-    for name, theirs in columns_of(column or ()).items():
-        file, dot, ours = name.partition(".")
-        file, ours = (file, ours) if dot else (files[0], name)
-        if file in files and ours:
-            words.append(f"{COLUMN_SETTINGS[file]}.{ours}={json_word(theirs)}")
-        else:
-            problems.append(f"--column {name}: '{file}' is no file with columns here; known: {', '.join(files)}")
-    if problems:
-        raise RecipeError(problems)
-    return words
-
-
-def json_word(value: str | Sequence[str]) -> str:
-    """Text or texts as a YAML value that is read as this very text."""
-    return json.dumps(value, ensure_ascii=False)
