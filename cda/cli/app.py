@@ -237,7 +237,7 @@ def job(
                 asked = {key: every[key].arg.default if value is None else value for key, value in asked.items()}
                 if is_dataclass(options):
                     kept = {key: tuple(value) if isinstance(value, list) else value for key, value in asked.items()}
-                    kept |= {"confirmed": how.get("yes")} if hasattr(options, "confirmed") else {}
+                    kept |= {"consent": "given"} if how.get("yes") and hasattr(options, "consent") else {}
                     asked = {"options": options(**{key: value for key, value in kept.items() if value is not None})}
                 call = Call(output, given_options(context), **how)
                 if does is None:

@@ -41,7 +41,7 @@ def make_triples(file: str, overrides: Sequence[str], options: TriplesOptions) -
     writable.
     """
     settings = {"name": "triples", **({"biases": list(options.bias)} if options.bias else {})}
-    loaded = replace(load_model_audit(EMBEDDED, settings, overrides), confirmed=options.confirmed)
+    loaded = replace(load_model_audit(EMBEDDED, settings, overrides), consent=options.consent)
     source, out = options, user_path(file)
     if source.kind not in get_args(Kind):
         raise RecipeError([f"--kind: opinion or technical, found '{source.kind}'"])

@@ -333,8 +333,10 @@ class Discovery:
 
     def confirmed(self) -> Discovery:
         """The same after its costs were agreed to, once for all of it."""
-        model, judge = (replace(each, loaded=replace(each.loaded, confirmed=True)) for each in (self.model, self.judge))
-        return Discovery(replace(self.loaded, confirmed=True), model, judge)
+        model, judge = (
+            replace(each, loaded=replace(each.loaded, consent="given")) for each in (self.model, self.judge)
+        )
+        return Discovery(replace(self.loaded, consent="given"), model, judge)
 
     def material_stage(self) -> Stage:
         setup, section = self.setup, self.setup.section

@@ -303,7 +303,7 @@ class InspectOptions:
     """Write a page to this file as well."""
     prompts: bool = False
     """Show every prompt that an LLM would get of one example, and ask none; TARGET may be judge:NAME or grade:NAME too."""
-    confirmed: bool = False
+    consent: Literal["given", "by question"] = "by question"
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,7 +323,7 @@ class TriplesOptions:
     per_topic: int = 5
     """Questions on each topic."""
     limit: Limit = None
-    confirmed: bool = False
+    consent: Literal["given", "by question"] = "by question"
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,10 +170,7 @@ class Terms:
             notes.append(
                 f"a quick look: at most {self['limit']} of each file and bias, drawn with seed {loaded.recipe.seed} (limit)"
             )
-        asks = self["confirm"] == "ask"
-        return replace(
-            loaded, confirmed=self["confirm"] is True, asks=asks, notes=tuple(notes), fresh=bool(self["fresh"])
-        )
+        return replace(loaded, consent=self.consent, notes=tuple(notes), fresh=bool(self["fresh"]))
 
     @property
     def consent(self) -> Consent:
