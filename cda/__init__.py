@@ -39,8 +39,7 @@ if TYPE_CHECKING:
         load,
     )
     from cda.api.rewards import reward_function
-    from cda.api.runs import audit, compare, discover, train
-    from cda.api.texts import label, rewrite
+    from cda.api.runs import audit, compare, discover, label, rewrite, train
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
     from cda.resources.reward_function import RewardFunction
     from cda.results.base import Estimate, Missing
@@ -63,8 +62,7 @@ _NAMES = {
         "load",
     ),
     "cda.api.rewards": ("reward_function",),
-    "cda.api.runs": ("audit", "compare", "discover", "train"),
-    "cda.api.texts": ("label", "rewrite"),
+    "cda.api.runs": ("audit", "compare", "discover", "label", "rewrite", "train"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
     "cda.resources.reward_function": ("RewardFunction",),
     "cda.results.base": ("Estimate", "Missing"),

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from cda.discovery.discover import Discovery
 from cda.errors import RunError
 from cda.files.paths import is_a_file, is_a_folder, user_path
 from cda.pipeline.stages import Run
@@ -23,51 +23,6 @@ from cda.results.topics import TopicsResult
 __all__ = [
     "Audit", "BestOf", "Calibration", "Comparison", "DataAudit", "Discovery", "Dose", "Quality", "Run", "load",
 ]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Discovery:
-    """A search's results and its folder.
-
-    Attributes:
-        folder: Holds report.html, discover.json, discover.md and the outputs of every stage.
-        found: Everything that was measured; a text of a dry run, and while the search waits for a review.
-    """
-
-    folder: Path
-    found: DiscoverResult | TopicsResult | str
-
-    @property
-    def summary(self) -> str:
-        """Output of the command; `str()` returns it, too."""
-        return self.found if isinstance(self.found, str) else self.found.summary
-
-    @property
-    def result(self) -> DiscoverResult | None:
-        """Everything that a search of all prompts together measured; None of others."""
-        return self.found if isinstance(self.found, DiscoverResult) else None
-
-    @property
-    def topics(self) -> TopicsResult | None:
-        """Everything that a search by topic measured; None of others."""
-        return self.found if isinstance(self.found, TopicsResult) else None
-
-    @property
-    def biases(self) -> tuple[Path, ...]:
-        """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`; of a search by topic one in each topic."""
-        if self.topics is None:
-            return tuple(sorted((self.folder / "biases").glob("*.yaml")))
-        named = {cell.file for row in self.topics.by_attribute for cell in row.cells if cell.file}
-        own = (self.folder / search.folder / "biases" for search in self.topics.searches)
-        return tuple(
-            sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})
-        )
-
-    def __str__(self) -> str:
-        return self.summary
-
-    def __repr__(self) -> str:
-        return f"<Discovery in {self.folder}: {len(self.biases)} biases>"
 
 
 def load(path: str | Path) -> Run | Shown | Discovery:

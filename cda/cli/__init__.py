@@ -18,11 +18,11 @@ except ModuleNotFoundError:
     )
     sys.exit(2)
 
-from cda.cli import commands, names
+from cda.cli import commands
 from cda.cli.app import app
 from cda.terminal import never_fails
 
-__all__ = ["app", "commands", "main", "names"]
+__all__ = ["app", "commands", "main"]
 _FAULT = 3
 
 
