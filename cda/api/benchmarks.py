@@ -103,7 +103,8 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
     file = as_reference(responses, "responses", terms.inputs)
     names, ns, tilts = several(options["biases"]), list(options["sizes"] or ()), list(options["betas"] or ())
     inputs = {"on": file, "with": adapter, "at": dose}
-    others = (*terms.words, names, ns, *_reading(columns, split), *([tilts] if tilts else []))
+    read = [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()]
+    others = (*terms.words, names, ns, read, "" if split == "train" else split, *([tilts] if tilts else []))
     settings = terms.nested()
     problems = _data_settings(settings, terms)
     opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
@@ -160,11 +161,6 @@ def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
         for override in terms["overrides"] or ()
         if override.partition("=")[0].partition(".")[0] == "data"
     ]
-
-
-def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:
-    """Settings for reading files that differ from the defaults."""
-    return [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()], "" if split == "train" else split
 
 
 def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:

@@ -21,7 +21,7 @@ from cda.cli import complete
 from cda.cli.output import Output, given_options, running
 from cda.errors import RecipeError
 from cda.files.paths import is_there
-from cda.jobs.options import COMMON, Arg, Figures, Limit, Option, options_of
+from cda.jobs.options import COLUMN_SETTINGS, COMMON, Arg, Figures, Limit, Option, options_of
 from cda.launch import use_all_cores
 from cda.quiet import quiet_libraries
 
@@ -315,15 +315,3 @@ def columns_of(words: Sequence[str]) -> dict[str, str]:
     if problems:
         raise RecipeError(problems)
     return columns
-
-
-COLUMN_SETTINGS = {
-    "pairs": "data.columns",
-    "supplement": "data.supplement_columns",
-    "taught": "data.contrast_columns",
-    "contrasts": "audit.columns",
-    "triples": "audit.triple_columns",
-    "quality": "audit.quality_columns",
-    "responses": "discover.columns",
-}
-"""A file that a command reads to the setting with its columns."""

@@ -31,22 +31,7 @@ from cda.cli.output import Output
 from cda.errors import RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
 from cda.files.shipped import FOLDERS, shipped
-from cda.jobs.options import (
-    AuditArguments,
-    BestOfArguments,
-    CalibrateArguments,
-    DataArguments,
-    DiscoverArguments,
-    DoseArguments,
-    ExportOptions,
-    InspectOptions,
-    MergeOptions,
-    QualityArguments,
-    SampleArguments,
-    TrainArguments,
-    TriplesOptions,
-    options_of,
-)
+from cda.jobs import options as declared
 from cda.launch import is_main, say
 from cda.quiet import quiet_libraries
 from cda.records import PERCENT
@@ -81,7 +66,7 @@ def run_until(
 
     given = {"until": until, "only": only, "out": call.out, "limit": call.limit, "figures": call.figures, **options}
     files = AUDITED_FILES if until == "audit" else TRAINED_FILES
-    terms = call.terms("cda.train", TrainArguments, given, overrides or (), *files)
+    terms = call.terms("cda.train", declared.TrainArguments, given, overrides or (), *files)
     finish(call, train_run(recipe, terms), until, export)
 
 
@@ -117,7 +102,7 @@ def synthesize(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
     run_until(call, recipe, overrides, "synthesize", call.only)
 
 
-@job(TRAIN, "against votes biases contrasts quality only out limit seed columns figures", DoseArguments)
+@job(TRAIN, "against votes biases contrasts quality only out limit seed columns figures", declared.DoseArguments)
 def dose(
     call: Call,
     target: Annotated[
@@ -152,7 +137,7 @@ def dose(
 
 
 @job(
-    TRAIN, "votes biases contrasts quality out limit seed columns figures", CalibrateArguments,
+    TRAIN, "votes biases contrasts quality out limit seed columns figures", declared.CalibrateArguments,
     does="cda.api.benchmarks:calibrate", files=("contrasts", "quality"),
 )  # fmt: skip
 def calibrate(
@@ -166,7 +151,7 @@ def calibrate(
 @job(
     MEASURE,
     "biases contrasts votes verdicts quality triples by out export check_reward fail_if only fresh limit seed columns figures",
-    AuditArguments,
+    declared.AuditArguments,
 )
 def audit(
     call: Call,
@@ -208,7 +193,7 @@ def audit(
         own = {name: options[name] for name in ("out", "limit", "fresh")}
         call.refuse({
             option.word(name): f"not with a recipe, which says it itself; use {option.arg.setting}=..."
-            for name, option in options_of(AuditArguments).items()
+            for name, option in declared.options_of(declared.AuditArguments).items()
             if option.arg.setting and name not in own
         })  # fmt: skip
         if options["figures"] is not None:
@@ -217,7 +202,7 @@ def audit(
             ])  # fmt: skip
         run_until(call, target, words, "audit", call.only, export, **own)
         return
-    terms = call.terms("cda.audit", AuditArguments, options, words, *AUDITED_FILES)
+    terms = call.terms("cda.audit", declared.AuditArguments, options, words, *AUDITED_FILES)
     finish(call, audit_run(target, terms), export=export)
 
 
@@ -244,7 +229,7 @@ def _check_reward(
 @job(
     SHOW,
     "biases contrasts votes verdicts quality triples by out export fail_if fresh limit seed columns figures",
-    AuditArguments,
+    declared.AuditArguments,
 )
 def compare(
     call: Call,
@@ -264,7 +249,7 @@ def compare(
     from cda.comparing.targets import check_export, compare_targets, export_rows, plan_comparison
 
     check_export(export, several=True)
-    terms = call.terms("cda.compare", AuditArguments, options, words, *AUDITED_FILES)
+    terms = call.terms("cda.compare", declared.AuditArguments, options, words, *AUDITED_FILES)
     if call.output.dry_run:
         call.output.show(plan_comparison(models, terms, call.output.full), "")
         return
@@ -303,7 +288,7 @@ def report(
         run_until(call, recipe, overrides, "report", call.only, out=out)
 
 
-@job(MEASURE, "seed", DataArguments, does="cda.api.benchmarks:audit_data")
+@job(MEASURE, "seed", declared.DataArguments, does="cda.api.benchmarks:audit_data")
 def data(
     pairs: Annotated[str, Argument(help="Preference pairs in TRL's format, or `embedded`.")],
     overrides: Overrides = None,
@@ -311,7 +296,7 @@ def data(
     """What a reward model would learn of each bias from preference pairs, before anything is trained."""
 
 
-@job(MEASURE, "seed columns", QualityArguments, does="cda.api.benchmarks:quality", files=("quality",))
+@job(MEASURE, "seed columns", declared.QualityArguments, does="cda.api.benchmarks:quality", files=("quality",))
 def quality(
     model: Scorer,
     files: Annotated[
@@ -325,7 +310,7 @@ def quality(
     """Accuracy on preference benchmarks by section, or win rate of outputs over others, before and after an adapter."""
 
 
-@job(MEASURE, "seed", BestOfArguments, ALWAYS, "best-of", does="cda.api.benchmarks:best_of")
+@job(MEASURE, "seed", declared.BestOfArguments, ALWAYS, "best-of", does="cda.api.benchmarks:best_of")
 def best_of(
     model: Scorer,
     responses: Annotated[str, Argument(help="Sampled responses: prompt and responses, or prompt and response.")],
@@ -334,7 +319,7 @@ def best_of(
     """How prevalent each bias is among the best of n responses, and in a policy tilted to the reward, before and after an adapter."""
 
 
-@job(MEASURE, "seed columns", DiscoverArguments)
+@job(MEASURE, "seed columns", declared.DiscoverArguments)
 def discover(call: Call, model: Scorer, overrides: Overrides = None, **options: Any) -> None:
     """Find attributes that the model rewards and a judge does not, confirm them on unseen prompts, write bias files."""
     from cda.api.runs import discover as search
@@ -365,7 +350,7 @@ def launch(
 
 
 @job(
-    MEASURE, "limit html prompts dry_run full columns", InspectOptions,
+    MEASURE, "limit html prompts dry_run full columns", declared.InspectOptions,
     does="cda.inspection.inspect:inspect_rewrites", files=("triples",),
 )  # fmt: skip
 def inspect(
@@ -381,7 +366,13 @@ def inspect(
     """Look at rewrites: original and rewrite side by side, label, reward, drift, gate, and phrases that recur."""
 
 
-@job(MAKE, "limit seed columns", TriplesOptions, does="cda.counterfactuals.triples:make_triples", files=("triples",))
+@job(
+    MAKE,
+    "limit seed columns",
+    declared.TriplesOptions,
+    does="cda.counterfactuals.triples:make_triples",
+    files=("triples",),
+)
 def triples(
     out: Annotated[str, Argument(help="Where the triples go: a .jsonl file.")], overrides: Overrides = None
 ) -> None:
@@ -422,7 +413,7 @@ def texts(
     )
 
 
-@job(TRAIN, "", MergeOptions, ALWAYS, does="cda.pipeline.merge:merge")
+@job(TRAIN, "", declared.MergeOptions, ALWAYS, does="cda.pipeline.merge:merge")
 def merge(
     sources: Annotated[
         list[str], Argument(help="Folders of finished runs, or of adapters; several are added together.")
@@ -431,7 +422,7 @@ def merge(
     """Turn finished runs or adapters into one ordinary model, or one adapter, at the doses wanted."""
 
 
-@job(LOOK_UP, "", SampleArguments, ALWAYS, does="cda.jobs.samples:samples")
+@job(LOOK_UP, "", declared.SampleArguments, ALWAYS, does="cda.jobs.samples:samples")
 def samples(
     half_width: Annotated[float, Argument(help=f"Half of the wanted {PERCENT} interval: 0.05 for ± 5 points.")],
 ) -> None:
@@ -442,7 +433,7 @@ study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: wri
 app.add_typer(study, name="study", rich_help_panel=MAKE)
 
 
-@job(None, "", ExportOptions, ALWAYS, "export", study, does="cda.studies.export:export_study")
+@job(None, "", declared.ExportOptions, ALWAYS, "export", study, does="cda.studies.export:export_study")
 def export_(
     contrasts: Annotated[
         str, Argument(help="Contrasts (prompt, base, perturbed) or RATE triples, as for `cda audit`.")

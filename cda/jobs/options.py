@@ -87,6 +87,18 @@ AdapterDose = Annotated[
 Split = Annotated[str, Arg("Split of a folder or hub id with several.", "train")]
 
 
+COLUMN_SETTINGS = {
+    "pairs": "data.columns",
+    "supplement": "data.supplement_columns",
+    "taught": "data.contrast_columns",
+    "contrasts": "audit.columns",
+    "triples": "audit.triple_columns",
+    "quality": "audit.quality_columns",
+    "responses": "discover.columns",
+}
+"""A file that a command reads to the setting with its columns."""
+
+
 class Settings(TypedDict, total=False):
     """Settings of a recipe, by section; those that no job has an option of the same name for."""
 
