@@ -140,11 +140,7 @@ def dose(
     TRAIN, "votes biases contrasts quality out limit seed columns figures", declared.CalibrateArguments,
     does="cda.api.benchmarks:calibrate", files=("contrasts", "quality"),
 )  # fmt: skip
-def calibrate(
-    model: Annotated[str, Argument(help=TARGET)],
-    overrides: Overrides = None,
-    votes: Votes = None,
-) -> None:
+def calibrate(model: Scorer, overrides: Overrides = None, votes: Votes = None) -> None:
     """Correct a judge or reward model that cannot be trained: offsets and slopes that people's votes choose."""
 
 
