@@ -69,10 +69,14 @@ def calibration_tables(result: CalibrationResult) -> list[Table]:
             rows.append(("all", title, *cells))
     caption = f"The scorer as it is and calibrated, out of fold, with {PERCENT} intervals"
     header = ("bias", "measure", "as it is", "calibrated", "people", "change", "n")
-    if not result.strength:
-        caption = f"The scorer as it is, with {PERCENT} intervals"
-        header, *rows = ((bias, title, before, people, n) for bias, title, before, _, people, _, n in (header, *rows))
-    return [Table(caption, header, tuple(rows)), _corrections(result)]
+    if result.strength:
+        return [Table(caption, header, tuple(rows)), _corrections(result)]
+    kept = (0, 1, 2, 4, 6)
+    as_it_is = [tuple(row[at] for at in kept) for row in (header, *rows)]
+    return [
+        Table(f"The scorer as it is, with {PERCENT} intervals", as_it_is[0], tuple(as_it_is[1:])),
+        _corrections(result),
+    ]
 
 
 def _corrections(result: CalibrationResult) -> Table:
