@@ -33,8 +33,8 @@ ROUNDING = 1e-12
 """Relative size below which a spread, or the width of an interval, is a trace of rounding."""
 N_DRAWS = 10_000
 _SEED = 2026
-FEWEST_DRAWN = 5
-"""Prompts that are resampled, at least."""
+FEWEST_DRAWN = 10
+"""Prompts that are resampled, at least: with 5, intervals of Krippendorff's alpha hold the truth in 77%."""
 _MAX_NUMBERS = 1 << 21  # of one chunk of draws
 _UNDEFINED_LIMIT = 0.01
 _PRIOR_PROMPTS = 4
