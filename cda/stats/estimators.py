@@ -306,9 +306,9 @@ def _bounded(
     return _estimate(value, (max(low, least), min(high, most)), n, n_prompts, unit, method)
 
 
-def t_quantile(df: float) -> float:
-    """Student's t that one of its tails of the intervals' level lies beyond."""
-    return float(stats.t.ppf(1 - TAIL, df))
+def t_quantile(df: float, together: int = 1) -> float:
+    """Student's t that one of its tails of the level lies beyond, of so many intervals that all hold at this level (Bonferroni)."""
+    return float(stats.t.ppf(1 - TAIL / together, df))
 
 
 def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
