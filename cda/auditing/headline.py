@@ -110,7 +110,7 @@ def beyond_noise_of(
 
     def beyond(group: Group) -> Estimate:
         before, after = group.margins.values()
-        return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids)
+        return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids, len(groups))
 
     return {group.bias.name: or_missing(partial(beyond, group)) for group in groups}
 

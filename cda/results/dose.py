@@ -61,7 +61,7 @@ class CalibratedBias(Result):
     base: HeldOutPeople
     """The scorer as it is, on the same halves."""
     calibrated: HeldOutPeople
-    """At the corrections that the other half fitted and chose."""
+    """At the corrections that the other half fitted, at the strength of the file."""
     change: HeldOutChange
     """Calibrated minus as it is; its quality is that of all quality pairs."""
 
@@ -70,7 +70,7 @@ class CalibrationResult(Shown):
     """Corrections of one scorer's margins, ready to be applied, and their effect out of fold; called, it corrects margins of texts."""
 
     made_by = MadeBy("cda calibrate", "calibration.json", "cda.calibration.report:calibration_document")
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     scorer: str
     """The model or judge."""
     scored_as: str | None
@@ -91,8 +91,8 @@ class CalibrationResult(Shown):
     """By bias that people voted on."""
     quality: BeforeAfter | None
     """Accuracy on quality pairs, out of fold; None without any."""
-    strengths: dict[str, float]
-    """Strength to its share of the choices on halves."""
+    strengths: dict[str, Estimate]
+    """Strength to the fall of the squared error of held-out majorities, forecast by the scorer's share, against strength 0."""
     repeats: int
     """Splits in two."""
     max_quality_loss: float

@@ -171,11 +171,11 @@ def test_undefined_draws_are_left_out_or_refused() -> None:
     found = resampled(np.column_stack([np.arange(12) * bottom, bottom]), ids(12), ratio, "ratio")
     assert found.low <= found.value <= found.high
     with pytest.raises(DataError, match=r"undefined in \d+ of 10000 bootstrap draws"):
-        resampled([[1, 1], *[[0, 0]] * 4], ids(5), ratio, "ratio")
-    with pytest.raises(DataError, match="undefined on these 5 rows"):
-        resampled([[0, 0]] * 5, ids(5), ratio, "ratio")
-    with pytest.raises(DataError, match="4 prompts are too few to resample"):
-        resampled([[1, 1]] * 4, ids(4), ratio, "ratio")
+        resampled([[1, 1], *[[0, 0]] * 9], ids(10), ratio, "ratio")
+    with pytest.raises(DataError, match="undefined on these 10 rows"):
+        resampled([[0, 0]] * 10, ids(10), ratio, "ratio")
+    with pytest.raises(DataError, match="9 prompts are too few to resample"):
+        resampled([[1, 1]] * 9, ids(9), ratio, "ratio")
 
 
 @pytest.mark.parametrize(("within", "ends"), [(FREE, (1.0, 1.0)), ((0.0, 1.0), wilson(20, 20))])

@@ -216,6 +216,9 @@ def test_beyond_noise_by_hand() -> None:
     assert found.value == 1.0 - 2.0 * 2.0
     # Influences of the contrasts: (0 + 2·1)/2 and (0 − 2·1)/2, none of the pairs; G = 4 prompts, t with 1 degree of freedom.
     assert found.high - found.value == pytest.approx(12.7062047 * np.sqrt(4 / 3 * 2))
+    three = beyond_noise([1.0, 3.0], [1.0, 1.0], ["a", "b"], [1.0, 1.0], [2.0, 2.0], ["c", "d"], 3)
+    assert three.high - three.value == pytest.approx(stats.t.ppf(1 - 0.05 / 6, 1) * np.sqrt(4 / 3 * 2))
+    assert three.method.endswith("3 biases together")
 
 
 @pytest.mark.parametrize(("noise", "stretch"), [(0.0, 3.0), (2.0, 1.0), (3.0, 2.0), (1.0, 0.3)])

@@ -159,7 +159,7 @@ def test_without_alpha_the_majority_share_stands() -> None:
 
 def test_items_that_are_all_split_alike_leave_alpha_a_width() -> None:
     """No draw differs from another, which does not show that no other prompt would."""
-    wide, narrow = (agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n)).alpha for n in (6, 60))
+    wide, narrow = (agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n)).alpha for n in (10, 60))
     assert wide is not None and narrow is not None
     for alpha in (wide, narrow):
         assert -1 <= alpha.low < alpha.value < alpha.high <= 1
