@@ -155,14 +155,6 @@ def test_unread_verdicts_name_the_cache_and_what_asks_again(serve: Any, audit: A
     assert f"Asked {N} comparisons in both orders; 0 unreadable" in said
 
 
-def test_a_repaired_server_is_asked_again_by_the_same_command(serve: Any, audit: Any) -> None:
-    mended = False
-    url = serve(lambda _: reply("Verdict: 1") if mended else (200, {"choices": []}))
-    audit("judge:m", f"llm.base_url={url}", "llm.retries=0", fails=True)
-    mended = True
-    audit("judge:m", f"llm.base_url={url}", "llm.retries=0")
-
-
 @pytest.mark.parametrize("kind", ["judge", "model"])
 def test_texts_with_marks_of_chat_templates_are_counted_in_the_report(
     serve: Any, audit: Any, report: Callable[[], str], llama: Path, tmp_path: Path, kind: str
@@ -178,13 +170,3 @@ def test_texts_with_marks_of_chat_templates_are_counted_in_the_report(
     note = "12 of 24 texts hold marks of chat templates"
     assert note in audit(*words, "--contrasts", pairs)[0] and note in report()
     assert note in (tmp_path / "out" / "report" / "report.html").read_text(encoding="utf-8")
-
-
-def test_votes_under_the_id_of_a_row_on_the_same_texts_are_looked_at(serve: Any, audit: Any, tmp_path: Path) -> None:
-    """Not as lost: the one vote there is cannot be read."""
-    pairs, votes = tmp_path / "twice.csv", tmp_path / "votes.csv"
-    pairs.write_text("id,prompt,perturbed,base\nr0,q,a b,a c\nr1,q,a b,a c\n", encoding="utf-8")
-    votes.write_text("id,vote\nr1,sideways\n", encoding="utf-8")
-    url = f"llm.base_url={serve(lambda _: reply('Verdict: 1'))}"
-    said, _ = audit("judge:m", "--contrasts", pairs, "--votes", votes, url, fails=True)
-    assert "none of its 1 votes can be read" in said

@@ -37,7 +37,7 @@ def double_contrasts(out: Path) -> tuple[list[dict[str, Any]], list[float]]:
 
 
 def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp_path: Path) -> None:
-    words = (llama, "--votes", votes, "--triples", "embedded")
+    words = (llama, "--votes", votes)
     said, found = audit(*words)
     assert "1 of 25 items are none of the contrasts" in said
     assert re.search(r"jargon +\? unclear +\d+% \[\d+, \d+\] +36% \[", said)
@@ -83,19 +83,6 @@ def test_rate_triples_of_a_file(llama: Path, audit: Any, tmp_path: Path) -> None
     assert effects["ATE", "double"] == pytest.approx(sum(double_contrasts(tmp_path / "out")[1]) / 11)
 
 
-def test_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) -> None:
-    rows = [
-        {"prompt": f"w{row}", "original": f"w{row} good" + " w5" * (row % 4), "rewrite": f"w{row} bad w3",
-         "rewrite_of_rewrite": f"w{row} good w3", "stars": row % 3, "flipped": True}
-        for row in range(12)
-    ]  # fmt: skip
-    words = (llama, "--triples", written(tmp_path / "triples.jsonl", rows), "audit.triple_columns.has_attribute=stars")
-    _, found = audit(*words, "audit.attribute.low=0", "audit.attribute.high=2")
-    rate = found["rate"]["jargon"]
-    assert (rate["n"], rate["measured"]["before"]["n_with"]) == (8, 4)
-    assert found["excluded"]["triples"]["reasons"] == {"has_attribute lies between 0 and 2": 4}
-
-
 @pytest.mark.parametrize(("words", "messages"), [
     (("no/such/model",), ["no such folder"]),
     (("embedded", "--bias", "jargn"), ["bias 'jargn' is unknown. Did you mean 'jargon'?"]),
@@ -128,17 +115,9 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, audit: A
     assert (skew["before"]["n"], skew["unread"]) == (6, 6)
 
 
-def test_another_rewriter_makes_the_audit_anew(llama: Path, audit: Any) -> None:
-    words = (llama, "--bias", "sentiment", "--contrasts", "embedded", "--triples", "embedded", "audit.max_contrasts=3")
-    audit(*words)
-    assert "reused" in audit(*words)[0]
-    said, _ = audit(*words, "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", fails=True)
-    assert "cannot be reached" in said
-
-
 def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(tmp_path: Path) -> None:
     (tmp_path / "constant.py").write_text("def score(prompts, responses):\n    return [0.5] * len(responses)\n")
-    out, words = tmp_path / "out", ("audit.max_contrasts=12", "audit.max_quality=12")
+    out, words = tmp_path / "out", ("audit.max_contrasts=12", "audit.max_quality=12", "--triples", "none")
     done = CliRunner().invoke(app, ["audit", f"{tmp_path / 'constant.py'}:score", "--out", str(out), *words])
     assert done.exit_code == 0, done.output
     found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 from made_release import MORE, VOTED, make_release, write_rows
 
-from cda.errors import RecipeError, RunError
+from cda.errors import RecipeError
 from cda.files.jsonl import read_jsonl
-from cda.pipeline.plan import check
 from cda.recipe.load import load_recipe
 from scripts.paper_release import main
 
@@ -181,12 +180,6 @@ def test_five_biases_on_the_real_release(audit: Any, tmp_path: Path) -> None:
     labels = {bias: found["analysis"][bias]["labels"] for bias in biases}
     rates = {bias: each["contingency"]["selection_rate"]["value"] for bias, each in labels.items() if each}
     assert rates == {"jargon": pytest.approx(0.544, abs=5e-4), "structure": pytest.approx(0.653, abs=5e-4)}
-
-
-def test_labels_are_for_audits_alone(tmp_path: Path) -> None:
-    labels = write_rows(tmp_path / "labels.jsonl", [{"chosen_jargon": "yes", "rejected_jargon": "no"}])
-    with pytest.raises(RunError, match=r"audit\.labels: a training takes the labels of its own pairs"):
-        check(load_recipe("jargon", [f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}"]))
 
 
 def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(

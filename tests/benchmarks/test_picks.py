@@ -197,26 +197,6 @@ def test_what_is_the_same_in_every_prompt_has_no_interval() -> None:
     assert before.low == pytest.approx(6 / (6 + 1.96**2), abs=1e-4)  # Wilson, 6 of 6
 
 
-def test_share_intervals_cover_the_policys_own_share() -> None:
-    """New prompts each with its own rate of the attribute, rewards that like it: 95% intervals hold the truth."""
-    rng = np.random.default_rng(5)
-
-    def drawn(n_prompts: int) -> tuple[np.ndarray, np.ndarray]:
-        rates = rng.beta(0.5, 4.5, size=(n_prompts, 1))
-        shown = (rng.random((n_prompts, 8)) < rates).astype(np.float64)
-        return shown, shown + rng.normal(size=shown.shape)
-
-    def picked(shown: np.ndarray, rewards: np.ndarray) -> Curves:
-        return best_of_n({"model": rewards.ravel()}, [share(shown.ravel())], ids(shown.size, 8), sizes=[4])
-
-    truth = levels(picked(*drawn(10_000)), "model")
-    inside = np.zeros(2)
-    for _ in range(200):
-        found = [estimate(at.scorings["model"]) for at in picked(*drawn(25)).curves[0].at]
-        inside += [level.low <= true <= level.high for level, true in zip(found, truth, strict=True)]
-    assert (inside / 200 > 0.91).all() and (inside / 200 < 0.99).all()
-
-
 def test_two_prompts_at_least_reach_every_n() -> None:
     rewards, shown = {"model": [1.0, 2.0, 3.0, 4.0]}, [share([0, 1, 1, 0])]
     for n in (4, 0):

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -150,39 +145,6 @@ def the_file_is_taken_by_a_training(at: Desk, result: dict[str, Any]) -> None:
     plan = CliRunner().invoke(app, [*words, f"run.folder={at.folder / 'trained'}"])
     assert plan.exit_code == 0, plan.output
     assert path.stem in plan.output
-
-
-def test_a_killed_search_goes_on_and_finds_the_same(found: tuple[Desk, str], tmp_path: Path, serve: Serve) -> None:
-    process: list[subprocess.Popen[bytes]] = []
-
-    def kill(kind: str, n: int) -> None:
-        if kind == "mutate" and n == 3 and process:
-            process.pop().send_signal(signal.SIGKILL)
-
-    clerk = Forgetful(event=kill)
-    at = Desk(tmp_path, clerk, serve(clerk))
-    write_inputs(tmp_path)
-    # One call at a time, so that one alone is lost.
-    command = [sys.executable, "-P", "-m", "cda", *at.words("llm.concurrency=1")]
-    started = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=-3, stderr=-3)
-    process.append(started)
-    assert started.wait(timeout=280) == -signal.SIGKILL
-    partial = at.run / ".search.partial"
-    assert [path.name for path in sorted(partial.glob("generation-*.json"))] == ["generation-0.json"]
-    first, proposals = (partial / "generation-0.json").read_bytes(), clerk.kinds["propose"]
-    assert "1 generations were finished before" in at.discover("llm.concurrency=1")
-    assert (at.run / "search" / "generation-0.json").read_bytes() == first
-    assert clerk.kinds["propose"] == proposals
-    # The call under way when it died is the only one made twice.
-    assert sorted(clerk.bodies.values())[-2:] == [1, 2]
-    assert apart_from_times(at) == apart_from_times(found[0])
-
-
-def apart_from_times(at: Desk) -> str:
-    result = at.result()
-    for own in ("name", "stages"):  # made from the folder; time and calls
-        del result[own]
-    return json.dumps(result, sort_keys=True).replace(str(at.folder), "")
 
 
 def test_a_person_looks_before_the_test(found: tuple[Desk, str]) -> None:

@@ -27,6 +27,7 @@ Job = Callable[..., list[str]]
         (["model.name_or_path=./no_such_model"], ["./no_such_model: no such folder"]),
         (["label.by=llm"], ["llm.model is not set"]),
         (["lora.target_modules=[nothing_like_it]"], ["match no layer", "query"]),
+        (["audit.labels=labels.jsonl"], ["audit.labels: a training takes the labels of its own pairs"]),
     ],
 )
 def test_mistakes_end_in_one_message_and_a_status(

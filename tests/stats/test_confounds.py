@@ -83,17 +83,6 @@ def test_slopes_are_those_of_a_regression_with_clustered_errors_by_hand() -> Non
     assert found["exclamations"].accounts_for.value == pytest.approx(coefficients[1] * differences[:, 0].mean())
 
 
-@pytest.mark.usefixtures("few_draws")
-def test_the_part_of_the_mean_margin_is_covered_and_nothing_is_found_in_noise() -> None:
-    covered, named = 0, 0
-    for seed in range(200):
-        texts, random = sides(60, seed), rng(1000 + seed)
-        found = found_in(texts[0]["exclamations"] * 1.0 + random.normal(0, 1, 60), texts)
-        covered += found["exclamations"].accounts_for.low <= 1.5 <= found["exclamations"].accounts_for.high
-        named += bool(found_in(random.normal(0, 1, 60), texts))
-    assert 0.91 <= covered / 200 <= 0.99 and named / 200 <= 0.1  # 95%, and 5%, give or take three standard errors
-
-
 def test_features_that_are_one_are_not_told_apart() -> None:
     texts = sides(60)
     twin = tuple({**side, "bold": side["exclamations"]} for side in texts)

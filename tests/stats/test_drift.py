@@ -208,20 +208,6 @@ def test_without_drift_the_adjusted_effect_is_the_mean_with_its_t_interval() -> 
     assert (found.value, found.low, found.high) == pytest.approx((margins.mean(), interval.low, interval.high))
 
 
-def test_intervals_cover_the_truth_when_prompts_repeat() -> None:
-    inside = 0
-    for seed in range(300):
-        random = rng(seed)
-        prompts = np.repeat(np.arange(60), 4)
-        base = np.full(240, 100.0)
-        difference = np.repeat(random.normal(10, 10, 60), 4) + random.normal(0, 5, 240)
-        margins = TRUTH + 0.02 * difference + np.repeat(random.normal(0, 1, 60), 4) + random.normal(0, 1, 240)
-        clusters = [str(one) for one in prompts]
-        found = fitted(adjusted_effect(margins, {"words": base + difference}, {"words": base}, clusters))
-        inside += found.low <= TRUTH <= found.high
-    assert 0.91 <= inside / 300 <= 0.985  # 95% less three standard errors of 1.26%
-
-
 def test_a_difference_that_all_pairs_share_is_told_from_the_effect_by_no_form() -> None:
     margins = rng(6).normal(1, 1, 100)
     for form in FORMS:
