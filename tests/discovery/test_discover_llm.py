@@ -181,6 +181,7 @@ def test_money_is_asked_for_and_limited(desk: Desk, tmp_path: Path) -> None:
     declined = at.refused(PRICES)
     assert "Agree beforehand with --yes" in declined and "in all about $" in declined
     assert at.discover(PRICES, "--dry-run").count("judging in both orders") == 1
+    assert "in each of 3 topics by itself" in at.discover("--by-topic", "discover.scenarios=8", "--dry-run")
     assert at.clerk.n_calls == before and not list(at.run.glob("*/stage.json"))
     assert "llm.budget_usd" in at.refused(PRICES, "--yes", "llm.budget_usd=0.08", f"llm.cache={tmp_path / 'c.sqlite'}")
     assert 0 < (at.clerk.n_calls - before) * (100 * 2e-6 + 20 * 8e-6) <= 0.08

@@ -164,18 +164,6 @@ def test_the_limit_is_judged_on_the_half_that_chooses_and_dose_0_is_always_allow
     assert 0.2 < halves[1.25] < 0.9 and halves[1.25] + halves[1.0] == 1
 
 
-def test_noise_flatters_the_sample_and_not_the_other_half() -> None:
-    """People who answer at random disagree with any model half of the time, whatever dose was chosen."""
-    in_sample, held_out = [], []
-    for seed in range(30):
-        curve = drawn_curve(seed, 60, 0.5, 0, 0)
-        held, target = out_of_fold(curve, rng(seed), repeats=10), curve.people.target
-        in_sample.append(np.mean((curve.margins_at(choose_dose(curve).dose) > 0) != target))
-        held_out.append(np.mean((held.margins > 0) != target))
-    assert np.mean(in_sample) < 0.46
-    assert abs(np.mean(held_out) - 0.5) < 0.02
-
-
 def test_a_prompt_is_never_on_both_sides() -> None:
     n, generator = 90, rng(3)
     prompts, quality_prompts = ids(n, 3), [f"p{row % 40}" for row in range(80)]  # thirty shared, ten of their own

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_release import write_rows
 from scipy import stats
 
 from cda.errors import DataError
@@ -20,7 +19,6 @@ from evals.real_data import paper_tables
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
-THREE = ("openai_gpt-5-mini", "anthropic_claude-haiku-4.5", "x-ai_grok-4.1-fast")
 
 
 def row(attribute: str, rewriter: str, number: int, margin: float | None, verdict: object) -> dict[str, Any]:
@@ -67,16 +65,6 @@ def test_other_topics_attributes_and_rewriters(tmp_path: Path, run_eval: Any) ->
     assert "secret question" not in json.dumps(result)  # numbers only
 
 
-def test_other_numbers_in_the_reference_s_place_fail(tmp_path: Path, run_eval: Any) -> None:
-    rows = [row("Triple spaces between words", name, at, 0.5 + at % 3, -1) for name in THREE for at in range(9)]
-    write(tmp_path / "release" / "topic4_validation.jsonl", rows)
-    done, result = run_eval("discover_release", tmp_path / "release")
-    assert done.returncode == 1 and not result["passed"]
-    found = {check["threshold"]: check["passed"] for check in result["checks"]}
-    assert found["triple spaces, gpt-5-mini: raw mean 1.670"] is False
-    assert found["topic4_validation: every row is used or left out with a reason"] is True
-
-
 @pytest.mark.skipif(not (DATA / "rm_bias").is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")
 def test_the_reference_s_numbers_come_out_of_the_real_release(run_eval: Any) -> None:
     done, result = run_eval("discover_release", DATA / "rm_bias")
@@ -90,43 +78,6 @@ def test_the_reference_s_numbers_come_out_of_the_real_release(run_eval: Any) -> 
     assert triple["pooled"]["reward"]["value"] == pytest.approx(0.743, abs=5e-4)
     # Clustered by prompt the interval is a quarter wider than the reference's.
     assert triple["pooled"]["reward"]["high"] - triple["pooled"]["reward"]["value"] == pytest.approx(0.534, abs=1e-3)
-
-
-BASE = "The pump moves water up the hill and then it rests for a while before it starts again "
-
-
-def write_release(folder: Path, growth: int) -> None:
-    """60 pairs whose jargon side has `growth` more words for each ten, scored by a model that pays log words."""
-    random = np.random.default_rng(0)
-    rows = []
-    for number in range(60):
-        base = BASE * int(random.integers(4, 8))
-        extra = 0 if number < 5 else round(growth * len(base.split()) / 10 * float(random.uniform(0.5, 1.5)))
-        perturbed = base + "operational " * extra
-        ratio = len(perturbed.split()) / len(base.split())
-        margin = -0.5 + 4 * float(np.log(ratio)) + float(random.normal(0, 0.05))
-        texts = {"query": f"question {number}", "perturbed_response": perturbed, "base_response": base}
-        rows.append((texts, margin))
-    write_rows(
-        folder / "data" / "perturbations" / "all_data_perturbed_jargon.jsonl",
-        [texts | {"original_response": ""} for texts, _ in rows],
-    )
-    write_rows(
-        folder / "data" / "fine_tuned_model_scores" / "jargon" / "jargon_scored_2B.jsonl",
-        [texts | {"perturbed_score": margin, "base_score": 0.0} for texts, margin in rows],
-    )
-
-
-@pytest.mark.parametrize(("growth", "passes"), [(5, True), (0, False)])
-def test_claim_and_status_agree(tmp_path: Path, run_eval: Any, growth: int, passes: bool) -> None:
-    write_release(tmp_path / "release", growth)
-    done, result = run_eval("drift_release", tmp_path / "release")
-    assert result, done.stderr
-    assert result["passed"] == (done.returncode == 0)
-    found = {check["threshold"]: check["passed"] for check in result["checks"]}
-    assert found["jargon: median words ratio 1.40 to 1.50"] is passes
-    assert found["jargon: words as drift, every model: not identified"] is passes
-    assert "question 3" not in json.dumps(result)  # numbers only
 
 
 @pytest.mark.skipif(not (DATA / "fff").is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")
