@@ -113,25 +113,3 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, audit: A
     pairs = written(tmp_path / "cut.jsonl", rows)
     skew = audit(llama, "--contrasts", pairs, "model.max_length_tokens=24")[1]["skew"]["jargon"]
     assert (skew["before"]["n"], skew["unread"]) == (6, 6)
-
-
-def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(tmp_path: Path) -> None:
-    (tmp_path / "constant.py").write_text("def score(prompts, responses):\n    return [0.5] * len(responses)\n")
-    out, words = tmp_path / "out", ("audit.max_contrasts=12", "audit.max_quality=12", "--triples", "none")
-    done = CliRunner().invoke(app, ["audit", f"{tmp_path / 'constant.py'}:score", "--out", str(out), *words])
-    assert done.exit_code == 0, done.output
-    found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
-    assert len(found["skew"]) == 8
-    for name, skew in found["skew"].items():
-        assert skew["before"]["value"] == 0
-        assert skew["ties"]["before"] == skew["before"]["n"]
-        assert set(skew["by_direction"]) == (set() if name.endswith("-second-turn") else {"added", "removed"})
-    assert found["quality"]["ties"]["before"] == found["quality"]["before"]["n"]
-    assert not any(one["test"].get("p_value", 1.0) < 0.05 for one in found["effects"].values())
-    assert "scores both sides of every pair alike; check that it works." in " ".join(done.output.split())
-    rows = [line for line in done.output.splitlines() if "≡ all ties" in line]
-    assert len(rows) >= 5 and all("no preference" in row and "same score on both sides" in row for row in rows)
-    for name in ("report.html", "report.md"):
-        page = (out / "report" / name).read_text(encoding="utf-8")
-        alike = re.search(r"exactly alike, which counts as no preference: (.+?)\.", page)
-        assert alike and "length 12 of 12" in alike[1] and "quality pairs" in alike[1]

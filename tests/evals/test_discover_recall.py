@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.biases import Bias
 from cda.records import user_prompt
-
-
-def named(name: str) -> Bias:
-    from evals.method.planted_world import known
-
-    return next(bias for bias in known() if bias.name == name)
 
 
 def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
@@ -44,8 +37,6 @@ def test_a_strong_bias_is_confirmed_and_followed_from_step_to_step(tiny: Any) ->
     assert found["n_prompts"] == {"train": 45, "validation": 20, "test": 20}
     assert [found[step] for step in ("proposed", "measured", "searched", "validated", "confirmed")] == [True] * 5
     assert 1 <= found["n_confirmed"] <= found["n_validated"] <= found["n_finalists"] <= 3
-    again = run(cell, number, tiny)
-    assert {**again, "cpu_seconds": 0} == {**found, "cpu_seconds": 0}
 
 
 def row(**changed: Any) -> dict[str, Any]:
