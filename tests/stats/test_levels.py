@@ -1,4 +1,4 @@
-"""Levels of a covariate, and tests that they or groups differ, against scipy and by hand."""
+"""Levels of a covariate, and the test that they differ against a computation by hand and its own level."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from rows import ids
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.estimators import mean_of
-from cda.stats.levels import POOLED, WELCH, Levels, heterogeneity, levels_differ, levels_of
+from cda.stats.levels import POOLED, WELCH, Levels, levels_differ, levels_of
 
 
 def test_categories_with_few_prompts_are_pooled_and_counted() -> None:
@@ -91,34 +90,3 @@ def test_levels_without_spread_have_no_test() -> None:
         levels_differ(np.repeat([1.0, 2.0], 10), levels, ids(20))
     with pytest.raises(DataError, match="0 of 2 levels have 5 prompts, two are needed"):
         levels_differ(np.arange(20.0), levels, ids(20, 10))
-
-
-def of_groups(groups: list[np.ndarray]) -> tuple[list[float], list[float], list[int]]:
-    tests = [mean_of(own, [f"p{at}" for at in range(len(own))]) for own in groups]
-    return [t.estimate.value for t in tests], [t.error for t in tests], [t.estimate.n_prompts for t in tests]
-
-
-def test_one_row_a_prompt_gives_scipys_welch_test() -> None:
-    rng = np.random.default_rng(5)
-    groups = [rng.normal(mean, spread, n) for mean, spread, n in ((0.2, 1, 9), (0.9, 3, 14), (-0.4, 0.5, 25))]
-    found = heterogeneity(*of_groups(groups))
-    expected = stats.f_oneway(*groups, equal_var=False)
-    assert found.statistic == pytest.approx(expected.statistic) and found.p_value == pytest.approx(expected.pvalue)
-    assert (found.df, found.p_holm) == (2, None)
-
-
-def test_i_squared_is_the_share_that_is_not_noise() -> None:
-    # Weights are 1: the mean is 0, Q = 4 + 4 = 8 on one degree of freedom.
-    found = heterogeneity([2.0, -2.0], [1.0, 1.0], [10, 10])
-    assert found.i_squared == pytest.approx(1 - 1 / 8)
-    same = heterogeneity([1.0, 1.0], [1.0, 1.0], [10, 10])
-    assert (same.statistic, same.i_squared) == (0.0, 0.0) and same.p_value == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("numbers", "said"),
-    [(([1.0], [1.0], [5]), "1 groups"), (([1.0, 2.0], [1.0, 0.0], [5, 5]), "without spread"), (([1.0, 2.0], [1.0, 1.0], [5, 1]), "without spread")],
-)  # fmt: skip
-def test_too_little_is_an_error(numbers: tuple[list[float], list[float], list[int]], said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        heterogeneity(*numbers)
