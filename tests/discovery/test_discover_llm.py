@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from discover_server import GREETING, OPENER, Clerk, write_inputs
 from typer.testing import CliRunner
 
@@ -145,22 +144,6 @@ def the_file_is_taken_by_a_training(at: Desk, result: dict[str, Any]) -> None:
     plan = CliRunner().invoke(app, [*words, f"run.folder={at.folder / 'trained'}"])
     assert plan.exit_code == 0, plan.output
     assert path.stem in plan.output
-
-
-def test_a_person_looks_before_the_test(found: tuple[Desk, str]) -> None:
-    at = found[0].copied("reviewed", "material", "search", "validate")
-    words = ("--review", "discover.pair_quality=false")
-    assert "1 candidates to review" in at.discover(*words)
-    assert not (at.run / "confirm").exists() and not (at.run / "discover.json").exists()
-    path = at.run / "review.yaml"
-    text = path.read_text(encoding="utf-8")
-    assert [one["attribute"] for one in yaml.safe_load(text).values()] == [OPENER]
-    path.write_text(text.replace("keep: true", "keep: false"), encoding="utf-8")
-    at.discover(*words)
-    assert at.confirmed() == {} and not list(at.run.glob("biases/*.yaml"))
-    path.write_text(text, encoding="utf-8")
-    at.discover(*words)
-    assert at.confirmed() == {OPENER: True}
 
 
 def test_given_attributes_are_measured_without_a_search(found: tuple[Desk, str]) -> None:
