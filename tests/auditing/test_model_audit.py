@@ -37,7 +37,7 @@ def double_contrasts(out: Path) -> tuple[list[dict[str, Any]], list[float]]:
 
 
 def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp_path: Path) -> None:
-    words = (llama, "--votes", votes)
+    words = (llama, "--votes", votes, "--triples", "embedded", "audit.rate=4")
     said, found = audit(*words)
     assert "1 of 25 items are none of the contrasts" in said
     assert re.search(r"jargon +\? unclear +\d+% \[\d+, \d+\] +36% \[", said)
@@ -49,6 +49,8 @@ def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp
     assert 0 < people["noise_ceiling"]["miscalibration"]["value"] < 0.5
     assert found["scorings"] == ["model"] and found["quality"] is None
     assert found["effects"]["jargon"]["test"]["p_holm"] <= 1
+    flips = found["rate"]["jargon"]["flips"]
+    assert (flips["by"], flips["tried_with"], flips["tried_without"], flips["made"]) == ("rules", 4, 4, True)
     assert (tmp_path / "out" / "report" / "report.html").is_file()
     assert "done before, reused" in audit(*words)[0]
     assert audit(*words, "audit.ties=half")[1]["votes"]["jargon"]["human_skew"]["value"] == (8 + 1) / 24
@@ -113,3 +115,21 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, audit: A
     pairs = written(tmp_path / "cut.jsonl", rows)
     skew = audit(llama, "--contrasts", pairs, "model.max_length_tokens=24")[1]["skew"]["jargon"]
     assert (skew["before"]["n"], skew["unread"]) == (6, 6)
+
+
+def test_another_rewriter_makes_the_audit_anew(llama: Path, audit: Any) -> None:
+    words = (
+        llama,
+        "--bias",
+        "sentiment",
+        "--contrasts",
+        "embedded",
+        "--triples",
+        "embedded",
+        "audit.max_contrasts=3",
+        "audit.rate=2",
+    )
+    audit(*words)
+    assert "reused" in audit(*words)[0]
+    said, _ = audit(*words, "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", fails=True)
+    assert "cannot be reached" in said
