@@ -1,26 +1,21 @@
-"""Plain CDA and several trainings beside a run's result: the same rows, known margins, and no test in the family."""
+"""Plain CDA beside a run's result: the same rows and the same `before`, `after` at dose 1, and no test in the family."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from made_audits import make_audit
 from made_rate import made_rate
 from planted_dose import CONTRASTS, PAIRS, N, rewards
-from rows import triples
 
 from cda.auditing.audit import margin_rows
 from cda.auditing.groups import Group, main_group, make_groups, votes
-from cda.auditing.headline import adjust_for_all_tests, beyond_noise_of, plain, quality, seeds, skews, unchanged
+from cda.auditing.headline import adjust_for_all_tests, beyond_noise_of, plain, quality, skews, unchanged
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
-from cda.finetuning.train import trainings
 from cda.results.base import Estimate, Missing, Test
-from cda.scorers.compared import Rewards, text_id
 
 BEFORE = rewards(lambda _: True, lambda row: row % 5)
 RESULT = rewards(lambda row: row % 4 == 0, lambda row: row % 5)
@@ -105,82 +100,3 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     assert isinstance(change.standardised, Missing)
     assert rate.measured.after.effects[0].estimate.value == 1.5
     assert audit.quality.before.low < 0.8
-
-
-TRIPLES = triples(10)
-
-
-def scored(wins: int, biased: Any, right: Any) -> Rewards:
-    """Rewards of contrasts and pairs, and of triples of which the side with the bias leads in the first `wins` by 2 units."""
-    sides = {}
-    for row, one in enumerate(TRIPLES):
-        both = (one.rewrite, one.rewrite_of_rewrite)
-        having, lacking = reversed(both) if one.has_attribute else both
-        sides |= {text_id(one.prompt, having): 2.0 * (row < wins), text_id(one.prompt, lacking): 1.0 * (row >= wins)}
-    found = rewards(biased, right)
-    return replace(found, by_text={**found.by_text, **sides})
-
-
-THREE_TRAININGS = {
-    "before": scored(10, lambda _: True, lambda row: row % 5),
-    "after": scored(4, lambda row: row % 4 == 0, lambda row: row % 5),
-    "seed-3": scored(6, lambda row: row % 2 == 0, lambda row: row % 2),
-    "seed-1": scored(2, lambda _: False, lambda _: True),
-}
-WITH_TRIPLES: Any = SimpleNamespace(pairs=tuple(PAIRS), triples=Triples(TRIPLES))
-ESTIMATED = {"jargon": made_rate(0.2), "length": made_rate(None)}
-
-
-def groups_of(scorings: Any = THREE_TRAININGS) -> Any:
-    return make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scorings)
-
-
-def made(listed: list[int], scorings: Any = THREE_TRAININGS, texts: Any = WITH_TRIPLES) -> Any:
-    return seeds(dict.fromkeys(trainings(listed), 1.0), groups_of(scorings), texts, scorings, ESTIMATED, "drop")
-
-
-def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
-    found = made([42, 3, 1])
-    skew, people, right = found.skew["jargon"], found.miscalibration["jargon"], found.quality
-    assert skew.by_seed == (0.25, 0.5, 0.0) and skew.sd == pytest.approx(0.25)
-    assert (skew.before.value, skew.after.value, skew.change.value) == (1.0, 0.25, -0.75)
-    for at, label in enumerate(("after", "seed-3", "seed-1")):
-        two = {"before": THREE_TRAININGS["before"], "after": THREE_TRAININGS[label]}
-        own = groups_of(two)
-        voted = votes(own, "drop")["jargon"].miscalibration
-        alone = (skews(own, {"jargon": N}, {})["jargon"], voted, quality(PAIRS, two))
-        for measure, single in zip((skew, people, right), alone, strict=True):
-            assert single is not None and measure.by_seed[at] == pytest.approx(single.last.value)
-            assert measure.before.value == pytest.approx(single.before.value)
-            assert measure.after.n == single.last.n
-
-
-def test_triples_and_their_effect() -> None:
-    found = made([42, 3, 1])
-    assert found.triple_skew["jargon"].by_seed == (0.4, 0.6, 0.2)
-    effect = found.rate["jargon"]  # 2 units where the side with the bias leads, −1 elsewhere
-    assert effect.before == 2.0 and effect.by_seed == pytest.approx([0.2, 0.8, -0.4])
-    assert effect.change.value == pytest.approx(0.2 - 2) and effect.after.unit == "reward"
-    assert effect.change.low < -1.8 < effect.change.high < 0
-    assert set(found.rate) == {"jargon"}  # one training gave length no effect
-
-
-def test_intervals_hold_more_than_one_training_s() -> None:
-    every = made([42, 3, 1]).skew["jargon"].after
-    single = skews([main_group(group) for group in groups_of()], {"jargon": N}, {})["jargon"].last
-    assert single.value == every.value
-    assert every.low < single.low and single.high < every.high
-
-
-def test_a_text_without_a_reward_leaves_all_trainings() -> None:
-    pair = PAIRS[0]
-    lost = {**THREE_TRAININGS["seed-3"].by_text, text_id(pair.prompt, pair.chosen): np.nan}
-    found = made([42, 3], THREE_TRAININGS | {"seed-3": replace(THREE_TRAININGS["seed-3"], by_text=lost)})
-    assert found.quality.after.n == len(PAIRS) - 1
-
-
-def test_what_cannot_be_estimated_is_said() -> None:
-    texts = SimpleNamespace(pairs=PAIRS[:1], triples=Triples())
-    found = made([42, 3], texts=texts)
-    assert found.quality == Missing(reason="2 seeds and 1 prompts: two of each are needed to see how far they differ")
-    assert found.triple_skew == {} and made([42, 3], texts=SimpleNamespace(pairs=(), triples=Triples())).quality is None

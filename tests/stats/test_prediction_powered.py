@@ -1,0 +1,134 @@
+"""PPI++ means and shares against ppi-python, by hand with clusters, and in simulations with a biased judge."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import ArrayLike
+from rows import ids
+
+from cda.errors import DataError
+from cda.records import Exclusions
+from cda.stats.people import PoweredShare, powered_human_skew, powered_miscalibration, prediction_powered_mean
+from cda.stats.votes import Majority, count_votes, majority
+
+LABELS = [1.0, 0, 0, 1, 1, 0, 1, 0, 0, 1, 0, 0]
+NAN = float("nan")
+
+
+def of_rows(y: ArrayLike, f: ArrayLike, g: ArrayLike, labelled: list[str], unlabelled: list[str]) -> PoweredShare:
+    return prediction_powered_mean(*(np.asarray(side, float) for side in (y, f, g)), labelled, unlabelled)
+
+
+def ratio(found: PoweredShare) -> float:
+    """Width with predictions over that of the labels alone."""
+    widths = [own.high - own.low for own in (found.estimate, found.classical)]
+    return widths[0] / widths[1]
+
+
+def independent(y: ArrayLike, f: ArrayLike, g: ArrayLike) -> PoweredShare:
+    """Each prompt once."""
+    return of_rows(y, f, g, ids(len(y), name="labelled"), ids(len(g), name="unlabelled"))
+
+
+def draw(random: np.random.Generator, n: int, skill: float) -> tuple[np.ndarray, np.ndarray]:
+    """Labels with mean 0.3, and a judge's preference in [0, 1] that is 0.15 too high on average."""
+    y = (random.random(n) < 0.3).astype(float)
+    f = np.where(random.random(n) < skill, y, random.random(n) < 0.3) * 0.7 + 0.3 * random.random(n) + 0.09
+    return y, f
+
+
+def test_one_prompt_each_is_ppi_python() -> None:
+    from ppi_py import classical_mean_ci, ppi_mean_ci, ppi_mean_pointestimate
+
+    random = np.random.default_rng(3)
+    for n, unlabelled, skill in ((30, 50, 0.9), (200, 3000, 0.6), (80, 40, 0.2), (40, 400, 0.0), (500, 500, 1.0)):
+        (y, f), (_, g) = draw(random, n, skill), draw(random, unlabelled, skill)
+        found = independent(y, f, g)
+        low, high = ppi_mean_ci(y, f, g, alpha=0.05)
+        assert found.estimate.value == pytest.approx(ppi_mean_pointestimate(y, f, g).item(), abs=1e-6)
+        assert (found.estimate.low, found.estimate.high) == pytest.approx((low.item(), high.item()), abs=1e-6)
+        low, high = classical_mean_ci(y, alpha=0.05)
+        assert found.classical.value == pytest.approx(y.mean())
+        assert (found.classical.low, found.classical.high) == pytest.approx((low.item(), high.item()), abs=1e-9)
+        counts = found.estimate.n, found.estimate.n_prompts, found.classical.n, found.n_unlabelled
+        assert counts == (n + unlabelled, n + unlabelled, n, unlabelled)
+
+
+def test_clustered_error_by_hand() -> None:
+    # Prompts a and b stand on both sides, c among the unlabelled only.
+    y, f, labelled = np.array([1.0, 0, 1, 0]), np.array([0.8, 0.4, 0.9, 0.1]), ["a", "a", "b", "d"]
+    g, unlabelled = np.array([0.5, 0.9, 0.2, 0.3, 0.6]), ["a", "b", "b", "c", "c"]
+    found = of_rows(y, f, g, labelled, unlabelled)
+    lam, residuals = found.power_tuning, y - found.power_tuning * f
+    moved = dict.fromkeys("abcd", 0.0)
+    for prompt, residual in zip(labelled, residuals, strict=True):
+        moved[prompt] += (residual - residuals.mean()) / 4
+    for prompt, prediction in zip(unlabelled, g, strict=True):
+        moved[prompt] += lam * (prediction - g.mean()) / 5
+    half = 1.959963984540054 * sum(one**2 for one in moved.values()) ** 0.5
+    assert 0 < lam < 1
+    assert found.estimate.value == pytest.approx(y.mean() + lam * (g.mean() - f.mean()))
+    assert (found.estimate.high - found.estimate.low) / 2 == pytest.approx(half)
+    assert (found.estimate.n, found.estimate.n_prompts, found.classical.n_prompts) == (9, 4, 3)
+
+
+@pytest.mark.parametrize("predictions", [[0.5] * 12, [1 - one for one in LABELS]])
+def test_useless_predictions_leave_the_labels_alone(predictions: list[float]) -> None:
+    found = independent(LABELS, predictions, [0.5] * 12 + [0.4] * (max(predictions) == 1))
+    assert (found.power_tuning, ratio(found)) == (0.0, 1.0)
+    assert (found.estimate.value, found.estimate.low) == (found.classical.value, found.classical.low)
+
+
+VOTES = [["perturbed"], ["base"], ["base"], ["perturbed"], ["base"], [], [], [], []]
+PEOPLE = majority(count_votes(VOTES), "drop")
+JUDGE = [1, -1, 0, 1, NAN, -1, 0.5, 0, NAN]
+MARGINS = [2.0, 1.0, -1.0, -3.0, 1.0, 1.0, 0.0, -1.0, 1.0]
+
+
+def test_skew_takes_verdicts_as_shares_and_leaves_out_rows_without_one() -> None:
+    found = powered_human_skew(PEOPLE, JUDGE, ids(9))
+    expected = of_rows([1, 0, 0, 1], [1, 0, 0.5, 1], [0, 0.75, 0.5], ["p0", "p1", "p2", "p3"], ["p5", "p6", "p7"])
+    assert found.estimate.value == pytest.approx(expected.estimate.value)
+    assert (found.power_tuning, ratio(found)) == (expected.power_tuning, ratio(expected))
+    assert (found.classical.value, found.classical.n, found.n_unlabelled) == (0.5, 4, 3)
+    assert found.exclusions == Exclusions(9, {"no verdict": 2})
+
+
+def test_miscalibration_by_hand() -> None:
+    found = powered_miscalibration(MARGINS, PEOPLE, JUDGE, ids(9))
+    # Hits 1 1 0 0 against people 1 0 0 1 and the judge 1 0 ½ 1; hits 1 0 0 (a margin of 0 is none) against 0 ¾ ½.
+    expected = of_rows([0, 1, 0, 1], [0, 1, 0.5, 1], [1, 0.75, 0.5], ids(4), ["p5", "p6", "p7"])
+    assert found.estimate.value == pytest.approx(expected.estimate.value)
+    assert found.power_tuning == expected.power_tuning
+    assert found.classical.value == 0.5
+
+
+def test_bounds_stay_within_a_share() -> None:
+    people = majority(count_votes([["perturbed"]] * 19 + [["base"]] + [[]] * 30), "drop")
+    found = powered_human_skew(people, [1] * 18 + [-1, -1] + [1] * 30, ids(50))
+    assert found.estimate.high == found.classical.high == 1.0
+    assert 0 < found.estimate.low < found.estimate.value <= 1
+
+
+def test_ties_of_people_are_refused_unless_they_count_half() -> None:
+    votes = [*VOTES[:4], ["tie"], ["base", "perturbed"], [], [], []]
+    judge = np.nan_to_num(JUDGE)
+    with pytest.raises(DataError, match=r"2 of 9 dropped \(1 split, 1 tie\).*tie rule 'half'"):
+        powered_human_skew(majority(count_votes(votes), "drop"), judge, ids(9))
+    found = powered_human_skew(majority(count_votes(votes), "half"), judge, ids(9))
+    assert (found.classical.value, found.classical.n, found.n_unlabelled) == (0.5, 6, 3)
+
+
+@pytest.mark.parametrize(
+    ("people", "judge", "n", "message"),
+    [
+        (PEOPLE, [2, *JUDGE[1:]], 9, r"preference in \[-1, 1\]"),
+        (PEOPLE, [NAN] * 9, 9, "the judge cannot be checked"),
+        (PEOPLE, [*JUDGE[:5], NAN, NAN, NAN, NAN], 9, "the judge adds nothing"),
+        (PEOPLE, [1, *[NAN] * 4, *JUDGE[5:]], 9, "all 1 labelled rows are of one prompt"),
+    ],
+)
+def test_shares_that_cannot_be_estimated_raise(people: Majority, judge: list[float], n: int, message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        powered_human_skew(people, judge, ids(n))
