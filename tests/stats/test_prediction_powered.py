@@ -80,6 +80,26 @@ def test_useless_predictions_leave_the_labels_alone(predictions: list[float]) ->
     assert (found.estimate.value, found.estimate.low) == (found.classical.value, found.classical.low)
 
 
+def test_prompts_on_both_sides_count_once() -> None:
+    random, n_runs, inside, apart, values, errors = np.random.default_rng(6), 1000, 0, 0, [], []
+    prompts = np.repeat(np.arange(80), 4)  # one labelled row and three others for each prompt
+    labelled, unlabelled = ids(80), [f"p{prompt}" for prompt in np.arange(80).repeat(3)]
+    for _ in range(n_runs):
+        tendency = random.normal(size=80)[prompts].reshape(80, 4)
+        margins = tendency + random.normal(size=(80, 4))
+        judged = tendency + 0.7 + random.normal(size=(80, 4))  # it sees what the prompt favours, and adds a bias
+        y, f, g = margins[:, 0], judged[:, 0], judged[:, 1:].ravel()
+        found = of_rows(y, f, g, labelled, unlabelled).estimate
+        inside += found.low <= 0 <= found.high
+        values.append(found.value)
+        errors.append((found.high - found.low) / 2 / 1.96)
+        split = of_rows(y, f, g, labelled, [f"other {one}" for one in unlabelled]).estimate
+        apart += split.low <= 0 <= split.high
+    assert 0.92 <= inside / n_runs <= 0.971  # 80 prompts: a normal interval falls short by about half a percent
+    assert np.mean(errors) == pytest.approx(np.std(values), rel=0.06)
+    assert apart < inside - 10  # the same prompts taken for other ones: too narrow
+
+
 VOTES = [["perturbed"], ["base"], ["base"], ["perturbed"], ["base"], [], [], [], []]
 PEOPLE = majority(count_votes(VOTES), "drop")
 JUDGE = [1, -1, 0, 1, NAN, -1, 0.5, 0, NAN]
@@ -118,6 +138,27 @@ def test_ties_of_people_are_refused_unless_they_count_half() -> None:
         powered_human_skew(majority(count_votes(votes), "drop"), judge, ids(9))
     found = powered_human_skew(majority(count_votes(votes), "half"), judge, ids(9))
     assert (found.classical.value, found.classical.n, found.n_unlabelled) == (0.5, 6, 3)
+
+
+def test_known_shares_are_covered_though_judge_and_model_share_a_bias() -> None:
+    random, n, n_runs = np.random.default_rng(4), 800, 300
+    skews, errors, ratios = 0, 0, []
+    used = np.arange(n) < 160
+    people = Exclusions(n, {"no votes": n - 160})
+    for _ in range(n_runs):
+        target = (random.random(n) < 0.4).astype(float)
+        lure = random.random(n) < 0.25  # rows on which both fall for the perturbed side
+        margins = np.where(lure, 1.0, np.where(random.random(n) < 0.9, 2 * target - 1, 1.0))
+        judge = np.where(lure, 1.0, np.where(random.random(n) < 0.9, 2 * target - 1, 0.0))
+        votes = Majority(np.where(used, target, 0.5), used, "drop", people)
+        skew = powered_human_skew(votes, judge, ids(n))
+        error = powered_miscalibration(margins, votes, judge, ids(n))
+        skews += skew.estimate.low <= 0.4 <= skew.estimate.high
+        # Wrong where people prefer the base (0.6) and the model is lured (0.25) or slips (0.75·0.1).
+        errors += error.estimate.low <= 0.6 * 0.325 <= error.estimate.high
+        ratios.append(ratio(skew))
+    assert 0.91 <= skews / n_runs <= 0.99 and 0.91 <= errors / n_runs <= 0.99  # 95% ± three standard errors
+    assert np.mean(ratios) < 0.85
 
 
 @pytest.mark.parametrize(
