@@ -32,7 +32,7 @@ SLOW_FILES = (
 SLOW_FIXTURES = ("browser", "launch", "trained_fp32")
 LONG = (
     "test_notebook.py", "test_pipeline.py", "test_pipeline_processes.py", "test_discover_llm.py", "test_golden.py",
-    "test_dose_stage.py", "test_paper_release.py", "test_lint.py",
+    "test_dose_stage.py", "test_lint.py",
 )  # fmt: skip
 """Files that take a minute or more, the longest first: one that is begun last keeps the other processes waiting."""
 

@@ -38,19 +38,6 @@ def test_topics_with_enough_prompts_are_searched_and_the_others_named() -> None:
     assert only.topics == ("law",) and only.left_out == {"tea": "not among discover.only_topics"}
 
 
-@pytest.mark.parametrize(
-    ("sizes", "only", "said"),
-    [
-        ({}, [], "rows: no prompt names a topic"),
-        ({"tea": 9}, ["tee"], r"'tee' is unknown. Did you mean 'tea'\? Topics of rows: tea"),
-        ({"tea": 3, "rain": 7}, [], "rows: no topic has enough prompts to be searched: 8 are needed .*of 2, rain, has 7"),
-    ],
-)  # fmt: skip
-def test_topics_that_cannot_be_searched(sizes: dict[str, int], only: list[str], said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        choose_topics(sizes, SECTION.model_copy(update={"only_topics": only}), "rows")
-
-
 def test_each_topic_is_split_by_itself_and_everything_counted() -> None:
     prompts = [user_prompt(f"{topic} {at}") for topic, n in (("tea", 20), ("rain", 10), ("x", 3)) for at in range(n)]
     topic_of = {prompt_id(prompt): prompt[0].content.split()[0] for prompt in prompts if prompt[0].content != "x 2"}

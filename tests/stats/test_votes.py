@@ -125,21 +125,6 @@ def test_the_ceiling_is_what_a_second_panel_really_shows(alphas: list[float], n_
     assert found.vote_correlation == pytest.approx(1 / (1 + sum(alphas)), abs=0.05)
 
 
-@pytest.mark.usefixtures("few_draws")
-def test_the_ceiling_s_interval_covers() -> None:
-    random, inside = rng(12), 0
-    for _ in range(60):
-        shares = random.dirichlet([1.0, 1.2, 0.3], 100)
-        first = random.multinomial(3, shares)
-        one = majority(first, "drop")
-        later = random.multinomial(3, np.repeat(shares[one.used], 40, axis=0))
-        side = majority_targets(later)
-        missed = np.abs(side - np.repeat(one.target[one.used], 40))[side != 0.5].mean()
-        found = noise_ceiling(first, one, ids(100)).miscalibration
-        inside += found.low <= missed <= found.high
-    assert inside >= 52  # 95% of 60 less three standard errors
-
-
 def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
     counts = count_votes([["base"] * 3] * 10 + [["perturbed"] * 3] * 10)
     found = agreement(counts, [str(row) for row in range(20)])
