@@ -23,12 +23,11 @@ from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.commands import Plan
 from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
-from cda.results.discover import DiscoverResult
+from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.kinds import FILES, read_result
 from cda.results.shown import Shown
 from cda.results.stages import LabelCounts, SynthesizeCounts
-from cda.results.topics import TopicsResult
 from cda.run import RunFolder
 
 Audit = AuditResult
@@ -123,7 +122,7 @@ class Discovery:
         """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`; of a search by topic one in each topic."""
         if self.topics is None:
             return tuple(sorted((self.folder / "biases").glob("*.yaml")))
-        named = {cell.file for row in self.topics.by_attribute for cell in row.cells if cell.file}
+        named = {cell.file for row in self.topics.by_attribute for cell in row.levels if cell.file}
         own = (self.folder / search.folder / "biases" for search in self.topics.searches)
         return tuple(
             sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})

@@ -86,9 +86,8 @@ from cda.resources.artifacts import PAGE
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
 from cda.resources.named_scorer import scorer_settings
-from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
+from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
-from cda.results.topics import TopicsResult
 from cda.run import Stage
 from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
