@@ -181,7 +181,7 @@ def test_a_server_that_serves_another_model_is_asked_anew(serve: Callable[..., s
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
         result = json.loads((tmp_path / "out" / "quality.json").read_text())
-        found.append(result["sets"][0]["overall"]["scores"]["model"]["estimate"]["value"])
+        found.append(result["sets"][0]["overall"]["found"]["accuracy"]["model"]["value"])
     assert found == [1.0, 0.0]
 
 
