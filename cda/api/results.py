@@ -13,12 +13,11 @@ from cda.results.benchmarks import BestOfResult as BestOf
 from cda.results.benchmarks import QualityResult as Quality
 from cda.results.comparison import ComparisonResult as Comparison
 from cda.results.data import DataResult as DataAudit
-from cda.results.discover import DiscoverResult
+from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult as Calibration
 from cda.results.dose import DoseResult as Dose
 from cda.results.kinds import FILES, read_result
 from cda.results.shown import Shown
-from cda.results.topics import TopicsResult
 
 __all__ = [
     "Audit", "BestOf", "Calibration", "Comparison", "DataAudit", "Discovery", "Dose", "Quality", "Run", "load",

@@ -131,14 +131,13 @@ def _plain(test: Test | None) -> Test | None:
 
 def _sections(audit: AuditResult) -> list[SavedNumber]:
     """Quality accuracy by section, such as RewardBench's."""
-    found = []
-    for group in audit.quality_sections.shown if audit.quality_sections else ():
-        moments = {when: group.scores[when].estimate for when in audit.scorings if when in group.scores}
-        moments |= {"change": group.shift.estimate} if group.shift else {}
-        for moment, each in moments.items():
-            at = {"section": group.name}
-            found.append(SavedNumber.model_validate({"measure": "accuracy", "moment": moment, "at": at, "found": each}))
-    return found
+    return [
+        SavedNumber.model_validate(
+            {"measure": "accuracy", "moment": moment, "at": {"section": level.name}, "found": found}
+        )
+        for level in (audit.quality_sections.shown if audit.quality_sections else ())
+        for moment, found in level.found["accuracy"].items()
+    ]
 
 
 def scored_as(audit: AuditResult, calibration: str | None = None) -> dict[str, str]:

@@ -86,9 +86,8 @@ from cda.resources.artifacts import PAGE
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
 from cda.resources.named_scorer import scorer_settings
-from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
+from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
-from cda.results.topics import TopicsResult
 from cda.run import Stage
 from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
@@ -286,7 +285,7 @@ class Discovery:
         """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`; of a search by topic one in each topic."""
         if self.topics is None:
             return tuple(sorted((self.folder / "biases").glob("*.yaml")))
-        named = {cell.file for row in self.topics.by_attribute for cell in row.cells if cell.file}
+        named = {cell.file for row in self.topics.by_attribute for cell in row.levels if cell.file}
         own = (self.folder / search.folder / "biases" for search in self.topics.searches)
         return tuple(
             sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})

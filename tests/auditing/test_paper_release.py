@@ -143,7 +143,7 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
     # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
     assert people["skew_on_voted"]["before"]["value"] == 0.5 and people["miscalibration"]["before"]["value"] == 0.5
     sections = found["quality_sections"]["sections"]
-    shares = {one["name"]: one["scores"]["model"]["estimate"]["value"] for one in sections}
+    shares = {one["name"]: one["found"]["accuracy"]["model"]["value"] for one in sections}
     assert shares == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
     assert found["quality_sections"]["exclusions"]["reasons"] == {"prior set": 1}
     table = found["analysis"]["jargon"]["labels"]["contingency"]

@@ -148,7 +148,7 @@ def test_quality_takes_the_calibration_and_refuses_a_second_model(scorer: str, t
         [value(row["chosen"]) - value(row["rejected"]) + 4 * math.log(len(row["chosen"].split()) / len(row["rejected"].split()))
          for row in quality()],
     )  # fmt: skip
-    assert result.sets[0].overall.scores["model"].estimate.value == pytest.approx(np.mean(margins > 0))
+    assert result.sets[0].overall.found["accuracy"]["model"].value == pytest.approx(np.mean(margins > 0))
     with pytest.raises(CdaError, match=r"it was fitted for own.py:reward, and this is other.py:reward"):
         (tmp_path / "other.py").write_text(CODE.format(words=WORDS, scale=2), encoding="utf-8")
         cda.quality(scorer, quality(), against="other.py:reward", out=tmp_path / "two", progress=False, **applied)

@@ -33,8 +33,9 @@ from cda.records import Exclusions
 from cda.report.plots import Plot, save_plot
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 from cda.resources.artifacts import folder_suffix, out_folder, write_figures
-from cda.results.base import Estimate
-from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
+from cda.results.base import Estimate, Missing
+from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality
+from cda.results.effects import Level
 from cda.results.facts import RewardModelFacts
 from cda.run import RunFolder, Stage
 from cda.user_errors import explain, user_errors
@@ -316,9 +317,7 @@ def test_rewardbench_files_stay_below_their_folder(tmp_path: Path) -> None:
 
 def _rewardbench(name: str) -> dict[str, Any]:
     half = Estimate(value=0.5, low=0.4, high=0.6, n=9, n_prompts=9, unit="share", method="m")
-    group = AccuracyGroup(
-        name="all", scores={"model": Accuracy(estimate=half, standard_error=0.1, n_ties=0)}, shift=None
-    )
+    group = Level(name="all", n=9, n_prompts=9, found={"accuracy": {"model": half}}, test=Missing(reason="one scoring"))
     one = SetQuality(
         name=name, source="a.jsonl", format="rewardbench-2", n_items=9, exclusions=Exclusions(9, {}), left_out_rows={},
         unread=0, unread_reasons={}, n_expected={}, overall=group, sections=(group,), subsets=(group,), cells=(),

@@ -85,7 +85,7 @@ def test_quality_and_win_rates_need_no_rewards(folders: dict[str, Path], tmp_pat
     own = named("PairRM")
     right = [own.reference(folders["PairRM"], row["prompt"], row["chosen"], row["rejected"]) > 0 for row in pairs]
     found = cda.quality(folders["PairRM"], pairs, model=FP32, out=tmp_path / "q", progress=False)
-    assert found.sets[0].overall.scores["model"].estimate.value == pytest.approx(np.mean(right))
+    assert found.sets[0].overall.found["accuracy"]["model"].value == pytest.approx(np.mean(right))
     sides = [[{"prompt": row["prompt"], "response": row[side]} for row in pairs] for side in ("chosen", "rejected")]
     rate = cda.quality(folders["PairRM"], sides[0], over=sides[1], model=FP32, out=tmp_path / "w", progress=False)
     assert rate.sets[0].win_rates["model"].wins.value == pytest.approx(np.mean(right))

@@ -395,7 +395,7 @@ def test_other_commands_take_it_too(files: Path) -> None:
         cda.quality(model, PAIRS, out=files / str(at), progress=False).sets
         for at, model in enumerate((before, "scores:before.jsonl"))
     ]
-    assert quality[0][0].overall.scores == quality[1][0].overall.scores
+    assert quality[0][0].overall.found == quality[1][0].overall.found
     samples = [{"prompt": row["prompt"], "responses": [row["perturbed"], row["base"]]} for row in contrasts()]
     best = [cda.best_of(model, samples, biases="length", out=files / f"b{at}", progress=False).attributes
             for at, model in enumerate((before, "scores:before.jsonl"))]  # fmt: skip
@@ -542,7 +542,7 @@ def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Pat
     out = tmp_path / "q"
     assert "Ties (margin exactly 0) count half: 1 model" in run("quality", "grade:j", str(quality), "--out", str(out))
     result = json.loads((out / "quality.json").read_text(encoding="utf-8"))
-    assert result["sets"][0]["overall"]["scores"]["model"]["estimate"]["value"] == pytest.approx((N + 0.5) / (N + 1))
+    assert result["sets"][0]["overall"]["found"]["accuracy"]["model"]["value"] == pytest.approx((N + 0.5) / (N + 1))
     plan = run("best-of", "grade:j", str(sampled), "--dry-run", "--out", str(tmp_path / "b"))
     n_texts = len({(row["prompt"], row["response"]) for row in answers})
     assert f"grading single answers: about {n_texts} calls of j" in plan
