@@ -20,8 +20,9 @@ from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_pa
 from cda.recipe.load import _as_folder
 from cda.recipe.schema import Recipe
 from cda.records import Exclusions
+from cda.report.document import Document
 from cda.report.plots import Plot, save_plot
-from cda.resources.artifacts import folder_suffix, out_folder, write_figures
+from cda.resources.artifacts import folder_suffix, out_folder
 from cda.results.base import Estimate
 from cda.results.benchmarks import Accuracy, AccuracyGroup, QualityResult, QualityScoring, SetQuality
 from cda.results.facts import RewardModelFacts
@@ -115,7 +116,7 @@ def test_figures_stay_in_their_folder(tmp_path: Path) -> None:
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "figures").symlink_to(inside)
     with pytest.raises(RunError, match="a link"):
-        write_figures([plot("x")], tmp_path / "linked", "svg")
+        Document("", "", (), (), figures=(plot("x"),)).write_figures(tmp_path / "linked", "svg")
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "judge:../../x", "served:http://h/../.."])
