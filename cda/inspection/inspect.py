@@ -128,7 +128,6 @@ def _judging(goal: InspectionTarget, answers: Answers | None, options: InspectOp
     return planned_verdicts([subject], scorer_settings(goal.scored_by), compared)
 
 
-_MANY_PROMPTS = 30  # from here on a bootstrap's interval of a mean covers about as often as it says
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
 _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 Features = Mapping[str, FloatArray]

@@ -24,22 +24,18 @@ def name_of(group: RewriteSummary | RewriteShown) -> str:
 
 def rewrites_table(inspection: InspectResult) -> Table:
     """A row for each bias and direction."""
-    scored = any(not isinstance(group.reward, Missing) for group in inspection.summaries)
-    header = ("bias", "rewrites", "flipped", "failed", "the gate would reject", *(("reward",) if scored else ()))
-    cells = [
-        name_of,
-        _rewrites_cell,
-        flipped_share_cell,
-        failed_cell,
-        _rejected_cell,
-        *([reward_cell] if scored else []),
-    ]
-    rows = tuple(tuple(form(group) for form in cells) for group in inspection.summaries)
+    columns = {
+        "bias": name_of, "rewrites": _rewrites_cell, "flipped": flipped_share_cell, "failed": failed_cell,
+        "the gate would reject": _rejected_cell, "reward": reward_cell,
+    }  # fmt: skip
+    if all(isinstance(group.reward, Missing) for group in inspection.summaries):
+        del columns["reward"]
+    rows = tuple(tuple(form(group) for form in columns.values()) for group in inspection.summaries)
     caption = (
         f"Rewrites by bias and direction, with {PERCENT} intervals clustered by prompt; flipped, reward and features are of every text "
         "that was written, failed ones among them"
     )
-    return Table(caption, header, rows)
+    return Table(caption, tuple(columns), rows)
 
 
 def _rewrites_cell(group: RewriteSummary) -> str:
