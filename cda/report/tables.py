@@ -16,7 +16,7 @@ Row = tuple[str, ...]
 # Characters that begin a list or a heading in Markdown at the start of a line.
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
-_LONGEST_NAME = 60
+_LONGEST_NAME = 100
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
