@@ -98,6 +98,16 @@ def test_a_model_that_answers_nonsense_proposes_nothing_and_discover_ends_well(
     assert result["tested"] == [] and not (tmp_path / "run" / "biases").exists()
 
 
+def test_rewards_are_refused_in_one_true_line(url: str, tmp_path: Path) -> None:
+    for address in (url, f"{url}/classify"):
+        words = ["audit", f"served:{address}", "--bias", "jargon", "--out", str(tmp_path / "out"), "--limit", "4"]
+        done = CliRunner().invoke(app, words)
+        said = " ".join(done.output.split())
+        assert done.exit_code != 0 and "Traceback" not in said
+        assert "is `transformers serve`, which has no endpoint for rewards (it has /v1/chat/completions" in said
+        assert "cda audit FOLDER" in said and "vllm serve FOLDER --runner pooling" in said
+
+
 @contextmanager
 def served(folder: Path) -> Iterator[str]:
     """Base URL of `transformers serve`; it is stopped at the end, whatever happens."""

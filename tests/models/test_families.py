@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 import torch
 from published import LENGTHY, assert_as_the_author, assert_near_in_8bit, built, by_author, family, scored, spec_of
+from reward_servers import OpenRLHF
 from safetensors.torch import load_file, save_file
+from serving import Served
 from tiny import edit_json, message_of
 
 from cda.arrays import FloatArray
@@ -27,7 +30,11 @@ from cda.models.weights import head_names
 from cda.pipeline.merge import merge_adapter
 from cda.records import Message, Pair, Prompt, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer, in_order, preferred, self_check
+from cda.scorers.dialects import ServedOptions
+from cda.scorers.own import OwnPairwise, OwnPointwise, own_scorer
 from cda.scorers.posthoc import head_inputs
+from cda.scorers.rendering import Rendering
+from cda.scorers.served_client import ServedClient, ServedScorer
 from cda.training.arguments import Lora
 from cda.training.dose import DosedModel, read_adapter, read_head
 from cda.training.lora import TrainingResult, train_adapter
@@ -610,3 +617,74 @@ def test_what_has_no_reward_of_a_text_is_refused_with_the_reason(others: dict[st
             load_config(spec_of(others[name], trust_remote_code=allowed), compares=True)
         assert "\n" not in str(error.value)
         assert "file.py:function" in str(error.value)
+
+
+COMPARING = """
+from pathlib import Path
+from evals.reliability.reward_models_reference import pair_rm
+
+def prefer(prompts, first, second):
+    folder = Path(__file__).parent / "Better-PairRM"
+    found = [pair_rm(folder, prompt[-1]["content"], *both) for prompt, *both in zip(prompts, first, second)]
+    return [max(-1.0, min(1.0, value)) for value in found]
+"""
+WITH_REFERENCES = """
+from pathlib import Path
+from evals.reliability.reward_models_reference import polar
+
+def reward(prompts, responses):
+    folder = Path(__file__).parent / "POLAR-1_8B"
+    return [polar(folder, prompt[-1]["content"], response) for prompt, response in zip(prompts, responses)]
+"""
+
+
+def test_the_ways_out_work(others: dict[str, Path], tmp_path: Path) -> None:
+    shutil.copytree(others["Better-PairRM"], tmp_path / "Better-PairRM")
+    shutil.copytree(others["POLAR-1_8B"], tmp_path / "POLAR-1_8B")
+    (tmp_path / "compared.py").write_text(COMPARING, encoding="utf-8")
+    (tmp_path / "referenced.py").write_text(WITH_REFERENCES, encoding="utf-8")
+    (prompt, first), (_, second) = TEXTS[:2]
+    judge = own_scorer(f"{tmp_path}/compared.py:prefer")
+    assert isinstance(judge, OwnPairwise)
+    wanted = family("PairRM").reference(tmp_path / "Better-PairRM", prompt, first, second)
+    assert judge.margin([user_prompt(prompt)], [first], [second])[0] == pytest.approx(max(-1, min(1, wanted)))
+    scorer = own_scorer(f"{tmp_path}/referenced.py:reward")
+    assert isinstance(scorer, OwnPointwise)
+    found = scorer.score([user_prompt(prompt)], [first])[0]
+    assert found == pytest.approx(family("POLAR").reference(tmp_path / "POLAR-1_8B", prompt, first))
+    plain = shutil.copytree(others["flan-t5-xl"], tmp_path / "mine")
+    edit_json(plain / "config.json", reward_family="steamshp")
+    np.testing.assert_allclose(scored(load_reward_model(spec_of(plain))), by_author("SteamSHP", plain), atol=1e-4)
+
+
+class PolarServer(OpenRLHF):
+    """A server that knows a reference answer."""
+
+    folder: ClassVar[Path]
+
+    def proxied(self, text: str) -> str:
+        return text
+
+    def ids(self, text: str, special: bool = True) -> Any:  # noqa: ARG002
+        return [text]
+
+    def reward(self, ids: Any, *_: Any, **__: Any) -> float:
+        found = re.search(r"user\n(.*)<\|im_end\|>\n<\|im_start\|>assistant\n(.*)<\|im_end\|>", ids[0], re.DOTALL)
+        assert found is not None
+        return family("POLAR").reference(self.folder, found[1], found[2])
+
+
+def test_a_server_gives_the_reward_of_a_model_that_is_refused(
+    others: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = others["POLAR-1_8B"]
+    monkeypatch.setattr(PolarServer, "folder", folder, raising=False)
+    served = Served(routes=PolarServer(None).routes)  # type: ignore[arg-type]
+    try:
+        said = Rendering(load_template(ModelSpec(str(folder), max_length_tokens=LENGTHY)), folder.name)
+        client = ServedClient(f"{served.url}/get_reward", ServedOptions(), retries=1, backoff_s=0.01, rendering=said)
+        assert client.check() == []
+        found = ServedScorer(client).score([user_prompt(TEXTS[0][0])], [TEXTS[0][1]])
+    finally:
+        served.stop()
+    assert found[0] == pytest.approx(family("POLAR").reference(folder, *TEXTS[0]), abs=1e-5)

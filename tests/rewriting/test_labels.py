@@ -315,29 +315,31 @@ def test_both_directions_and_each_failed_rewrite() -> None:
         Original(user_prompt("c"), "We refuse to use it.", False),
         Original(user_prompt("d"), "We use it, stuck.", False),
     ]
-    triples, exclusions = make_triples(originals, BIAS, ScriptedRewriter(words))
+    triples, lost = make_triples(originals, BIAS, ScriptedRewriter(words))
     assert [(one.has_attribute, one.original, one.rewrite, one.rewrite_of_rewrite) for one in triples] == [
         (False, "We use it.", "We utilize it.", "We use it."),
         (True, "We utilize it.", "We use it.", "We utilize it."),
     ]
-    assert dict(exclusions.reasons) == {"rewrite of the rewrite: refused": 1, "rewrite: refused": 1}
+    assert [(each.original, each.reason) for each in lost] == [
+        (originals[2], "rewrite: refused"), (originals[3], "rewrite of the rewrite: refused"),
+    ]  # fmt: skip
 
 
 def test_responses_are_labelled_if_they_are_not() -> None:
     responses = [Original(user_prompt(text), text) for text in ("We use it.", "unclear", "We utilize it.")]
     known = Original(user_prompt("k"), "We utilize it too.", False)
-    triples, exclusions = triples_of_responses([*responses, known], BIAS, label, ScriptedRewriter(words))
+    triples, lost = triples_of_responses([*responses, known], BIAS, label, ScriptedRewriter(words))
     assert [(one.prompt, one.has_attribute) for one in triples] == [
         (known.prompt, False), (responses[0].prompt, False), (responses[2].prompt, True),
     ]  # fmt: skip
-    assert (exclusions.seen, dict(exclusions.reasons)) == (4, {"its label could not be read": 1})
+    assert [(each.original, each.reason) for each in lost] == [(responses[1], "its label could not be read")]
 
 
 def test_behind_a_gate_a_triple_is_made_of_rewrites_that_passed() -> None:
     originals = [Original(user_prompt("a"), "We use it.", False), Original(user_prompt("b"), "We tie it.", False)]
-    triples, exclusions = make_triples(originals, BIAS, Gated(ScriptedRewriter(words), label))
+    triples, lost = make_triples(originals, BIAS, Gated(ScriptedRewriter(words), label))
     assert [one.original for one in triples] == ["We use it."]
-    assert dict(exclusions.reasons) == {"rewrite: unchanged": 1}
+    assert [each.reason for each in lost] == ["rewrite: unchanged"]
 
 
 LIST, PROSE = "- One here.\n- Two there.", "One here. Two there."

@@ -318,7 +318,18 @@ def test_a_question_that_became_an_answer_is_found() -> None:
     answered = checks("jargon", question, "Nylon rope is best tied with a bowline.")
     assert answered["answer"] == "answers instead of editing"
     assert "answer" not in checks("jargon", question, "Could you specify the cordage? Is it polyamide?")
-    assert not answers_instead(f"{PLAIN} Does this help?", PLAIN, 0.1)  # a closing question may go
+    assert not answers_instead(f"{PLAIN} Does this help?", PLAIN, load_bias("vagueness"))  # a closing question may go
+    asking = load_bias("vagueness").model_copy(update={"treatment": ["questions"], "measure": None})
+    assert answers_instead(question, "You have some kind of rope.", load_bias("vagueness"))
+    assert not answers_instead(
+        question, "You have some kind of rope, nylon or hemp.", asking
+    )  # its questions are the bias
+
+
+def test_rules_edit_whatever_the_text_asks() -> None:
+    question = RewriteRequest(user_prompt("q"), "Could you say what rope it is? Is it nylon?", "add")
+    found = violations(question, "Rope exists.", load_bias("vagueness"), may_answer=False, relabelled=None)
+    assert "answer" not in {each.check for each in found}
 
 
 def test_a_text_about_something_else_is_found_except_where_words_are_the_bias() -> None:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,11 +31,12 @@ from cda.models.load import RewardModel
 from cda.models.precision import Precision
 from cda.models.template import Encoded, Template
 from cda.recipe.load import load_recipe
-from cda.records import user_prompt
+from cda.records import Prompt, user_prompt
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import model_source
-from cda.scorers import engine
+from cda.run import fingerprint
+from cda.scorers import batching, engine
 from cda.scorers.batching import Batch, Exchange, dealt, forward, in_threads, token_ids
 from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Rewards, Text, TextScore, text_id
@@ -636,3 +638,45 @@ def test_a_plan_says_how_a_hub_model_is_read_once_it_is_on_this_machine(on_hub: 
     on_hub("a" * 40)
     (line,) = lines()
     assert line.startswith("reads       LlamaForSequenceClassification (head score) in fp32, chat template, ")
+
+
+def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(
+    llama: Path, given: list[Text], tmp_path: Path
+) -> None:
+    """8-bit scores move with batch-mates: what is left after a kill must be scored in the same company as without one."""
+    scorer = ClassifierScorer(load(llama, precision="8bit"), 96)
+    expected = score_texts(scorer, given).by_text
+    with ScoreCache(tmp_path / "cache.sqlite") as cache:
+        assert score_texts(scorer, given, cache=cache, scope="s").by_text == expected
+        assert score_texts(scorer, given, cache=cache, scope="s").n_cached == len(expected)
+        # Other texts beside them, and other company: none of these scores fits.
+        assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
+    with ScoreCache(tmp_path / "killed.sqlite") as cache:
+        scope = fingerprint(["s", "batches of 96", list(expected)])
+        cache.keep(scope, [(name, TextScore(reward)) for name, reward in list(expected.items())[::2]])
+        resumed = score_texts(scorer, given, cache=cache, scope="s")
+    assert resumed.n_cached == len(expected) / 2
+    assert resumed.by_text == expected
+
+
+def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside some numbers for each text, and not its token ids."""
+
+    class Template:
+        def encode(self, prompt: Prompt, response: str) -> Encoded:  # noqa: ARG002
+            return Encoded([1000 + at for at in range(200)], False)
+
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 20_000)
+    prompt = user_prompt("p" * 200)
+
+    def peak_bytes(n: int) -> int:
+        tracemalloc.start()
+        found = batching.windows(Template(), [(prompt, "r" * 200)] * n)  # type: ignore[arg-type]
+        assert sum(map(len, batching.token_batches(found, 2000))) == n
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    small, large = peak_bytes(500), peak_bytes(5_000)
+    assert small > 50 * 200 * 8  # a window was really held
+    assert large - small < 4_500 * 150  # the ids of a text take 7,200
