@@ -162,13 +162,18 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
 def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_audit: Any) -> None:
     audit = measured(make_audit, NOISE + 3 * LONGER)
     found, page = verdict_of(audit), audit_document(audit).markdown()
-    assert audit.effects["jargon"].before.identification.verdict == "identified" and found.word == "not identified"
-    assert "may explain this: among pairs that are alike otherwise " in found.sentence
-    assert "adjusted for it linear " in found.sentence
+    assert audit.effects["jargon"].before.identification.verdict == "identified"
+    assert found.word == "not told apart from length"
+    assert "a count of characters would prefer the biased side in 100%" in found.sentence
+    assert re.search(
+        r"\+1\.\d+ \[.*\] of the mean margin goes with their changes; .* is left to the bias\.$", found.sentence
+    )
+    drift = drift_sentence("jargon", audit)
+    assert "may explain this: among pairs that are alike otherwise " in drift and "adjusted for it linear " in drift
     assert re.search(
         r"The margin rises with words: \+[\d.]+ \[\+[\d.]+, \+[\d.]+\] for each one more, R² \d\d% alone, .* of the mean margin\. "
         r"Rewrite the pairs so that both sides match in words\.$",
-        found.sentence,
+        drift,
     )
     assert "jargon: not identified from these pairs. What else differs" in page
     assert "| not identified from these pairs |" in page and "may explain this" in audit_document(audit).page()
@@ -198,11 +203,11 @@ def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
     assert confounds_sentence(few) == "" == confounds_sentence(Missing(reason="one prompt"))
 
 
-@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not identified"), (0.05, "no effect shown")])
+@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not told apart from length"), (0.05, "no effect shown")])
 def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p_holm: float, word: str) -> None:
     audit = changed(measured(make_audit, NOISE + 3 * LONGER), "effects.jargon.test.p_holm", p_holm)
     assert verdict_of(audit).word == word
-    assert bool(drift_sentence("jargon", audit)) == (word == "not identified")
+    assert bool(drift_sentence("jargon", audit)) == (word != "no effect shown")
 
 
 @pytest.mark.parametrize(
@@ -218,7 +223,9 @@ def test_quality_of_one_model(make_audit: Any, ties: int, said: str) -> None:
     assert quality_sentence(changed(audit, "quality.ties.before", ties)) == said
 
 
-@pytest.mark.parametrize(("value", "word", "said"), [(1.0, "rewarded", "+1.00"), (-1.0, "penalised", "−1.00")])
+@pytest.mark.parametrize(
+    ("value", "word", "said"), [(1.0, "not told apart from length", "+1.00"), (-1.0, "penalised", "−1.00")]
+)
 def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: float, word: str, said: str) -> None:
     audit = measured(make_audit, np.full(100, value), "preference")
     found, page = verdict_of(audit), audit_document(audit).markdown()
