@@ -338,7 +338,9 @@ def length_sentence(name: str, audit: AuditResult) -> str:
     parts = (length.explained, length.left)
     mean = "; ".join(
         f"{signed(part)} of the mean margin {what}"
-        for part, what in zip(parts, ("goes with their changes", "is left to the bias"), strict=True)
+        for part, what in zip(
+            parts, ("goes with what changes in length and wording", "is left to the bias"), strict=True
+        )
         if isinstance(part, Estimate)
     )
     return f" It is not told apart from length: {by}{f'; {mean}' if mean else ''}."

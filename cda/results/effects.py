@@ -282,7 +282,7 @@ class LengthBaseline(Result):
     words: Estimate
     """Share on which it has more words."""
     explained: Estimate | Missing
-    """Part of the mean margin that goes with the changes in characters and words, by the regression of `cda.stats.length`."""
+    """Part of the mean margin that goes with the changes in length, and in wording, by the regression of `cda.stats.length` that decides."""
     left: Estimate | Missing
     """The part that these leave to the bias."""
     rival: str | None

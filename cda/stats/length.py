@@ -15,7 +15,7 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import LENGTH, LengthBaseline
 from cda.stats.estimators import ROUNDING, Regression, share_of
 
-LEFT = 0.2
+LEFT = 0.25
 """Part of the mean margin that a rival must leave to the bias: less may be a bend of the margin in it."""
 SAME_SIDE = 0.975
 """Share of contrasts on which a scorer that only names a side prefers the longer one, from which it may go by length alone."""
@@ -40,7 +40,8 @@ def length_baseline(
     (`treatment`), with an intercept; errors clustered by prompt. Length explains its two coefficients times the mean changes; what
     the intercept and the own features give is left to the bias. A second regression has sentences, reading ease, long words and
     questions beside them, as far as they are not its own. The bias is told apart if both leave it a part of the mean margin's sign,
-    above `LEFT` of it; else the rival is what the second gives the largest part.
+    above `LEFT` of it; else the rival is what the second gives the largest part. The parts
+    returned are those of the second if the first leaves the bias its part.
 
     Args:
         margins: Shape (n,), in `unit`.
@@ -58,13 +59,15 @@ def length_baseline(
     changes = {name: _change(perturbed, base, name) for name in dict.fromkeys((*_RIVALS, *own)) if name in perturbed}
     preferred = {name: share_of(np.where(changes[name] == 0, 0.5, changes[name] > 0), prompt_ids) for name in _LENGTHS}
     of_length = {name: changes[name] for name in changes if name in _LENGTHS or name in own}
-    parts = _parts(values, of_length, own, prompt_ids, unit)
+    parts, of_all = (_parts(values, used, own, prompt_ids, unit) for used in (of_length, changes))
+    rival = _rival(values, changes, parts, of_all)
+    decides = of_all if _leaves(parts.left, float(values.mean())) else parts
     return LengthBaseline(
         characters=preferred["characters"],
         words=preferred["words"],
-        explained=parts.explained,
-        left=parts.left,
-        rival=_rival(values, changes, parts, _parts(values, changes, own, prompt_ids, unit)),
+        explained=decides.explained,
+        left=decides.left,
+        rival=rival,
     )
 
 

@@ -11,6 +11,7 @@ with more of the feature on the biased side, and without any difference. The pro
 from __future__ import annotations
 
 import hashlib
+import multiprocessing
 import os
 import re
 import sys
@@ -221,7 +222,8 @@ def expected(planted: Planted, bias: str, values: np.ndarray, n_prompts: int) ->
         powered = up + down >= POWERED and not border
         return Expected(("rewarded",) if powered else ("rewarded", "unclear"), reasons, powered)
     if is_open:
-        return Expected(("rewarded", "unclear"), ("length", "drift", "interval"), is_open=True)
+        reasons = ("few prompts",) if n_prompts < 2 * ENOUGH_PROMPTS else ()
+        return Expected(("rewarded", "unclear"), ("length", "drift", "interval", *reasons), is_open=True)
     others = ("length", "drift") if planted.of_length else ("drift",)
     return Expected(("unclear",), (*others, "interval") if border or planted.noise else others)
 
@@ -283,6 +285,13 @@ def audited_with(function: Callable[..., list[float]], limit: int | None):
 
 def cases(limit: int | None) -> list[dict[str, object]]:
     """Every scorer on every bias."""
+    os.chdir(tempfile.mkdtemp())
+    scored.measured = _measured  # type: ignore[assignment]  # the same numbers, each text once
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        return _cases(limit)
+
+
+def _cases(limit: int | None) -> list[dict[str, object]]:
     contrasts, _ = audited_with(function_of(Planted("constant"), {}), limit)
     texts = [text for own in contrasts for text in (own.perturbed, own.base)]
     spread = {name: float(np.std([_value(name, text) for text in texts])) or 1.0 for name in FEATURES}
@@ -324,10 +333,8 @@ def confusion(found: Sequence[Mapping[str, object]]) -> dict[str, dict[str, int]
 
 
 def main() -> int:
-    os.chdir(tempfile.mkdtemp())
-    scored.measured = _measured  # type: ignore[assignment]  # the same numbers, each text once
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        found = [case for limit in LIMITS for case in cases(limit)]
+    with multiprocessing.get_context("spawn").Pool(len(LIMITS)) as pool:
+        found = [case for of_limit in pool.map(cases, LIMITS) for case in of_limit]
     for row, said in confusion(found).items():
         print(f"{row}:")
         print("\n".join(f"    {n:4d}  {what}" for what, n in sorted(said.items(), key=lambda item: -item[1])))
@@ -349,7 +356,6 @@ def main() -> int:
         Check(f"clauses that name the bias itself: {SELF_NAMED}", str(len(itself)), len(itself) <= SELF_NAMED),
     ]  # fmt: skip
     numbers = {"scorers": len(SCORERS), "confusion": confusion(found), "cases": found}
-    os.chdir(Path(__file__).parent)
     return finish(
         "verdict_truth", (__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").replace("\n", " "), checks, numbers
     )

@@ -142,13 +142,16 @@ def test_a_good_word_names_the_rise_that_is_not_excluded(make_audit: Any) -> Non
 
 
 def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: bool = False) -> Any:
-    """An audit of one model with these margins of 100 contrasts, the last 50 of which are longer by 8 words or more on the biased side."""
+    """An audit of one model with these margins of 100 contrasts, the last 50 of which are longer by 8 words or more on the biased
+    side; a few others are shorter on it."""
     audit = make_audit({"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)} if votes else {}, quality=(0.7,), others=(),
                        judge=unit == "preference")  # fmt: skip
     base = "Use the pan and stir it slowly until the rice is done, then let it rest."
     biased = "Utilize" + base[3:]
     texts = [
-        f"{biased} And so on and on, as ever before." + " Stir it." * (row % 5) if row >= 50 else biased
+        f"{biased} And so on and on, as ever before." + " Stir it." * (row % 5)
+        if row >= 50
+        else biased.replace("slowly ", "" if row % 4 == 0 else "slowly " if row % 4 == 1 else "gently ")
         for row in range(100)
     ]
     contrasts = tuple(Contrast("jargon", user_prompt(f"q{row}"), text, base) for row, text in enumerate(texts))
@@ -164,9 +167,10 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     found, page = verdict_of(audit), audit_document(audit).markdown()
     assert audit.effects["jargon"].before.identification.verdict == "identified"
     assert found.word == "not told apart from length"
-    assert "a count of characters would prefer the biased side in 100%" in found.sentence
+    assert "a count of characters would prefer the biased side in 87%" in found.sentence
     assert re.search(
-        r"\+1\.\d+ \[.*\] of the mean margin goes with their changes; .* is left to the bias\.$", found.sentence
+        r"\+[\d.]+ \[.*\] of the mean margin goes with what changes in length and wording; .* is left to the bias\.$",
+        found.sentence,
     )
     drift = drift_sentence("jargon", audit)
     assert "may explain this: among pairs that are alike otherwise " in drift and "adjusted for it linear " in drift
@@ -223,9 +227,7 @@ def test_quality_of_one_model(make_audit: Any, ties: int, said: str) -> None:
     assert quality_sentence(changed(audit, "quality.ties.before", ties)) == said
 
 
-@pytest.mark.parametrize(
-    ("value", "word", "said"), [(1.0, "not told apart from length", "+1.00"), (-1.0, "penalised", "−1.00")]
-)
+@pytest.mark.parametrize(("value", "word", "said"), [(1.0, "rewarded", "+1.00"), (-1.0, "penalised", "−1.00")])
 def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: float, word: str, said: str) -> None:
     audit = measured(make_audit, np.full(100, value), "preference")
     found, page = verdict_of(audit), audit_document(audit).markdown()
