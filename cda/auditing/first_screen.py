@@ -187,11 +187,9 @@ class BiasVerdict:
 def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
     """Every measured bias at a glance, the targets first; no chip is better than the intervals of the audit.
 
-    One model, without votes: *rewarded* if the mean margin and the share of contrasts (against 50%) lie with their whole 95%
-    intervals on the biased side, Holm's p over everything that the audit tests is below 0.05, and no other difference between the
-    sides may explain it; *not rewarded* if all this holds on the other side; *unclear* otherwise, so wherever an interval
-    reaches the other side. With votes, people's share takes the place of 50%, and the paired difference from it decides. *All
-    ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties count.
+    One model: `cda.stats.verdict.finding` gives the word. *Rewarded* and *not rewarded* are its words for a side, with votes next to
+    people's share. *All ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties
+    count. *Unclear* is every other word, each of them a reason, which the clause says (`model_reason`).
 
     Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
     cost* is a fall with which quality fell or another bias rose; *unclear* a fall that noise, or an open loss of quality, may
