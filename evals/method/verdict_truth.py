@@ -5,13 +5,12 @@ rewarded by one that does not read it; a bias whose own feature is planted is na
 What is to be said is settled first, from the scorer's definition, the bias file and the texts: the shares of contrasts
 with more of the feature on the biased side, and without any difference. The product's verdicts have no part in it.
 
-    python -m evals.method.verdict_truth      (about 5 minutes on a busy core)
+    python -m evals.method.verdict_truth      (about a minute)
 """
 
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import os
 import re
 import sys
@@ -19,23 +18,24 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
 
-import cda.auditing.groups as scored
 from cda.api.arguments import Terms, audited, loaded_for_model
 from cda.api.results import carry_out
+from cda.auditing import analysis, headline
 from cda.auditing.audit import audit_texts
 from cda.auditing.first_screen import bias_verdicts
+from cda.auditing.groups import Group
 from cda.biases import load_bias
 from cda.embedded.texts import WITH_CONTRASTS
 from cda.features import HEDGES, TEXT_FEATURES, phrase_pattern
 from cda.jobs.options import AuditArguments, defaults_of
-from cda.records import Contrast, Prompt
-from cda.stats.drift import measured
+from cda.records import Contrast, Prompt, prompt_id
+from cda.results.audit import AuditResult
 from cda.stats.estimators import wilson
 from evals.shared import Check, finish
 
@@ -162,18 +162,6 @@ def _preference(planted: Planted, first: str, second: str) -> float:
     return {"first": 1.0, "tie": 0.0, "longer": longer, "length and first": 0.5 + 0.5 * longer}[planted.judge]
 
 
-def function_of(planted: Planted, spread: Mapping[str, float]) -> Callable[..., list[float]]:
-    """As a user gives it."""
-
-    def rewards(prompts: Sequence[Prompt], responses: Sequence[str]) -> list[float]:  # noqa: ARG001
-        return [reward(planted, spread, text) for text in responses]
-
-    def preferences(prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> list[float]:  # noqa: ARG001
-        return [_preference(planted, *sides) for sides in zip(first, second, strict=True)]
-
-    return preferences if planted.judge else rewards
-
-
 def margins(planted: Planted, spread: Mapping[str, float], contrasts: Sequence[Contrast]) -> np.ndarray:
     """Perturbed − base by the definition, shape (n,)."""
     if planted.judge:
@@ -257,53 +245,46 @@ def names_itself(bias: str, clause: str) -> bool:
     return named is not None and named[1].strip().replace(" ", "_") in own
 
 
-@cache
-def _measured_one(text: str) -> dict[str, np.ndarray]:
-    return measured([text])
+def constant(prompts: Sequence[Prompt], responses: Sequence[str]) -> list[float]:  # noqa: ARG001
+    return [0.0] * len(responses)
 
 
-def _measured(texts: Sequence[str]) -> dict[str, np.ndarray]:
-    """The product's features of texts, each text measured once in all audits."""
-    each = [_measured_one(text) for text in texts]
-    return {name: np.concatenate([one[name] for one in each]) for name in each[0]}
-
-
-def audited_with(function: Callable[..., list[float]], limit: int | None):
-    """The texts and the audit of one scorer, by the stages behind `cda.audit`, without its page."""
-    options = defaults_of(AuditArguments) | {
-        "quality": "none",
-        "progress": False,
-        "limit": limit,
-        "biases": None,
-        "fresh": True,
-    }
+def audited_texts(limit: int | None) -> tuple[Sequence[Contrast], AuditResult]:
+    """The contrasts of an audit, and its result for a scorer that has no preference, by the stages behind `cda.audit`."""
+    options = defaults_of(AuditArguments) | {"quality": "none", "progress": False, "limit": limit}
     terms = Terms.of("cda.audit", AuditArguments, options)
     nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in audited(options).items()}, None)
-    with loaded_for_model(function, nested, terms) as loaded:
+    with loaded_for_model(constant, nested, terms) as loaded:
         return audit_texts(loaded).contrasts, carry_out(loaded, "audit").audit
 
 
 def cases(limit: int | None) -> list[dict[str, object]]:
-    """Every scorer on every bias."""
-    os.chdir(tempfile.mkdtemp())
-    scored.measured = _measured  # type: ignore[assignment]  # the same numbers, each text once
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        return _cases(limit)
-
-
-def _cases(limit: int | None) -> list[dict[str, object]]:
-    contrasts, _ = audited_with(function_of(Planted("constant"), {}), limit)
+    """Every scorer on every bias: its margins in place of the constant scorer's in the audit. Triples are left out, whose tests would
+    make Holm's correction a little stricter."""
+    contrasts, audit = audited_texts(limit)
     texts = [text for own in contrasts for text in (own.perturbed, own.base)]
     spread = {name: float(np.std([_value(name, text) for text in texts])) or 1.0 for name in FEATURES}
-    by_bias = {name: [own for own in contrasts if own.bias == name] for name in WITH_CONTRASTS}
+    by_bias = {name: tuple(own for own in contrasts if own.bias == name) for name in WITH_CONTRASTS}
+    values = {(each.name, bias): margins(each, spread, own) for each in SCORERS for bias, own in by_bias.items()}
     planned = {  # all of it before the product is asked
-        (planted.name, bias): expected(planted, bias, margins(planted, spread, own), len({str(each.prompt) for each in own}))
-        for planted in SCORERS for bias, own in by_bias.items()
+        (each.name, bias): expected(each, bias, values[each.name, bias], len({str(one.prompt) for one in own}))
+        for each in SCORERS for bias, own in by_bias.items()
     }  # fmt: skip
+    groups = [
+        Group(load_bias(bias), True, own, tuple(prompt_id(one.prompt) for one in own), {}, "reward", 0)
+        for bias, own in by_bias.items()
+    ]
+    features = {group.bias.name: group.features for group in groups}
     found = []
     for planted in SCORERS:
-        _, audit = audited_with(function_of(planted, spread), limit)
-        for said in bias_verdicts(audit):
+        unit = "preference" if planted.judge else "reward"
+        own = [replace(group, margins={"model": values[planted.name, group.bias.name]}, unit=unit) for group in groups]
+        for group in own:
+            group.__dict__["features"] = features[group.bias.name]  # measured once
+        available = {group.bias.name: len(group) for group in own}
+        update = {"skew": headline.skews(own, available, {}), "effects": analysis.effects(own), "rate": {}}
+        judged = headline.adjust_for_all_tests(audit.model_copy(update=update))
+        for said in bias_verdicts(judged):
             due = planned[planted.name, said.bias]
             reason = reason_of(said.clause) if said.chip == "unclear" else ""
             reads = bool(set(planted.reads) & own_features(said.bias)) or due.is_open
@@ -333,8 +314,9 @@ def confusion(found: Sequence[Mapping[str, object]]) -> dict[str, dict[str, int]
 
 
 def main() -> int:
-    with multiprocessing.get_context("spawn").Pool(len(LIMITS)) as pool:
-        found = [case for of_limit in pool.map(cases, LIMITS) for case in of_limit]
+    os.chdir(tempfile.mkdtemp())
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        found = [case for limit in LIMITS for case in cases(limit)]
     for row, said in confusion(found).items():
         print(f"{row}:")
         print("\n".join(f"    {n:4d}  {what}" for what, n in sorted(said.items(), key=lambda item: -item[1])))
@@ -355,7 +337,7 @@ def main() -> int:
         Check(f"unclear without its true reason: {WRONG_REASONS}", str(len(reasons)), len(reasons) <= WRONG_REASONS),
         Check(f"clauses that name the bias itself: {SELF_NAMED}", str(len(itself)), len(itself) <= SELF_NAMED),
     ]  # fmt: skip
-    numbers = {"scorers": len(SCORERS), "confusion": confusion(found), "cases": found}
+    numbers = {"scorers": len(SCORERS), "confusion": confusion(found), "wrong": [*false, *reasons, *others]}
     return finish(
         "verdict_truth", (__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").replace("\n", " "), checks, numbers
     )
