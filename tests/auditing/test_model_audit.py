@@ -81,6 +81,25 @@ def test_rate_triples_of_a_file(llama: Path, audit: Any, tmp_path: Path) -> None
         (one["estimand"], one["estimator"]): one["estimate"]["value"] for one in rate["measured"]["before"]["effects"]
     }
     assert effects["ATE", "double"] == pytest.approx(sum(double_contrasts(tmp_path / "out")[1]) / 11)
+    lost = [rows[1] | {"original": f"w{row} lost", "rewrite": None, "rewrite_of_rewrite": None, "failed": "rewrite: refused"}
+            for row in range(5)]  # fmt: skip
+    written(path, [*(row | {"flipped": True} for row in rows), *lost])
+    _, few = audit(llama, "--triples", path)
+    assert few["excluded"]["triples of jargon"] == {"seen": 17, "reasons": {"rewrite: refused": 5}}
+    assert [few["rate"]["jargon"]["flips"][f"{what}_with"] for what in ("tried", "flipped")] == [11, 6]
+    assert "measured" in few["rate"]["jargon"] and few["rate"]["jargon"]["measured"]["before"]["effects"]
+    written(
+        path,
+        [
+            *(row | {"flipped": True} for row in rows),
+            *lost,
+            *(row | {"original": row["original"] + "!"} for row in lost),
+        ],
+    )
+    _, refused = audit(llama, "--triples", path)
+    assert (
+        "6 of 16 answers with the bias" in refused["rate"]["jargon"]["measured"]["before"]["not_estimated"][0]["reason"]
+    )
 
 
 def test_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import cda
 from cda.cli import app
 from cda.data.load import prompt_of
 from cda.discovery.discover import checked
-from cda.discovery.setup import AskedJudge, Discovery, reward_of
+from cda.discovery.setup import AskedJudge, AskedSearch, reward_of
 from cda.errors import CdaError, DataError, RecipeError
 from cda.features import n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
@@ -172,7 +172,7 @@ def test_a_calibration_of_another_scorer_or_another_version_is_refused(scorer: s
         calibrated(scorer, tmp_path / "e", **applied)
 
 
-def discovery_of(model: str, against: str, file: Path | None, llm: Any = None, **score: Any) -> Discovery:
+def discovery_of(model: str, against: str, file: Path | None, llm: Any = None, **score: Any) -> AskedSearch:
     settings = {"score": {**score, "calibration": file and str(file)}, "llm": llm or {},
                 "discover": {"judge": against, "responses": "embedded", "by": "rules"}}  # fmt: skip
     return checked(load_model_audit(model, settings), defaults_of(DiscoverArguments))[1]  # type: ignore[arg-type]  # all of them

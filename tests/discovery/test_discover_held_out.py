@@ -25,7 +25,7 @@ from cda.discovery.held_out import (
     validate,
     write_review,
 )
-from cda.discovery.setup import Asked, Discovery, setup_of
+from cda.discovery.setup import Asked, AskedSearch, setup_of
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.recipe.load import load_model_audit
@@ -69,7 +69,7 @@ def shown(folder: Path) -> TestedAttribute:
     run, nobody = RunFolder(folder / "run"), cast(Asked, None)
     run.stage("confirm").mkdir(parents=True, exist_ok=True)
     write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(asdict, ROWS))
-    done = Finished(Discovery(loaded, nobody, nobody), (), (), (CANDIDATE,))
+    done = Finished(AskedSearch(loaded, nobody, nobody), (), (), (CANDIDATE,))
     (one,) = _tested(done, result_of())
     return one
 

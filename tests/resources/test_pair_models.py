@@ -68,17 +68,6 @@ def test_an_audit_has_the_margins_of_the_authors(folders: dict[str, Path], small
     assert any("fp32" in note and "0 of 9 comparisons cut at 2048 tokens" in note for note in facts.notes)
 
 
-def test_log_odds_are_kept_for_the_next_run(
-    folders: dict[str, Path], small: dict[str, Any], capfd: pytest.CaptureFixture[str]
-) -> None:
-    small["progress"] = True
-    first = cda.audit(folders["PairRM"], model=FP32, out="runs/a", **small)
-    assert "scored before" not in capfd.readouterr().out
-    again = cda.audit(folders["PairRM"], model=FP32, out="runs/b", **small)
-    assert "all 18 texts were scored before" in capfd.readouterr().out
-    assert again.skew["jargon"].before == first.skew["jargon"].before
-
-
 def test_texts_that_are_too_long_are_left_out_or_refused(folders: dict[str, Path], small: dict[str, Any]) -> None:
     small["contrasts"] = [*CONTRASTS, {**CONTRASTS[0], "id": "long", "prompt": "word " * 600}]
     short = FP32 | {"max_length_tokens": 400}
