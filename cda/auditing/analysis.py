@@ -418,7 +418,7 @@ def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
 def _length(group: Group, margins: FloatArray) -> LengthBaseline | None:
     """None for a bias that is length itself."""
     bias = group.bias
-    own = {*bias.treatment, *([bias.measure.feature] if bias.measure is not None else [])}
+    own = bias.treated
     if "words" in own:
         return None
     perturbed, base = (

@@ -23,8 +23,8 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
-
 from cda.api.arguments import Terms, audited, loaded_for_model
+
 from cda.api.results import carry_out
 from cda.auditing import analysis, headline
 from cda.auditing.audit import audit_texts
