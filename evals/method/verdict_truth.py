@@ -23,9 +23,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 import numpy as np
-from cda.api.arguments import Terms, audited, loaded_for_model
 
-from cda.api.results import carry_out
 from cda.auditing import analysis, headline
 from cda.auditing.audit import audit_texts
 from cda.auditing.first_screen import bias_verdicts
@@ -34,6 +32,8 @@ from cda.biases import load_bias
 from cda.embedded.texts import WITH_CONTRASTS
 from cda.features import HEDGES, TEXT_FEATURES, phrase_pattern
 from cda.jobs.options import AuditArguments, defaults_of
+from cda.jobs.terms import Terms, loaded_for_model
+from cda.pipeline.stages import carry_out
 from cda.records import Contrast, Prompt, prompt_id
 from cda.results.audit import AuditResult
 from cda.stats.estimators import wilson
@@ -253,8 +253,7 @@ def audited_texts(limit: int | None) -> tuple[Sequence[Contrast], AuditResult]:
     """The contrasts of an audit, and its result for a scorer that has no preference, by the stages behind `cda.audit`."""
     options = defaults_of(AuditArguments) | {"quality": "none", "progress": False, "limit": limit}
     terms = Terms.of("cda.audit", AuditArguments, options)
-    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in audited(options).items()}, None)
-    with loaded_for_model(constant, nested, terms) as loaded:
+    with loaded_for_model(constant, terms.nested(), terms) as loaded:
         return audit_texts(loaded).contrasts, carry_out(loaded, "audit").audit
 
 
