@@ -276,33 +276,6 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
     return words
 
 
-def across(
-    axes: Axes, y: float, found: Measured, color: str, shape: str = "o", filled: bool = True, factor: float = 1.0
-) -> None:
-    """Draw a value with its interval, if it has one, lying; `factor` of the axis' units make one of the estimate's."""
-    if isinstance(found, Estimate):
-        axes.plot([factor * found.low, factor * found.high], [y, y], color=color, linewidth=1.2, zorder=2)
-    _mark(axes, factor * found.value, y, color, shape, filled)
-
-
-def _mark(axes: Axes, x: float, y: float, color: str, shape: str, filled: bool) -> None:
-    axes.plot([x], [y], shape, color=color, markerfacecolor=color if filled else PAGE, markersize=5, zorder=3)
-
-
-def key(axes: Axes, entries: Sequence[tuple[str, str, str, bool]], columns: int = 2) -> None:
-    """Draw a legend below the axes: text, colour, shape and fill; nothing without entries."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=color, marker=shape, linestyle="none", markersize=5,
-               markerfacecolor=color if filled else PAGE, label=text)
-        for text, color, shape, filled in entries
-    ]  # fmt: skip
-    if handles:
-        columns = min(columns, len(handles))
-        axes.figure.legend(handles=handles, loc="outside lower center", ncols=columns, labelcolor=FAINT)
-
-
 SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
 """Colour, shape and filling of two scorings, first and second."""
 
