@@ -178,7 +178,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         scorings=tuple(scorings),
         dose_applied=next(iter(doses.values()), None),
         aim="tie" if recipe.aims_at_ties and not only_audit else None,
-        model=facts,
+        model=result.with_places(facts, groups, scorings),
         biases=tuple(
             AuditedBias(name=name, description=biases[name].description)
             for name in audited_names

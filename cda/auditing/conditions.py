@@ -25,7 +25,7 @@ _PARTS = re.compile(r"\s*([\w.-]+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:
 _MOMENTS = ("before", "after", "change")
 _QUALITY = "quality"
 _FORM = (
-    "has the form BIAS.MEASURE>NUMBER, such as jargon.skew>0.7 or quality.accuracy<0.75, with >, >=, < or <=, and .before, .after "
+    "has the form BIAS.MEASURE>NUMBER, such as jargon.skew>0.7, quality.accuracy<0.75 or, of a judge, position>0.5, with >, >=, < or <=, and .before, .after "
     "or .change behind the measure of a training"
 )
 
@@ -36,7 +36,7 @@ class Condition:
 
     text: str
     subject: str
-    """A bias, or `quality`."""
+    """A bias, `quality`, or nothing for a measure that stands alone."""
     measure: str
     """A key of `MEASURES`."""
     moment: str
@@ -76,14 +76,17 @@ def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
     match = _PARTS.fullmatch(word)
     parts = match[1].split(".") if match else []
     moment = parts.pop() if len(parts) > 2 and parts[-1] in _MOMENTS else ""
-    if match is None or len(parts) < 2:
+    if len(parts) == 1:  # a measure of the whole audit that stands alone
+        parts = ["", *parts]
+    alone = {one.subject for one in of_audits().values()} - {None}
+    if match is None or (not parts[0] and MEASURES.get(parts[1], MEASURES["skew"]).subject != ""):
         problems.append(f"{where} {word}: {_FORM}")
         return None
     subject, name = ".".join(parts[:-1]), parts[-1]
     if len(parts) > 2 and parts[-2] in of_audits() and name not in of_audits():
         problems.append(f"{where} {word}: {unknown(name, _MOMENTS, 'moment')}")
         return None
-    known = {key: one for key, one in of_audits().items() if one.of_bias == (subject != _QUALITY)}
+    known = {key: one for key, one in of_audits().items() if one.subject == (subject if subject in alone else None)}
     if (measure := known_key(name, known)) not in known:
         problems.append(f"{where} {word}: {unknown(name, known, f'measure of {subject}')}")
         return None
@@ -106,7 +109,9 @@ def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> N
     known = [*dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)]), _QUALITY]
     problems = []
     for each in conditions:
-        if each.subject not in known:
+        if not each.subject and trained:
+            problems.append(f"--fail-if {each.text}: a reward model that is trained does not compare two texts")
+        elif each.subject and each.subject not in known:
             hint = did_you_mean(each.subject, known)
             problems.append(
                 f"--fail-if {each.text}: '{each.subject}' is not measured here.{hint} Known: {', '.join(known)}"
@@ -125,7 +130,7 @@ def failures(of: AuditResult | AuditRow, conditions: Sequence[Condition]) -> lis
     for each in conditions:
         moments: Mapping[str, Found]
         if isinstance(of, AuditRow):
-            moments = of.moments(each.measure, "" if each.subject == _QUALITY else each.subject)
+            moments = of.moments(each.measure, each.subject if MEASURES[each.measure].of_bias else "")
         else:
             moments = {
                 str(moment): number for moment, number in MEASURES[each.measure].moments(of, each.subject).items()

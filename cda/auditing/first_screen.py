@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cda.auditing import position
 from cda.auditing.report_cells import EMBEDDED, applied, compares, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import mean_line, several
@@ -45,7 +46,8 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
-    room = MAX_LINES - len(opening) - len(end) - 2  # header and quality
+    by_place = position.decided(audit)
+    room = MAX_LINES - len(opening) - len(end) - 2 - (by_place is not None)  # header and quality
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
     lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
@@ -87,14 +89,18 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
         )
         verdict = f"{SHAPES[row.chip]} {row.chip}"
         rows.append((clipped(inert(row.bias), _MAX_NAME), verdict, *shares, *people, str(row.last.n)))
-    rows.append(_quality_row(audit, len(when), ("",) if voted else ()))
-    first, *lines, last = aligned(rows)
-    most = max(map(width, (first, *lines, last)))
-    for at, row in enumerate(shown):
+    people = ("",) if voted else ()
+    rows.append(_quality_row(audit, len(when), people))
+    if (by_place := position.decided(audit)) is not None:
+        rows.append(("position", "(by place)", share(by_place), *people, str(by_place.n)))
+    lines = aligned(rows)
+    most = max(map(width, lines))
+    for at, row in enumerate(shown, 1):
         clause = _beyond_shares(row.clause)
-        fits = (text for text in (clause, clause.partition(": ")[0]) if most + 2 + width(text) <= MAX_COLUMNS)
+        short = clause.partition(": ")[0], clause.rpartition("; ")[2]
+        fits = (text for text in (clause, *short) if most + 2 + width(text) <= MAX_COLUMNS)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
-    return [first, *lines, last]
+    return lines
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
@@ -201,7 +207,12 @@ def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
 def headline(audit: AuditResult) -> str:
     """The result in one sentence that can be repeated without the page."""
     found = bias_verdicts(audit)
-    return _headline_of_training(found, audit) if compares(audit) else _headline_of_model(found, audit)
+    if compares(audit):
+        return _headline_of_training(found, audit)
+    said, by_place, model = _headline_of_model(found, audit), position.opening(audit), _model(audit)
+    if not by_place:
+        return said
+    return by_place + (f"It{said[len(model) :]}" if said.startswith(model) else said.replace(model, "it", 1))
 
 
 def chip_rules(audit: AuditResult) -> str:
@@ -251,7 +262,12 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
 
 
 def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
-    """Why a model has its chip, in about ten words."""
+    """Why a model has its chip, in about ten words, and how many comparisons say something of it."""
+    why, kept = _why(found, audit), position.kept_words(audit, found.bias)
+    return f"{why}; {kept}" if kept and "by place" not in why else why
+
+
+def _why(found: BiasVerdict, audit: AuditResult) -> str:
     shown = percent(found.before.value)
     if found.people is not None and found.word != "scored alike":
         open_ = "; no difference shown" if found.word == "no difference shown" else ""

@@ -36,8 +36,9 @@ from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test, or_missing
 from cda.results.benchmarks import Accuracies, SetQuality
 from cda.results.effects import BiasRate, Effect, average_of
+from cda.results.facts import ComparerFacts, Scorer
 from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
-from cda.scorers.compared import Comparison
+from cda.scorers.compared import Comparison, Preferences
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
 from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
@@ -87,6 +88,15 @@ def _by_direction(group: Group) -> dict[str, Measure]:
 def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
     margins = {label: values[rows] for label, values in group.margins.items()}
     return share_measure(margins, list(compress(group.prompt_ids, rows)), group.ties)
+
+
+def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> Scorer:
+    """The facts, of a judge or panel also with the share of each bias's contrasts that the place decided."""
+    asked = next(iter(scorings.values()))
+    if not isinstance(facts, ComparerFacts) or not isinstance(asked, Preferences) or not asked.by_place:
+        return facts
+    found = {group.bias.name: asked.decided_by_place(contrast_comparisons(group.contrasts)) for group in groups}
+    return facts.model_copy(update={"by_place_of": found})
 
 
 def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from cda.auditing import position
 from cda.auditing import report_tables as tables
 from cda.auditing import verdict_sentences as verdict
 from cda.auditing.first_screen import (
@@ -83,6 +84,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("votes", (said("votes", tests=tests_named(audit)), *rules), people)
     if audit.dose:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
+    places = said("position", "one order" if _asks_once(audit) else "text"), position.sentence(audit)
+    found += section("position", places, position.position_tables(audit))
     found += section("seeds", (said("seeds"), *seed_sentences(audit)), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []
@@ -110,6 +113,10 @@ def sections(audit: AuditResult) -> list[ReportSection]:
 def _judge_words(audit: AuditResult) -> list[str]:
     needed = {"panel": audit.panel, "agreement": audit.panel, "criteria": audit.criteria}
     return [said("judges", key) for key, need in needed.items() if need]
+
+
+def _asks_once(audit: AuditResult) -> bool:
+    return not isinstance(audit.model, RewardModelFacts) and audit.model.orders == "one"
 
 
 def _effect_words(audit: AuditResult) -> list[str]:
@@ -165,7 +172,7 @@ def _facts(audit: AuditResult) -> set[str]:
     methods, and with which verdicts."""
     votes, model, numbers = list(audit.votes.values()), audit.model, numbers_in(audit)
     judged = margin_unit(audit) == "preference"
-    one_order = not isinstance(model, RewardModelFacts) and model.orders == "one"
+    one_order = _asks_once(audit)
     holds = {
         "rewards": not judged,
         "two orders": judged and not one_order,
@@ -211,7 +218,7 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
             "audit": audit, "targets": targets(audit), "headline": headline(audit), "rows": rows, "kinds": KINDS, "shapes": SHAPES,
             "people": any(row.people for row in rows), "ns": ns_said(rows), "share_words": share_words, "rules": chip_rules(audit),
             "verdicts": [(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
-            "quality": verdict.quality_sentence(audit), "quality_kind": verdict.quality_kind(audit), "dose": dose_line(audit),
+            "position": position.sentence(audit), "quality": verdict.quality_sentence(audit), "quality_kind": verdict.quality_kind(audit), "dose": dose_line(audit),
             "seeds": seed_sentences(audit), "two": compares(audit), "caveats": caveats(audit),
             "examples": sorted((one for few in few_examples(audit).values() for one in few), key=example_order), "n_open": _N_OPEN,
             "word_changes": word_changes, "margins_sentence": margins_sentence,
@@ -246,7 +253,7 @@ def notebook_html(audit: AuditResult) -> str:
 def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple[Block, ...]:
     recipe = f", recipe {audit.recipe}" if compares(audit) else ""
     said = (
-        verdict.quality_sentence(audit), dose_line(audit), *seed_sentences(audit), verdict.ties_sentence(audit),
+        position.sentence(audit), verdict.quality_sentence(audit), dose_line(audit), *seed_sentences(audit), verdict.ties_sentence(audit),
     )  # fmt: skip
     return (
         f"Model {audit.model.name}{recipe}.",

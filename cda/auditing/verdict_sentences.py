@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from cda.auditing.position import decided, kept_words
 from cda.auditing.report_cells import (
     REWRITTEN,
     applied,
@@ -214,10 +215,12 @@ def model_word(name: str, audit: AuditResult) -> rules.Finding:
 
 def model_reason(name: str, audit: AuditResult) -> str:
     """Why one model has no verdict on a bias, or a verdict that other differences may share in, in about ten words; else empty."""
-    found = model_evidence(name, audit)
+    found, by_place = model_evidence(name, audit), decided(audit, name)
     share_, word, n = found.share, rules.finding(found), found.share.n
     against = f"preferred in {percent(share_.value)} only; " if share_.high < TIE else ""
     match word:
+        case "mostly tied" | "no effect shown" if by_place is not None and rules.mostly_by_place(by_place):
+            return kept_words(audit, name)
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
             alike, n_prompts = found.alike[0], share_.n_prompts
             needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
@@ -299,6 +302,8 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     elif word in ("too few prompts", "few flipped", "mostly tied", "no effect shown", "penalised") and not votes:
         why = model_reason(name, audit)
         text += f" Why: {why}." if why else ""
+    kept = kept_words(audit, name)
+    text = f"{text.strip().rstrip('.')}. {kept}" if kept and kept not in text else text
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")
 
 

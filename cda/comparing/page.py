@@ -59,12 +59,19 @@ _FIRST = ("skew", "signed_gap", "miscalibration", "rate_standardised")
 _PEOPLE = {"skew": "human_skew", "correlation": "people_correlation"}
 """People's own number in the last row of a measure's table."""
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_ABSENT = {"contrasts": NOT_MEASURED, "votes": NO_VOTES, "triples": NOT_ESTIMATED, "quality": NOT_MEASURED}
+_ABSENT = {
+    "contrasts": NOT_MEASURED,
+    "votes": NO_VOTES,
+    "triples": NOT_ESTIMATED,
+    "quality": NOT_MEASURED,
+    "places": "",
+}
 _DRAWN = {
     "skew": Scale("prefers the side with the bias (%)", True, SHARE_LIMITS, 50.0),
     "miscalibration": Scale("disagrees with people's majority (%)", True, SHARE_LIMITS),
     "correlation": Scale("r with being preferred", False, (-1.05, 1.05), 0.0),
     "accuracy": Scale("ranked right (%)", True, SHARE_LIMITS, 50.0),
+    "position": Scale("decided by place (%)", True, SHARE_LIMITS),
 }
 _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
@@ -126,7 +133,7 @@ class _Shown:
         sets = {
             name: row.text_set(measure.on, bias) or name
             for name, row in rows.items()
-            if (bias in row.biases if bias else QUALITY in row.texts)
+            if (bias in row.biases if bias else measure.on == "quality" and QUALITY in row.texts)
         }
         at = list(dict.fromkeys(sets.values())).index(sets[audit]) if audit in sets else 0
         return f" {at + 1}".translate(_RAISED) if at else ""
@@ -164,7 +171,7 @@ class _Shown:
         columns = [(key, column) for column in (self.biases if measure.of_bias else self.sections)]
         columns = [
             (of, column)
-            for of, column in [*columns, *([("accuracy", "")] if first else [])]
+            for of, column in [*columns, *([("accuracy", ""), ("position", "")] if first else [])]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
         lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
@@ -181,7 +188,10 @@ class _Shown:
             cells = [self.cell(of, *line, column) for line in lines]
             ns = [f", n {count(found)}" if (found := self.estimate(of, *line, column)) else "" for line in lines]
             same, is_rank = {n for n in ns if n}, measure.unit == "rank"
-            header.append(inert(column or "quality") + (min(same) if len(same) == 1 and not is_rank else ""))
+            header.append(
+                inert(column or {"accuracy": "quality"}.get(of, of))
+                + (min(same) if len(same) == 1 and not is_rank else "")
+            )
             shown = [""] * len(ns) if len(same) == 1 or is_rank else ns
             rows = [[*row, text + n] for row, text, n in zip(rows, cells, shown, strict=True)]
             own = self.people(of, column)

@@ -24,7 +24,7 @@ Place = Literal["tracker", "report"]
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "votes", "triples", "quality"]
+On = Literal["contrasts", "votes", "triples", "quality", "places"]
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
     "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "share difference": (-1.0, 1.0), "AUC": (0.0, 1.0),
@@ -36,12 +36,13 @@ _ABSENT: Mapping[On, str] = {
     "votes": "people did not vote on its contrasts",
     "triples": "there are no triples of it",
     "quality": "quality was not measured",
+    "places": "the model does not compare two texts, so that no place decides",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditMeasure:
-    """One measure of a bias, or of the whole audit if it is `on` quality pairs."""
+    """One measure of a bias, or of the whole audit if it is `on` quality pairs or places."""
 
     title: str
     """In the reports of audits."""
@@ -68,8 +69,13 @@ class AuditMeasure:
     """Place to its name there, until this is the key."""
 
     @property
+    def subject(self) -> str | None:
+        """What a condition names before the measure; empty: nothing, None: a bias."""
+        return {"quality": "quality", "places": ""}.get(self.on)
+
+    @property
     def of_bias(self) -> bool:
-        return self.on != "quality"
+        return self.subject is None
 
     def bounds(self, moment: str = "") -> tuple[float, float]:
         """Least and largest value; of a change of a bounded measure −1 to 1."""
@@ -228,6 +234,18 @@ MEASURES: dict[str, AuditMeasure] = {
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
         caption="Quality accuracy",
         shown_as={"tracker": "quality_accuracy"},
+    ),
+    "position": AuditMeasure(
+        title="decided by place",
+        unit="share",
+        on="places",
+        find=lambda audit, _: getattr(getattr(audit, "model", None), "by_place", None),
+        term="position (decided by place)",
+        formula="comparisons whose two orders name the same place / all comparisons read in both orders",
+        meaning="How often a judge goes by the place of an answer, whatever it says: shown the other way round, the same place wins "
+        "(Zheng et al. 2023 call its complement consistency). Such a comparison says nothing of a bias. Of a panel: of all its "
+        "judges' verdicts.",
+        caption="Position: how often the place decides, whatever the answers say",
     ),
     "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),

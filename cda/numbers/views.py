@@ -31,6 +31,7 @@ def _of_audit(audit: AuditResult | Plain) -> Numbers:
         for key, measure in of_audits().items()
         for bias in (audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
+        if measure.on != "places" or (measure.find and measure.find(audit, bias) is not None)
     )
 
 

@@ -37,18 +37,15 @@ from cda.scorers.compared import (
     TextScorer,
     distinct_texts,
 )
-from cda.scorers.judge import BothOrders
 
 Rewarded = tuple[Rewards, RewardModelFacts]
 
 
 class Judging(PairwiseScorer, Protocol):
-    """A PairwiseScorer that asks in both orders; `orders` counts them and `reasons` what is unread, of the last call."""
+    """A PairwiseScorer that counts in `reasons` what is unread, of the last call."""
 
     @property
     def name(self) -> str: ...
-    @property
-    def orders(self) -> BothOrders: ...
     @property
     def reasons(self) -> Mapping[str, int]: ...
 
@@ -303,6 +300,7 @@ class NamedScorer(ABC):
             return self.score(texts_of(comparisons))
         scorer, calibration = self.as_pairwise(), self.calibration()
         preferences, facts = scorer.preferences(comparisons)
+        facts = _placed(facts, preferences, comparisons)
         if calibration is None:
             return preferences, facts
         corrected = Corrector(calibration).preferences(preferences, comparisons, facts.orders == "one")
@@ -331,6 +329,20 @@ def _noted(facts: _Facts, file: str | None, calibration: CalibrationResult) -> _
     )
     say(f"  {note}")
     return facts.model_copy(update={"notes": (*facts.notes, note)})
+
+
+def _placed(
+    facts: JudgeFacts | PanelFacts, preferences: Preferences, comparisons: Sequence[Comparison]
+) -> JudgeFacts | PanelFacts:
+    """The facts with the share that the place decided, of a panel also that of each judge."""
+    found = {"by_place": preferences.decided_by_place(comparisons)}
+    if isinstance(facts, JudgeFacts):
+        return facts.model_copy(update=found)
+    judges = {
+        name: judge.model_copy(update={"by_place": preferences.judges[name].decided_by_place(comparisons)})
+        for name, judge in facts.judges.items()
+    }
+    return facts.model_copy(update={**found, "judges": judges})
 
 
 def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:

@@ -83,7 +83,7 @@ class TrainedAs(Result):
 
 _TEXTS = {
     "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
-    "quality": ("quality pairs",),
+    "quality": ("quality pairs",), "places": (),
 }  # fmt: skip
 
 

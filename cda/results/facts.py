@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cda.records import PanelRule
-from cda.results.base import Estimate, PerScoring, Result
+from cda.results.base import Estimate, Missing, PerScoring, Result
 
 JudgeReasons = Literal["before", "after", "none"]
 """Place of a judge's reasons: before its verdict, after it, or nowhere."""
@@ -61,7 +61,19 @@ class RewardModelFacts(ScorerFacts):
         return self.unit == "grade"
 
 
-class JudgeFacts(ScorerFacts):
+class ComparerFacts(ScorerFacts):
+    """Anything that compares two texts, and may go by their places."""
+
+    by_place: Annotated[Estimate | Missing | None, Field(exclude_if=lambda found: found is None)] = None
+    """Share of comparisons read in both orders whose verdict followed the place and not the text, of a panel that of its judges'
+    verdicts; Missing if none was read in both, None if it was not counted."""
+    by_place_of: Annotated[dict[str, Estimate | Missing], Field(exclude_if=lambda found: not found)] = Field(
+        default_factory=dict
+    )
+    """The same of the contrasts of each bias."""
+
+
+class JudgeFacts(ComparerFacts):
     """An LLM judge, a function or a local model that compares two texts."""
 
     kind: Literal["judge"]
@@ -97,7 +109,7 @@ class JudgeFacts(ScorerFacts):
     """Names of the rubric's criteria."""
 
 
-class PanelFacts(ScorerFacts):
+class PanelFacts(ComparerFacts):
     """Several LLM judges, whose preferences are made one."""
 
     kind: Literal["judge"]

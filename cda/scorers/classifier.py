@@ -30,8 +30,18 @@ from cda.scorers.batching import (
     token_ids,
     windows,
 )
-from cda.scorers.compared import Finished, OverLength, Rewards, Text, TextScore, TextScorer, not_finite, text_id
-from cda.scorers.judge import BothOrders, of_both_orders
+from cda.scorers.compared import (
+    BothOrders,
+    Finished,
+    OverLength,
+    Rewards,
+    Text,
+    TextScore,
+    TextScorer,
+    not_finite,
+    text_id,
+)
+from cda.scorers.judge import of_both_orders
 
 Workers = int | Literal["auto"]
 _MOST_WORKERS = 16

@@ -11,7 +11,9 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.records import PanelRule, Prompt, content_id
+from cda.records import PanelRule, Prompt, content_id, prompt_id
+from cda.results.base import Estimate, Missing
+from cda.stats.estimators import share_of
 from cda.stats.people import panel_margins
 
 Text = tuple[Prompt, str]
@@ -177,8 +179,37 @@ class Rewards:
         return self.by_text[text_id(prompt, response)]
 
 
+@dataclass(frozen=True, slots=True)
+class BothOrders:
+    """Counts of comparisons that were each asked for in both orders, or in one.
+
+    Without a readable verdict in either order (`n_unread`), or in one of two (`n_half_read`). `position_bias`: mean preference for
+    the text shown first, −1 to 1 (written: share for the first minus share for the second), among those read in both orders, or in
+    one order among all read; None if nothing was read. `position`: the same with an interval, clustered by prompt, if one order was
+    asked and two prompts were read.
+    """
+
+    n_unread: int = 0
+    n_half_read: int = 0
+    by_place: tuple[bool | None, ...] | None = ()
+    """Whether the verdict of each comparison followed the place and not the text, a margin of 0 if it is written; None for one
+    that was not read in both orders, and instead of them all if one order was asked, which does not show it."""
+    position_bias: float | None = None
+    position: Estimate | None = field(default=None, compare=False)
+
+    @property
+    def n_flipped(self) -> int | None:
+        """Those that followed the place."""
+        return None if self.by_place is None else self.by_place.count(True)
+
+
 class PairwiseScorer(Protocol):
     """Says which of two responses to a prompt it prefers."""
+
+    @property
+    def orders(self) -> BothOrders:
+        """Of the last call."""
+        ...
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first, −1 to 1, shape (n,); 0 is a tie, NaN if there is no readable verdict."""
@@ -195,12 +226,22 @@ class Preferences:
     rule: PanelRule = "mean"
     judges: Mapping[str, Preferences] = field(default_factory=dict)
     criteria: Mapping[str, Preferences] = field(default_factory=dict)
+    by_place: Mapping[str, float] = field(default_factory=dict)
+    """Of comparisons read in both orders: 1 if the verdict followed the place, else 0; of a panel the mean over its judges."""
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
         """Preference for the first, −1 to 1."""
         return np.array(
             [self.by_comparison[comparison_id(*comparison)] for comparison in comparisons], dtype=np.float64
         )
+
+    def decided_by_place(self, comparisons: Sequence[Comparison]) -> Estimate | Missing:
+        """Share of distinct comparisons whose verdict followed the place, clustered by prompt; of a panel, of its judges' verdicts."""
+        ids = {comparison_id(*each): prompt_id(each[0]) for each in comparisons}
+        read = [name for name in ids if name in self.by_place]
+        if not read:
+            return Missing(reason="no comparison was read in both orders, which would show what the place decides")
+        return share_of([self.by_place[name] for name in read], [ids[name] for name in read])
 
 
 def as_panel(judges: Mapping[str, Preferences], rule: PanelRule = "mean") -> Preferences:
@@ -215,7 +256,9 @@ def as_panel(judges: Mapping[str, Preferences], rule: PanelRule = "mean") -> Pre
         given = [value for own in of_each.values() for value in own.by_comparison.values() if not math.isnan(value)]
         criteria[criterion] = as_panel(of_each, rule) if given else of_first
     by_comparison = dict(zip(names, map(float, together), strict=True))
-    return Preferences(by_comparison, rule=rule, judges=dict(judges), criteria=criteria)
+    followed = {name: [own.by_place[name] for own in judges.values() if name in own.by_place] for name in names}
+    by_place = {name: float(np.mean(each)) for name, each in followed.items() if each}
+    return Preferences(by_comparison, rule=rule, judges=dict(judges), criteria=criteria, by_place=by_place)
 
 
 def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:
@@ -223,4 +266,6 @@ def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) 
     distinct = {comparison_id(*comparison): comparison for comparison in comparisons}
     prompts, first, second = ([comparison[at] for comparison in distinct.values()] for at in range(3))
     preferences = scorer.margin(prompts, first, second)  # type: ignore[arg-type]
-    return Preferences(dict(zip(distinct, map(float, preferences), strict=True)))
+    followed = zip(distinct, scorer.orders.by_place or (), strict=scorer.orders.by_place is not None)
+    by_place = {name: float(each) for name, each in followed if each is not None}
+    return Preferences(dict(zip(distinct, map(float, preferences), strict=True)), by_place=by_place)

@@ -28,9 +28,8 @@ from cda.patterns import Pattern, SlowPatternError, compiled
 from cda.prompts import OVERALL, Criterion, GradePrompt, JudgePrompt, filled, ours, with_sentences
 from cda.prompts.forms import TOP_LOGPROBS, same_text
 from cda.records import Prompt, content_id, count_reasons, prompt_id, prompt_text
-from cda.results.base import Estimate
 from cda.results.facts import JudgeReasons
-from cda.scorers.compared import Finished, Text, TextScore, TextScorer
+from cda.scorers.compared import BothOrders, Finished, Text, TextScore, TextScorer
 from cda.stats.estimators import share_of
 
 LEAST_MASS = 0.5
@@ -153,24 +152,6 @@ def expected_value(logprobs: Iterable[tuple[str, float]], values: Mapping[str, f
     return sum(share * values[text] for text, share in mass.items()) / total
 
 
-@dataclass(frozen=True, slots=True)
-class BothOrders:
-    """Counts of comparisons that were each asked for in both orders, or in one.
-
-    Without a readable verdict in either order (`n_unread`), or in one of two (`n_half_read`); `n_flipped`: those whose
-    verdict follows the position and not the text, a margin of 0 if it is written; None if one order was asked, which
-    does not show it. `position_bias`: mean preference for the text shown first, −1 to 1 (written: share for the first
-    minus share for the second), among those read in both orders, or in one order among all read; None if nothing was
-    read. `position`: the same with an interval, clustered by prompt, if one order was asked and two prompts were read.
-    """
-
-    n_unread: int = 0
-    n_half_read: int = 0
-    n_flipped: int | None = 0
-    position_bias: float | None = None
-    position: Estimate | None = field(default=None, compare=False)
-
-
 def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray, BothOrders]:
     """Preference for the first text, mean of both orders, shape (n,), NaN if there is none; and the counts. `values`:
     for the text shown first, −1 to 1, shape (n, 2), as given and in the other order; NaN without a verdict. A
@@ -185,7 +166,7 @@ def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray
         n_unread=int((count == 0).sum()),
         n_half_read=int((count == 1).sum()),
         # Both orders name the same position, that is, different texts.
-        n_flipped=int((both & (values[:, 0] * values[:, 1] > 0)).sum()),
+        by_place=tuple(None if math.isnan(each) else each > 0 for each in (values[:, 0] * values[:, 1]).tolist()),
         position_bias=float(values[both].mean()) if both.any() else None,
     )
 
@@ -205,7 +186,7 @@ def of_one_order(
         position = first.model_copy(update={"value": value, "low": low, "high": high, "unit": "preference"})
     return np.where(swapped, -values, values), BothOrders(
         n_unread=int((~read).sum()),
-        n_flipped=None,
+        by_place=None,
         position_bias=float(values[read].mean()) if read.any() else None,
         position=position,
     )

@@ -25,8 +25,8 @@ from cda.models.template import add_segments
 from cda.records import Prompt, prompt_text, text_key
 from cda.scorers.batching import row_groups
 from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.compared import Finished, Text, TextScore, TextScorer
-from cda.scorers.judge import BothOrders, of_both_orders
+from cda.scorers.compared import BothOrders, Finished, Text, TextScore, TextScorer
+from cda.scorers.judge import of_both_orders
 from cda.scorers.own_code import OwnCode, checked_code, load_code
 
 BATCH_ROWS = 256

@@ -36,6 +36,8 @@ MIN_SHARE = 0.2
 """Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
 others, and any adjustment for the rest is extrapolated from far away."""
 MANY_TIED = 0.5
+MUCH_BY_PLACE = 1 / 3
+"""Share of comparisons decided by place from which bias estimates are called weak, if the whole interval lies above."""
 Margin = Estimate | float
 """A mean margin with its interval; a plain number is the margin that all pairs share, which has none."""
 
@@ -43,6 +45,12 @@ Margin = Estimate | float
 def is_shown(low: float, high: float, p_holm: float) -> bool:
     """The standard for every word about a change: its 95% interval excludes 0 and its Holm-adjusted p is below 0.05."""
     return (low > 0 or high < 0) and p_holm < SIGNIFICANT
+
+
+def mostly_by_place(found: Estimate) -> bool:
+    """True if the place decides much: of a preference for the first answer, −1 to 1, which is the least share that it can decide,
+    either side."""
+    return found.low >= MUCH_BY_PLACE or found.high <= -MUCH_BY_PLACE
 
 
 def quality_loss(low: float, high: float) -> Loss:

@@ -22,6 +22,7 @@ from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, fenced
 from cda.prompts import OVERALL, Criterion, JudgePrompt, load_prompt, ours
 from cda.records import user_prompt
+from cda.scorers.compared import BothOrders
 from cda.scorers.judge import (
     NO_CODED_VERDICT,
     NO_TIES,
@@ -32,7 +33,6 @@ from cda.scorers.judge import (
     QUOTED,
     SEVERAL,
     UNNAMED,
-    BothOrders,
     GradeScorer,
     LLMJudge,
     UnreadError,
@@ -67,7 +67,7 @@ def test_the_text_decides_and_not_its_place() -> None:
     judge = LLMJudge(scripted(longer))
     margins = judge.margin(PROMPTS, ["long text", "a", "same"], ["short", "bb", "size"])
     assert margins.tolist() == [1.0, -1.0, 0.0]
-    assert judge.orders == BothOrders(position_bias=0.0)
+    assert judge.orders == BothOrders(by_place=(False,) * 3, position_bias=0.0)
 
 
 def test_unreadable_verdicts_are_counted_and_never_a_tie() -> None:
@@ -431,7 +431,7 @@ def test_a_judge_that_quotes_before_its_verdict_is_read_as_it_meant(serve: Serve
     assert len(set(TEXTS)) >= 50
     judge = opened(serve, lambda quoted, own: f"One of them says:\n{quoted}\nThat is no answer.\n{own}")
     assert judge.margin(NUMBERED, TEXTS, [HONEST] * len(TEXTS)).tolist() == [-1.0] * len(TEXTS)
-    assert judge.orders == BothOrders(position_bias=0.0)
+    assert judge.orders == BothOrders(by_place=(False,) * len(TEXTS), position_bias=0.0)
 
 
 @pytest.mark.parametrize("own_first", [True, False])

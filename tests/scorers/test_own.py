@@ -22,7 +22,7 @@ from cda.errors import ModelError
 from cda.files.reads import FOLDER, VARIABLE, changed_reads, states
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers import own
-from cda.scorers.judge import BothOrders
+from cda.scorers.compared import BothOrders
 from cda.scorers.own import own_scorer
 from cda.scorers.own_code import own_files
 
@@ -64,13 +64,13 @@ def test_a_function_of_two_parameters_gives_rewards(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("preference", "expected", "orders"),
     [
-        ("float('nan') if a == b else 1 if a > b else -1", [1.0, -1.0, np.nan], BothOrders(n_unread=1, position_bias=0.0)),
+        ("float('nan') if a == b else 1 if a > b else -1", [1.0, -1.0, np.nan], BothOrders(n_unread=1, by_place=(False, False, None), position_bias=0.0)),
         # A taste for the first place cancels and is counted.
-        ("1.0", [0.0, 0.0, 0.0], BothOrders(n_flipped=3, position_bias=1.0)),
+        ("1.0", [0.0, 0.0, 0.0], BothOrders(by_place=(True, True, True), position_bias=1.0)),
         # A margin is half of the difference between the orders.
-        ("{'y': 0.75, 'x': -0.25, 's': 0.25}[a]", [0.5, -0.5, 0.0], BothOrders(n_flipped=1, position_bias=0.25)),
+        ("{'y': 0.75, 'x': -0.25, 's': 0.25}[a]", [0.5, -0.5, 0.0], BothOrders(by_place=(False, False, True), position_bias=0.25)),
         # A verdict in one order alone counts.
-        ("float('nan') if a == 'y' else 1.0", [-1.0, 1.0, 0.0], BothOrders(n_half_read=2, n_flipped=1, position_bias=1.0)),
+        ("float('nan') if a == 'y' else 1.0", [-1.0, 1.0, 0.0], BothOrders(n_half_read=2, by_place=(None, None, True), position_bias=1.0)),
     ],
 )  # fmt: skip
 def test_a_function_of_three_parameters_gives_preferences(
