@@ -26,6 +26,7 @@ from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
+from cda.results.effects import LengthBaseline
 from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS = 12, 100
@@ -51,6 +52,8 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
     lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
+    length = _wrapped(length_line(shown), 1)
+    lines += length if len(lines) + len(length) + len(end) <= MAX_LINES else []
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
     return "\n".join([*lines, *(scored if len(lines) + len(scored) + len(end) <= MAX_LINES else []), *end])
 
@@ -178,6 +181,8 @@ class BiasVerdict:
     after: Estimate | None
     people: Estimate | None
     """People's share for the side with the bias; None without votes, and if a dose that aims at a tie was chosen without them."""
+    length: LengthBaseline | None = None
+    """What counts of characters and of words prefer on its contrasts; None for length itself, and of a training."""
 
     @property
     def tied(self) -> bool:
@@ -226,7 +231,19 @@ def share_words(found: BiasVerdict) -> str:
     shown = {**({} if found.tied else own), "people": found.people}
     said = ["all ties"] if found.tied else []
     said += [f"{when} {share(estimate)}" for when, estimate in shown.items() if estimate is not None]
+    length = found.length
+    said += [f"count of characters {share(length.characters)}, of words {share(length.words)}"] if length else []
     return f"{inert(found.bias)}: {', '.join(said)}, n = {count(found.before)}"
+
+
+def length_line(found: Sequence[BiasVerdict]) -> str:
+    """What a count of characters, and one of words, would prefer on the contrasts of these biases; empty without any."""
+    shares = [
+        f"{inert(each.bias)} {percent(each.length.characters.value)} ({percent(each.length.words.value)})"
+        for each in found
+        if each.length
+    ]
+    return f"A count of characters (words) prefers: {', '.join(shares)}" if shares else ""
 
 
 def ns_said(found: Sequence[BiasVerdict]) -> str:
@@ -247,7 +264,8 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
     chip = _CHIPS[word]
     shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
     clause = _training_clause(shown, audit) if after is not None else _model_clause(shown, audit)
-    return BiasVerdict(name, shown.target, chip, word, clause, before, after, people)
+    length = None if compares(audit) else audit.effects[name].before.length
+    return BiasVerdict(name, shown.target, chip, word, clause, before, after, people, length)
 
 
 def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, Estimate | None]:

@@ -20,6 +20,7 @@ from cda.auditing.first_screen import (
     chip_rules,
     glance_table,
     headline,
+    length_line,
     ns_said,
     share_words,
 )
@@ -229,7 +230,8 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
 
 def _numbers(audit: AuditResult) -> ReportSection:
     """The sentences and the table behind the first screen; a page draws the verdicts itself."""
-    words = tuple(text for text in (verdict.ties_sentence(audit), how_scored(audit)) if text)
+    said = verdict.ties_sentence(audit), length_line(bias_verdicts(audit)), how_scored(audit)
+    words = tuple(text for text in said if text)
     return ReportSection("numbers", report_texts()["numbers"]["title"], words, (tables.main_table(audit),))
 
 
@@ -254,6 +256,7 @@ def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple
     recipe = f", recipe {audit.recipe}" if compares(audit) else ""
     said = (
         position.sentence(audit), verdict.quality_sentence(audit), dose_line(audit), *seed_sentences(audit), verdict.ties_sentence(audit),
+        length_line(bias_verdicts(audit)),
     )  # fmt: skip
     return (
         f"Model {audit.model.name}{recipe}.",

@@ -232,7 +232,9 @@ def model_reason(name: str, audit: AuditResult) -> str:
         case "mostly tied":
             return f"same score on both sides of {found.ties} of {n} pairs"
         case "not told apart from length":
-            return "not told apart from length"
+            length = audit.effects[name].before.length
+            by = f": a count of characters prefers it in {percent(length.characters.value)}" if length else ""
+            return f"not told apart from length{by}"
         case "not identified":
             if found.rival:
                 return f"sides also differ in {_words(found.rival)}: rewrite them to match"
