@@ -19,7 +19,6 @@ from cda.auditing.report_cells import (
 )
 from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
-from cda.numbers.number import Number
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, inert, points, share, signed, with_ends
@@ -27,7 +26,7 @@ from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
 from cda.report.tables import Column, Row, Table, TableOf, table
 from cda.results.audit import AuditResult, On
-from cda.results.base import Estimate, Measure, Missing, Test
+from cda.results.base import Estimate, Measure, Missing, Number, Test
 from cda.results.effects import (
     BiasRate,
     ByColumn,
@@ -75,16 +74,18 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     row = {"row": " ".join(filter(None, (bias, "".join([measure.title, *unit]))))}
     own = numbers_in(audit).where(key, **({"bias": bias} if bias else {}))
     plain = measure.last(audit.plain, bias) if audit.plain else None
-    found = [Number(key, one.moment, {**one.at, **row}, one.found, one.test) for one in own]
-    return found + ([Number(key, "after", {**row, "training": "plain"}, plain)] if isinstance(plain, Estimate) else [])
+    found = [one.model_copy(update={"at": {**one.at, **row}}) for one in own]
+    return found + (
+        [Number.of(key, "after", {**row, "training": "plain"}, plain)] if isinstance(plain, Estimate) else []
+    )
 
 
 def _part(label: str, part: Measure | Missing, plain: Measure | Missing | None) -> Iterator[Number]:
     """The numbers of a part of a bias's contrasts; of plain CDA the last one."""
     for moment, found in by_moment(part).items() if isinstance(part, Measure) else ():
-        yield Number("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
+        yield Number.of("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
     if isinstance(plain, Measure):
-        yield Number("skew", "after", {"row": label, "training": "plain"}, plain.last)
+        yield Number.of("skew", "after", {"row": label, "training": "plain"}, plain.last)
 
 
 def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
@@ -135,10 +136,10 @@ def model_table(audit: AuditResult) -> Table:
     caption = f"How often the model prefers the side with the bias, with {PERCENT} intervals and n"
     declared = TableOf(caption=caption, heading="bias", rows=("bias",), columns=tuple(columns), missing=missing)
     parts = [
-        Number("skew", number.moment, {"bias": number.at["row"]}, number.found)
+        Number.of("skew", one.moment, {"bias": one.at["row"]}, one.found)
         for name, skew in audit.skew.items()
-        for number in _of_skew(name, audit)
-        if skew.by_direction and number.at["row"] != f"{name} skew"
+        for one in _of_skew(name, audit)
+        if skew.by_direction and one.at["row"] != f"{name} skew"
     ]
     found = declared.of([*numbers, *parts])
     assert found is not None  # every audit measures a bias
@@ -376,11 +377,11 @@ def _rated(when: str, part: RateEffects | Missing, test: Test | Missing) -> Iter
         if effect.estimator in ("double", "single") or (effect.estimator, effect.estimand) == ("naive", "ATE"):
             at = {"row": f"{effect.estimand}, {effect.estimator}".replace("ATE, naive", "naive"), "at": when}
             own = test if at["row"] == "ATE, double" and isinstance(test, Test) else None
-            yield Number("rate", "model", at, effect.estimate, own)
-            yield Number("rate_standardised", "model", at, effect.standardised)
+            yield Number.of("rate", "model", at, effect.estimate, own)
+            yield Number.of("rate_standardised", "model", at, effect.standardised)
     for gap in () if isinstance(part, Missing) else part.not_estimated:
         if gap.estimator in ("double", "single"):
-            yield Number(
+            yield Number.of(
                 "rate", "model", {"row": f"{gap.estimand}, {gap.estimator}", "at": when}, Missing(reason=gap.reason)
             )
 

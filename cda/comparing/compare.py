@@ -17,7 +17,7 @@ from cda.comparing.row import QUALITY
 from cda.errors import DataError
 from cda.provenance import versions
 from cda.records import content_id
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, Number
 from cda.results.comparison import (
     AuditRow,
     ComparisonResult,
@@ -27,7 +27,6 @@ from cda.results.comparison import (
     PairedMargins,
     RankedBy,
     RankedGroup,
-    SavedNumber,
 )
 from cda.stats.estimators import ROUNDING
 from cda.stats.multiplicity import benjamini_hochberg, holm
@@ -43,7 +42,7 @@ def compare_audits(
 ) -> ComparisonResult:
     """The comparison of audits; `failed` models and `repeated` targets are named in it."""
     members = gathered.members
-    numbers: list[SavedNumber] = []
+    numbers: list[Number] = []
     ranked = tuple(_ranked(members, numbers))
     means = tuple(_means(members, numbers))
     paired = adjusted(list(_pairs(members)))
@@ -66,10 +65,6 @@ def compare_audits(
     return result.model_copy(update={"findings": tuple(findings(result, members, said))})
 
 
-def _number(measure: str, found: Estimate, moment: str = "model", **at: str) -> SavedNumber:
-    return SavedNumber.model_validate({"measure": measure, "moment": moment, "at": at, "found": found})
-
-
 _SCORES: dict[RankedBy, tuple[str, float | None]] = {
     "miscalibration": ("miscalibration", None),
     "size of RATE's effect": ("rate_standardised", 0.0),
@@ -79,7 +74,7 @@ _SCORES: dict[RankedBy, tuple[str, float | None]] = {
 least less of an effect."""
 
 
-def _ranked(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[RankedGroup]:
+def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[RankedGroup]:
     """Places among audits of the same texts, two at least, the largest group first. Scores and places go into `numbers`."""
     groups: dict[str, dict[str, AuditRow]] = {}
     for member in members:
@@ -94,7 +89,7 @@ def _ranked(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[R
             yield group
 
 
-def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[SavedNumber]]:
+def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places."""
     for by, (key, null) in _SCORES.items():
@@ -119,7 +114,8 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[SavedNumber]
             "unit": "rank",
             "method": "overlap of intervals",
         }
-        numbers += [_number("score", own, audit=name), _number("place", own.model_copy(update=at), audit=name)]
+        of = {"audit": name}
+        numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
     return RankedGroup(audits=tuple(order), ranked_by=measure), numbers
 
 
@@ -149,7 +145,7 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
     )
 
 
-def _means(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[MeanOver]:
+def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOver]:
     """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it.
     Means and ranks go into `numbers`."""
     for kind in get_args(Kind):
@@ -165,7 +161,7 @@ def _means(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[Me
                     yield found[0]
 
 
-def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[SavedNumber]] | None:
+def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
     hits = np.stack([[member.hits(bias, moment) for member in alike] for moment in moments])
@@ -175,7 +171,7 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
-    found = [_number(key, each, moment, **at) for key, moment, each in _shares(hits, moments, common, people, ids)]
+    found = [Number.of(key, moment, at, each) for key, moment, each in _shares(hits, moments, common, people, ids)]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
@@ -215,7 +211,7 @@ def _shares(
 
 def _ranks(
     bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None
-) -> Iterator[SavedNumber]:
+) -> Iterator[Number]:
     """Places by skew and, if people voted, by distance; none with fewer than two prompts."""
     wanted = {"rank_by_skew": (common, None)}
     if people is not None:
@@ -224,7 +220,7 @@ def _ranks(
         ids = list(compress(alike[0].margins[bias].prompt_ids, used))
         places = ranks(hits[:, used], ids, target) if len(set(ids)) > 1 else []
         for member, place in zip(alike, places, strict=False):
-            yield _number(key, place, audit=member.name, kind=member.row.kinds, bias=bias)
+            yield Number.of(key, "model", {"audit": member.name, "kind": member.row.kinds, "bias": bias}, place)
 
 
 def _pairs(members: Sequence[Member]) -> Iterator[PairedAudits]:

@@ -12,7 +12,7 @@ from cda.comparing.findings import NONE, is_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.number import Number, Numbers
+from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
 from cda.report.document import Block, Document, headings
@@ -49,7 +49,7 @@ from cda.report.plots import (
     slugs,
 )
 from cda.report.tables import Row, Table
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, Number
 from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
 from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias

@@ -12,12 +12,10 @@ from cda.errors import did_you_mean
 from cda.launch import say
 from cda.records import PERCENT
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, Test
+from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
 from cda.results.effects import Effect, RateEffects, average_of
 from cda.results.skew import Plain
 
-Moment = Literal["model", "before", "after", "change"]
-"""`model` if one model is measured as it is; else before and after its training, and the paired change."""
 Found = Estimate | Missing
 Place = Literal["tracker", "report"]
 """Trackers and model cards; the first table of an audit's report."""

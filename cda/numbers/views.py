@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import singledispatch
-from itertools import chain
 
 from pydantic import BaseModel
 
 from cda.numbers.measures import MEASURES, of_audits
-from cda.numbers.number import Number, Numbers, flat
+from cda.numbers.number import Numbers, flat
 from cda.results.audit import AuditResult
-from cda.results.base import NOT_TRAINED, Estimate, Missing, Test
-from cda.results.comparison import AuditRow, ComparisonResult, SavedNumber
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Number, Test
+from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.skew import OverSeeds, Plain
 
 
@@ -26,7 +25,7 @@ def numbers_in(_result: object) -> Numbers:
 @numbers_in.register(Plain)
 def _of_audit(audit: AuditResult | Plain) -> Numbers:
     return Numbers(
-        Number(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
+        Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
         for bias in (audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
@@ -43,17 +42,17 @@ def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Mis
 
 @numbers_in.register
 def _of_row(row: AuditRow) -> Numbers:
-    return Numbers(_read(row.numbers, {}))
-
-
-def _read(saved: Iterable[SavedNumber], at: Mapping[str, str]) -> Iterator[Number]:
-    yield from (Number(each.measure, each.moment, {**at, **each.at}, each.found, each.test) for each in saved)
+    return Numbers(row.numbers)
 
 
 @numbers_in.register
 def _of_comparison(result: ComparisonResult) -> Numbers:
-    own = (_read(row.numbers, {"audit": name, "kind": row.kinds}) for name, row in result.audits.items())
-    return Numbers([*chain.from_iterable(own), *_read(result.together, {})])
+    own = [
+        each.model_copy(update={"at": {"audit": name, "kind": row.kinds, **each.at}})
+        for name, row in result.audits.items()
+        for each in row.numbers
+    ]
+    return Numbers([*own, *result.together])
 
 
 _MOMENTS = ("before", "after", "change", "unpaired")

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cda.numbers.measures import MEASURES
-from cda.numbers.number import Number, Numbers
+from cda.numbers.number import Numbers
 from cda.records import PERCENT
 from cda.report.numbers import NOT_ESTIMATED, NOT_MEASURED, count, inert, p_value, printed, visible, width
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, Number
 
 Row = tuple[str, ...]
 # Characters that begin a list or a heading in Markdown at the start of a line.

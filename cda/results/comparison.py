@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.base import Estimate, Missing, Number, Result, Saved, Test
 from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
@@ -87,18 +87,6 @@ _TEXTS = {
 }  # fmt: skip
 
 
-class SavedNumber(Result):
-    """One number of a result, as `Number` has it in memory."""
-
-    measure: str
-    """A key of the table of measures."""
-    moment: Literal["model", "before", "after", "change"]
-    at: dict[str, str]
-    """Level, such as `bias` or `audit`, to the one of it."""
-    found: Estimate | Missing
-    test: Test | None = None
-
-
 class AuditRow(Saved):
     """One audit in a form that can be shared, without paths of the machine that made it."""
 
@@ -120,7 +108,7 @@ class AuditRow(Saved):
     """None for a model as it is."""
     texts: dict[str, MeasuredTexts]
     """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`."""
-    numbers: tuple[SavedNumber, ...]
+    numbers: tuple[Number, ...]
     """Every number of the audit; of a training before, after and change."""
 
     @model_validator(mode="after")
@@ -209,7 +197,7 @@ class ComparisonResult(Shown):
     """By a name of their own."""
     sources: dict[str, str]
     """Name to the run's folder or the row's file."""
-    together: tuple[SavedNumber, ...]
+    together: tuple[Number, ...]
     """Numbers of several audits: scores and places, means, ranks; those of each audit lie in its row."""
     means: tuple[MeanOver, ...]
     ranked: tuple[RankedGroup, ...]
