@@ -4,7 +4,7 @@ trainings with several seeds."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from cda.auditing.report_cells import compares, said, targets
 from cda.numbers.measures import MEASURES
@@ -25,12 +25,9 @@ from cda.report.numbers import (
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.dose import DoseResult, HeldOutPeople
+from cda.results.dose import DoseResult
 from cda.results.skew import AgainstPeople, OverSeeds, Seeds
 from cda.stats.verdict import TOLERATED_LOSS
-
-if TYPE_CHECKING:
-    pass
 
 _NAMES = {
     "no training": "no training",
@@ -116,10 +113,10 @@ def dose_tables(dose: DoseResult) -> list[Table]:
 def _ways(dose: DoseResult, bias: str) -> Table:
     points_of = {point.dose: point for point in dose.own.response[bias]}
     own, tie = dose.own.held_out[bias], dose.aim == "tie"
-    what = "skew" if tie else "miscalibration"
+    what: Literal["skew", "miscalibration"] = "skew" if tie else "miscalibration"
     fixed = (
         ("no training", 0.0, own.base, ""),
-        ("plain CDA", 1.0, own.plain, points(getattr(own.plain_change, what), "")),
+        ("plain CDA", 1.0, own.plain, points(own.plain_change[what], "")),
     )
     rows = [
         (_NAMES[name], f"{at:g}", *_people_cells(people, tie), moved,
@@ -143,7 +140,7 @@ def _columns(tie: bool) -> Row:
     return ("skew", "gap to 50%") if tie else ("skew", "miscalibration", "gap")
 
 
-def _people_cells(people: HeldOutPeople | AgainstPeople, tie: bool) -> Row:
+def _people_cells(people: AgainstPeople, tie: bool) -> Row:
     return share(people.skew), *(() if tie else (share(people.miscalibration),)), distance(people.gap)
 
 

@@ -221,7 +221,7 @@ class BiasPanel(Result):
 
 
 class AgainstPeople(Result):
-    """One model, or the mean over several, compared with people's majorities on the same rows."""
+    """One model, or the mean over several or over repeats, compared with people's majorities on the same rows."""
 
     skew: Estimate
     """Share of margins above 0."""
@@ -230,11 +230,11 @@ class AgainstPeople(Result):
     miscalibration: Estimate
     """Share of rows on which the two disagree."""
     signed_gap: Estimate
-    """skew − human skew; positive means that the model wants more of the bias than people do."""
+    """skew − human skew; positive means that the model wants more of the bias than people do. Held out, choices to either side cancel."""
     gap: Estimate
     """|skew − human skew|; over several models, of their mean skew."""
     auc: Estimate | None
     """Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold moves all of the
-    above, and leaves this alone. None for a mean over models, and if all majorities are for one side."""
+    above, and leaves this alone. None for a mean over models or repeats, and if all majorities are for one side."""
     n_ties: int
-    """Margins of exactly 0 among the rows."""
+    """Margins of exactly 0 among the rows; held out, those of every repeat."""
