@@ -73,19 +73,17 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     unit = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored)][:1]
     row = {"row": " ".join(filter(None, (bias, "".join([measure.title, *unit]))))}
     own = numbers_in(audit).where(key, **({"bias": bias} if bias else {}))
-    plain = measure.last(audit.plain, bias) if audit.plain else None
+    plain = audit.plain.last(key, bias) if audit.plain else None
     found = [one.model_copy(update={"at": {**one.at, **row}}) for one in own]
-    return found + (
-        [Number.of(key, "after", {**row, "training": "plain"}, plain)] if isinstance(plain, Estimate) else []
-    )
+    return found + ([Number.of(key, "after", {**row, "training": "plain"}, plain)] if plain else [])
 
 
-def _part(label: str, part: Measure | Missing, plain: Measure | Missing | None) -> Iterator[Number]:
+def _part(label: str, part: Measure | Missing, plain: Estimate | None) -> Iterator[Number]:
     """The numbers of a part of a bias's contrasts; of plain CDA the last one."""
     for moment, found in by_moment(part).items() if isinstance(part, Measure) else ():
         yield Number.of("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
-    if isinstance(plain, Measure):
-        yield Number.of("skew", "after", {"row": label, "training": "plain"}, plain.last)
+    if plain:
+        yield Number.of("skew", "after", {"row": label, "training": "plain"}, plain)
 
 
 def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
@@ -95,9 +93,9 @@ def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
     if not skew.target and compares(audit):
         return
     for way, part in skew.by_direction.items():
-        yield from _part(f"{name} skew, {way}", part, plain.skew[name].by_direction.get(way) if plain else None)
+        yield from _part(f"{name} skew, {way}", part, plain.last("skew", name, way) if plain else None)
     if unseen := audit.unseen_phrases.get(name):
-        other = plain.unseen_phrases.get(name) if plain else None
+        other = plain.last("skew", name, "unseen phrases") if plain else None
         yield from _part(f"{name} skew, phrases unseen in training", unseen, other)
 
 

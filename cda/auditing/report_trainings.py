@@ -165,7 +165,8 @@ def mean_line(audit: AuditResult) -> str:
     seeds = several(audit)
     if seeds is None:
         return ""
-    measures = {**{inert(name): seeds.skew[name] for name in targets(audit)}, "quality": seeds.quality}
+    skew, quality = seeds.measures["skew"], seeds.measures.get("accuracy", {})
+    measures = {**{inert(name): skew[name] for name in targets(audit)}, "quality": quality.get("")}
     known = {name: measure for name, measure in measures.items() if isinstance(measure, OverSeeds)}
     parts = [f"{name} {share(measure.after)} (SD {_sd(measure)})" for name, measure in known.items()]
     return f"Mean after {len(seeds.seeds)} trainings: {', '.join(parts)}" if parts else ""
@@ -178,7 +179,7 @@ def seed_sentences(audit: AuditResult) -> list[str]:
 
 
 def _seed_sentence(name: str, seeds: Seeds) -> str:
-    skew = seeds.skew[name]
+    skew = seeds.measures["skew"][name]
     opening = f"{inert(name)} over {len(seeds.seeds)} trainings (seeds {_listed(seeds.seeds)}): "
     if isinstance(skew, Missing):
         return f"{opening}not estimated ({skew.reason})."

@@ -14,7 +14,6 @@ from cda.records import PERCENT
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
 from cda.results.effects import Effect, RateEffects, average_of
-from cda.results.skew import Plain
 
 Found = Estimate | Missing
 Place = Literal["tracker", "report"]
@@ -47,8 +46,7 @@ class AuditMeasure:
     on: On
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
-    """Its numbers in an `AuditResult`, or in the `Plain` part of one, for a bias; an estimate is of no scoring. None: audits alone
-    do not have it."""
+    """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -74,10 +72,10 @@ class AuditMeasure:
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult | Plain, bias: str) -> dict[Moment, Found]:
-        """The numbers of a bias by moment, in an audit or plain CDA's part of it; Missing ones with the reason."""
+    def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
+        """The numbers of a bias by moment; Missing ones with the reason."""
         found = self.find(audit, bias) if self.find else None
-        alone = isinstance(audit, AuditResult) and len(audit.scorings) == 1
+        alone = len(audit.scorings) == 1
         if isinstance(found, PerScoring):
             return by_moment(found)
         if isinstance(found, Estimate):
@@ -85,12 +83,7 @@ class AuditMeasure:
         missing = found or Missing(reason=_ABSENT[self.on])
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
-    def last(self, audit: AuditResult | Plain, bias: str) -> Found:
-        """The number of the model as it is, or after its training; of people, theirs."""
-        found = self.moments(audit, bias)
-        return next(found[moment] for moment in ("model", "after", "before") if moment in found)
-
-    def tested(self, audit: AuditResult | Plain, bias: str, moment: Moment) -> Test | None:
+    def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number."""
         if self.find and moment == "change":
             return test_of_change(self.find(audit, bias))

@@ -21,9 +21,8 @@ def numbers_in(_result: object) -> Numbers:
     return Numbers()
 
 
-@numbers_in.register(AuditResult)
-@numbers_in.register(Plain)
-def _of_audit(audit: AuditResult | Plain) -> Numbers:
+@numbers_in.register
+def _of_audit(audit: AuditResult) -> Numbers:
     return Numbers(
         Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
@@ -34,10 +33,13 @@ def _of_audit(audit: AuditResult | Plain) -> Numbers:
 
 def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
     """Measure, bias and result over several trainings."""
-    for key, measure in MEASURES.items() if audit.seeds and audit.seeds.several else ():
-        found = getattr(audit.seeds, key if measure.of_bias else "quality", None)
-        by_bias = found if isinstance(found, Mapping) else {"": found} if found is not None else {}
-        yield from ((key, bias, each) for bias, each in by_bias.items())
+    found = audit.seeds.measures if audit.seeds else {}
+    yield from ((key, bias, each) for key in MEASURES for bias, each in found.get(key, {}).items())
+
+
+@numbers_in.register
+def _of_plain(plain: Plain) -> Numbers:
+    return Numbers(each for each in plain.numbers if "part" not in each.at)
 
 
 @numbers_in.register
@@ -83,6 +85,9 @@ def rows_of(result: BaseModel) -> Iterator[dict[str, object]]:
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
     if isinstance(value, Estimate | Missing):
         yield path, value, None
+    elif isinstance(value, Plain):
+        for each in value.numbers:
+            yield (*path, each.measure, *each.at.values(), each.moment), each.found, each.test
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
         for name, field in value:

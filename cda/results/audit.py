@@ -50,7 +50,7 @@ class AuditResult(Shown):
     )
     in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
 
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     recipe: str
     """Name of the recipe."""
     scorings: tuple[str, ...]
