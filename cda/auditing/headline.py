@@ -52,6 +52,8 @@ _TESTS = ("test", "gap_test", "by_direction")
 """Fields of a result that hold its test, and one whose tests are outside the family."""
 _FAMILY = ("skew", "votes", "quality", "effects", "rate")
 """Parts of an audit whose tests are adjusted together."""
+_NO_SHARES = ("effects", "by", "plain", "seeds")
+"""Parts of an audit whose changes are no changes of shares from the model before to the result."""
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
 """A change from a model to itself."""
 _SAME_MODEL = Missing(reason="before and after are one model")
@@ -169,8 +171,9 @@ def set_quality(quality: QualitySet, accuracies: Accuracies, unread: Sequence[st
 
 def unchanged(audit: AuditResult) -> AuditResult:
     """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
-    shares = ("skew", "votes", "quality", "quality_sections", "unseen_phrases", "triple_skew")
-    update: dict[str, object] = {name: _mapped(getattr(audit, name), _CHANGES, _nothing) for name in shares}
+    update: dict[str, object] = {
+        name: _mapped(part, _CHANGES, _nothing) for name, part in audit if name not in _NO_SHARES
+    }
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 

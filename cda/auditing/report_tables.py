@@ -116,19 +116,14 @@ def main_table(audit: AuditResult) -> Table:
     return found
 
 
-_OF_MODEL = {
-    "skew": "skew", "human_skew": "people", "miscalibration": "miscalibration", "auc": "AUC", "triple_skew": "skew (triples)",
-    "rate": "RATE ATE",
-}  # fmt: skip
-"""Measures of one model's first table, with their headings."""
-
-
 def model_table(audit: AuditResult) -> Table:
     """A row for every bias of one model or judge; each number has its n."""
-    keys = [*_OF_MODEL, *(key for key, one in of_place("report").items() if one.of_bias and key not in _OF_MODEL)]
+    known = {key: one for key, one in MEASURES.items() if "model" in one.shown_as}
+    known |= {key: one for key, one in of_place("report").items() if one.of_bias}
+    keys = list(known)
     numbers = [number for key in keys for number in numbers_in(audit).where(key)]
     measured = {number.measure for number in numbers if isinstance(number.found, Estimate)}
-    headings = {key: _OF_MODEL.get(key, MEASURES[key].title) for key in keys if key in measured}
+    headings = {key: one.shown_as.get("model", one.title) for key, one in known.items() if key in measured}
     columns = [Column(heading, {"measure": key}, "estimate, n") for key, heading in headings.items()]
     missing = {"votes": NO_VOTES, "triples": "no triples"}
     caption = f"How often the model prefers the side with the bias, with {PERCENT} intervals and n"

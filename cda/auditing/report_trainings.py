@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Literal
 
 from cda.auditing.report_cells import compares, said, targets
-from cda.numbers.measures import MEASURES
+from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import seed_numbers
 from cda.records import PERCENT
 from cda.report.numbers import (
+    FORMS,
     cell,
     count,
-    distance,
     excludes_zero,
     inert,
     percent,
@@ -130,18 +130,19 @@ def _ways(dose: DoseResult, bias: str) -> Table:
         rows.append((_NAMES[name], f"{method.chosen:g}", *_people_cells(held.people, tie), moved, quality))
     human = points_of[0.0].people.human_skew
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
-    header = ("way", "dose", *_columns(tie), f"change of {what}", "change of quality")
+    columns = ["gap to 50%" if tie and key == "gap" else MEASURES[key].title for key in _columns(tie)]
+    header = ("way", "dose", *columns, f"change of {what}", "change of quality")
     more = "gaps are those of held-out halves, averaged; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
-def _columns(tie: bool) -> Row:
-    """Columns about people; if a tie is the aim, miscalibration is the same at every dose and left out."""
-    return ("skew", "gap to 50%") if tie else ("skew", "miscalibration", "gap")
+def _columns(tie: bool) -> list[str]:
+    """Measures next to people; if a tie is the aim, miscalibration is the same at every dose and left out."""
+    return [key for key in of_place("dose") if not tie or key != "miscalibration"]
 
 
 def _people_cells(people: AgainstPeople, tie: bool) -> Row:
-    return share(people.skew), *(() if tie else (share(people.miscalibration),)), distance(people.gap)
+    return tuple(FORMS[MEASURES[key].unit](getattr(people, key)) for key in _columns(tie))
 
 
 def several(audit: AuditResult) -> Seeds | None:

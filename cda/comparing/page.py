@@ -11,7 +11,7 @@ from typing import get_args
 from cda.comparing.findings import NONE, is_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
-from cda.numbers.measures import MEASURES, AuditMeasure
+from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
@@ -54,18 +54,8 @@ from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargi
 from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
-_FIRST = ("skew", "signed_gap", "miscalibration", "rate_standardised")
-"""Measures of the first screen; the others of the table with a caption follow."""
-_PEOPLE = {"skew": "human_skew", "correlation": "people_correlation"}
-"""People's own number in the last row of a measure's table."""
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ABSENT = {"contrasts": NOT_MEASURED, "votes": NO_VOTES, "triples": NOT_ESTIMATED, "quality": NOT_MEASURED}
-_DRAWN = {
-    "skew": Scale("prefers the side with the bias (%)", True, SHARE_LIMITS, 50.0),
-    "miscalibration": Scale("disagrees with people's majority (%)", True, SHARE_LIMITS),
-    "correlation": Scale("r with being preferred", False, (-1.05, 1.05), 0.0),
-    "accuracy": Scale("ranked right (%)", True, SHARE_LIMITS, 50.0),
-}
 _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
     "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
@@ -185,14 +175,18 @@ class _Shown:
             shown = [""] * len(ns) if len(same) == 1 or is_rank else ns
             rows = [[*row, text + n] for row, text, n in zip(rows, cells, shown, strict=True)]
             own = self.people(of, column)
-            people.append(f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if of in _PEOPLE else "")
+            people.append(
+                f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if MEASURES[of].people else ""
+            )
         rows += [people] if voted else []
         caption = measure.caption + ("" if measure.unit == "rank" else f", with {PERCENT} intervals")
         return Table(caption, tuple(header), tuple(map(tuple, rows)))
 
     def people(self, key: str, column: str) -> Estimate | None:
         """People's own number next to a measure."""
-        known = (each.found for (of, _, _, at), each in self.found.items() if (of, at) == (_PEOPLE.get(key), column))
+        known = (
+            each.found for (of, _, _, at), each in self.found.items() if (of, at) == (MEASURES[key].people, column)
+        )
         return next((each for each in known if isinstance(each, Estimate)), None)
 
     def _place(self, audit: str, moment: str) -> str:
@@ -202,10 +196,13 @@ class _Shown:
 
     def plots(self) -> Iterator[Plot]:
         """For each bias skew, miscalibration and correlation of every audit and mean, people's number dashed; then quality."""
-        for key, scale in _DRAWN.items():
-            columns = self.biases if MEASURES[key].of_bias else ["", *self.sections]
+        for key, measure in sorted(MEASURES.items(), key=lambda item: not item[1].of_bias):
+            columns = (self.biases if measure.of_bias else ["", *self.sections]) if measure.axis else []
+            is_share, scale = measure.unit == "share", 100 if measure.unit == "share" else 1
+            reference = None if measure.marked is None else scale * measure.marked
+            drawn = Scale(measure.axis, is_share, SHARE_LIMITS if is_share else (-1.05, 1.05), reference)
             for column, slug in slugs(columns).items():
-                yield from self._plot(key, column, f"{key}-{slug}" if column else key, scale)
+                yield from self._plot(key, column, f"{key}-{slug}" if column else key, drawn)
 
     def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
         rows: dict[str, dict[str, Estimate]] = {}
@@ -284,7 +281,7 @@ def comparison_document(result: ComparisonResult) -> Document:
     """One first screen: what can be said, and audits by biases; then ranks, pairs, quality by section, and how each was made."""
     shown = _Shown(result)
     tables = {key: table for key, measure in MEASURES.items() if measure.caption and (table := shown.table(key))}
-    first = [tables.pop(key) for key in _FIRST if key in tables]
+    first = [tables.pop(key) for key in of_place("comparison") if key in tables]
     paired, (made, alike) = paired_table(result), made_table(result)
     plots = list(shown.plots())
     sections = [
@@ -298,7 +295,7 @@ def comparison_document(result: ComparisonResult) -> Document:
         ReportSection("limits", "What limits these numbers", facts=tuple(
             ("all" if len(names) == len(result.audits) else listed(names), note) for note, names in result.limits.items()
         )),
-        ReportSection("meaning", "What the numbers mean", entries=_terms([*_FIRST, *tables])),
+        ReportSection("meaning", "What the numbers mean", entries=_terms([*of_place("comparison"), *tables])),
     ]  # fmt: skip
     sections = [each for each in sections if each.tables or each.facts or each.entries]
     said = tuple(Headline(each.name, each.text, each.kind) for each in result.findings)
@@ -312,7 +309,7 @@ def comparison_document(result: ComparisonResult) -> Document:
     ]
     return Document(
         f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}.", said, tuple(sections),
-        (lead, *parts) if lead else parts, (said, *headings(sections), *_terms([*_FIRST, *tables])),
+        (lead, *parts) if lead else parts, (said, *headings(sections), *_terms([*of_place("comparison"), *tables])),
         "Audits compared", script="sortable.js", styles=("report.css", "sortable.css"),
     )  # fmt: skip
 

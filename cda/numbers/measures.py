@@ -16,8 +16,8 @@ from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring,
 from cda.results.effects import Effect, RateEffects, average_of
 
 Found = Estimate | Missing
-Place = Literal["tracker", "report"]
-"""Trackers and model cards; the first table of an audit's report."""
+Place = Literal["tracker", "report", "comparison", "dose"]
+"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out."""
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
@@ -54,14 +54,20 @@ class AuditMeasure:
     formula: str = ""
     meaning: str = ""
     """Both of the glossary."""
-    places: Collection[str] = get_args(Place)
+    places: Collection[str] = ("tracker", "report")
     """The places that have it, beside conditions, rows and frames, which have all."""
     caption: str = ""
     """Of its table in comparisons; empty: it has none."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
+    axis: str = ""
+    """Of its figures in comparisons; empty: it has none."""
+    marked: float | None = None
+    """Value at which these have a line."""
+    people: str = ""
+    """The measure with people's own number; empty: they have none."""
     shown_as: Mapping[str, str] = field(default_factory=dict)
-    """Place to its name there, until this is the key."""
+    """Place to its name there, until this is the key; `model`: its heading in the first table of one model."""
 
     @property
     def of_bias(self) -> bool:
@@ -151,10 +157,15 @@ MEASURES: dict[str, AuditMeasure] = {
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
         null=0.5,
+        axis="prefers the side with the bias (%)",
+        marked=0.5,
+        people="human_skew",
+        places=get_args(Place),
+        shown_as={"model": "skew"},
     ),
     "human_skew": AuditMeasure(
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
-        places=("tracker",),
+        places=("tracker",), shown_as={"model": "people"},
     ),
     "skew_on_voted": AuditMeasure(
         title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
@@ -165,7 +176,7 @@ MEASURES: dict[str, AuditMeasure] = {
         on="votes",
         find=_signed_gap,
         test=_at("votes", "gap_test"),
-        places=(),
+        places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
         null=0.0,
     ),
@@ -174,6 +185,9 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="votes",
         find=_at("votes", "miscalibration"),
+        places=get_args(Place),
+        axis="disagrees with people's majority (%)",
+        shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
     ),
     "gap": AuditMeasure(
@@ -181,7 +195,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="distance of shares",
         on="votes",
         find=_at("votes", "gap"),
-        places=(),
+        places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
@@ -193,6 +207,7 @@ MEASURES: dict[str, AuditMeasure] = {
         on="votes",
         find=_at("votes", "auc"),
         places=(),
+        shown_as={"model": "AUC"},
         term="AUC of the margin",
         formula="P(margin where people prefer perturbed > margin where they prefer base)",
         meaning="Whether margins follow people (Hanley and McNeil 1982): 0.5 not at all, 1 always. Skew, miscalibration and gap "
@@ -204,6 +219,7 @@ MEASURES: dict[str, AuditMeasure] = {
         on="triples",
         find=_at("triple_skew"),
         places=("report",),
+        shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
         meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
@@ -218,21 +234,24 @@ MEASURES: dict[str, AuditMeasure] = {
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
         caption="Quality accuracy",
+        axis="ranked right (%)",
+        marked=0.5,
         shown_as={"tracker": "quality_accuracy"},
     ),
     "rate": AuditMeasure(
-        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),
-        shown_as={"tracker": "ate"},
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
+        shown_as={"tracker": "ate", "model": "RATE ATE"},
         test=_at("rate", "test"),
     ),
     "rate_standardised": AuditMeasure(
-        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=(),
+        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
     ),
     "correlation": AuditMeasure(
         title="correlation with the preference", unit="correlation", on="contrasts", places=(), find=_at("analysis", "model"),
         caption="Correlation (r) of the attribute with being preferred", null=0.0,
+        axis="r with being preferred", marked=0.0, people="people_correlation",
     ),
     "people_correlation": AuditMeasure(
         title="correlation with people's preference", unit="correlation", on="votes", places=(), find=_at("analysis", "people"),
@@ -266,7 +285,7 @@ def known_key(name: str, known: Collection[str]) -> str:
     if name in known:
         return name
     for key in known:
-        if name in MEASURES[key].shown_as.values() or name == MEASURES[key].title:
+        if name == MEASURES[key].shown_as.get("tracker") or name == MEASURES[key].title:
             say(f"'{name}' is now called '{key}'")
             return key
     return name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -26,7 +26,7 @@ from cda.report.numbers import (
 )
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Mark, Plot, PlotRow, Scale, draw_rows, named, rows_height, slugs
-from cda.report.tables import Row, Table, table
+from cda.report.tables import Row, Table
 from cda.results.base import Missing, Test
 from cda.results.data import ByColumn, DataBias, DataResult, GroupBias, Regression
 from cda.results.effects import ChoiceOdds, Contingency, LogOdds
@@ -57,24 +57,6 @@ def _both(each: ChoiceOdds) -> tuple[str, str]:
     if isinstance(each.crude, Missing):
         return each.crude.reason, odds(each.adjusted)
     return odds(each.crude), each.adjusted.reason if isinstance(each.adjusted, Missing) else odds(each.adjusted)
-
-
-def odds_table(found: Mapping[str, ChoiceOdds | Missing]) -> Table | None:
-    """Odds crude and adjusted of every bias that has them."""
-    rows: list[Row] = []
-    for name, each in found.items():
-        if isinstance(each, Missing):
-            continue
-        adjusted, n = each.adjusted, each.adjusted if isinstance(each.adjusted, LogOdds) else each.crude
-        p = cell(adjusted if isinstance(adjusted, Missing) else adjusted.test.p_value, p_value, "")
-        per = "having it" if each.per == "having it" else "each doubling of the words"
-        rows.append((name, per, *_both(each), p, _count(n)))
-    header = ("bias", "for", "odds, crude", "odds, adjusted", "p (adjusted)", "pairs whose sides differ in it")
-    return table(
-        f"Odds that the side with the bias is the chosen one, with {PERCENT} intervals; 1: the choice does not mind it",
-        header,
-        rows,
-    )
 
 
 def _count(found: LogOdds | Missing) -> str:

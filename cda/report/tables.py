@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from cda.numbers.measures import MEASURES
-from cda.numbers.number import Numbers
-from cda.records import PERCENT
-from cda.report.numbers import NOT_ESTIMATED, NOT_MEASURED, count, inert, p_value, printed, visible, width
-from cda.results.base import Estimate, Missing, Number
+from cda.report.numbers import NOT_ESTIMATED, count, inert, p_value, printed, visible, width
+from cda.results.base import Missing, Number
 
 Row = tuple[str, ...]
 # Characters that begin a list or a heading in Markdown at the start of a line.
@@ -96,22 +94,6 @@ class TableOf:
 
 def _named(level: str, name: str, labels: Mapping[str, str]) -> str:
     return labels.get(name, MEASURES[name].title if level == "measure" else name)
-
-
-def tables_by_bias(
-    numbers: Numbers, place: str, rows: tuple[str, Mapping[str, str]], missing: Mapping[str, str]
-) -> Iterator[Table]:
-    """A table for each measure with a caption that any audit has, biases across. `rows`: a heading, and the audits' names in the
-    numbers to those to show; `missing`: kind of texts to the word for no estimate."""
-    columns = tuple(Column(bias, {"bias": bias}, "estimate, n") for bias in numbers.values_of("bias"))
-    for key, measure in MEASURES.items():
-        found = numbers.where(key) if measure.caption else Numbers()
-        if any(isinstance(number.found, Estimate) for number in found):
-            caption = f"{measure.shown_as.get(f'{place} caption', measure.caption)}, with {PERCENT} intervals and n"
-            declared = TableOf(
-                caption=caption, heading=rows[0], rows=("audit",), columns=columns, missing=missing, absent=NOT_MEASURED
-            )
-            yield from filter(None, [declared.of(found, rows[1])])
 
 
 def plain_table(table: Table) -> str:
