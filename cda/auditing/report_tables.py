@@ -572,16 +572,16 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
             yield f"labelling {name}", tally.n, {"unparsed": tally.unparsed}
     if synthesize := stages.synthesize:
         for name, dropped in synthesize.in_audit.items():
-            yield f"choosing what to teach of {name}", dropped.seen, dropped.dropped
+            yield f"choosing what to teach of {name}", dropped.seen, dropped.reasons
         for name, made in synthesize.biases.items():
             yield f"rewriting for {name}", made.tried, made.rejected
         if taught := synthesize.contrasts:
-            yield "loading taught contrasts", taught.file.seen, taught.file.dropped
+            yield "loading taught contrasts", taught.file.seen, taught.file.reasons
             yield "choosing taught contrasts", None, taught.left_out
     if train := stages.train:
-        mix = synthesize.mix if synthesize else train
+        n = sum(synthesize.mix.values()) if synthesize else train.train + train.validation
         same = {"both sides the same after cutting": train.identical_after_truncation}
-        yield "training", mix.train + mix.validation, same
+        yield "training", n, same
     for name, excluded in audit.excluded.items():
         if excluded.seen:
             yield name if name.startswith("triples of") else f"loading {name}", excluded.seen, excluded.reasons

@@ -23,8 +23,8 @@ from cda.results.comparison import (
     ComparisonResult,
     Kind,
     MeanOver,
-    PairedAudits,
     PairedMargins,
+    PairedOn,
     RankedBy,
     RankedGroup,
 )
@@ -45,14 +45,16 @@ def compare_audits(
     numbers: list[Number] = []
     ranked = tuple(_ranked(members, numbers))
     means = tuple(_means(members, numbers))
-    paired = adjusted(list(_pairs(members)))
+    with_margins = [member for member in members if member.margins]
+    paired = adjusted({other.name: _on_both(with_margins[0], other) for other in with_margins[1:]})
     result = ComparisonResult(
         audits={member.name: member.row for member in members},
         sources={member.name: member.source for member in members},
         together=tuple(numbers),
         means=means,
         ranked=ranked,
-        paired=tuple(paired),
+        paired=paired,
+        against=with_margins[0].name if paired else None,
         n_tests=sum(1 for _ in _tested(paired)),
         findings=(),
         limits=limits(members),
@@ -223,13 +225,9 @@ def _ranks(
             yield Number.of(key, "model", {"audit": member.name, "kind": member.row.kinds, "bias": bias}, place)
 
 
-def _pairs(members: Sequence[Member]) -> Iterator[PairedAudits]:
-    """The first audit with margins, and each of the others that has some."""
-    with_margins = [member for member in members if member.margins]
-    for other in with_margins[1:]:
-        first = with_margins[0]
-        of = [*(bias for bias in first.row.biases if bias in other.row.biases), QUALITY]
-        yield PairedAudits(first=first.name, other=other.name, on={name: _paired(name, first, other) for name in of})
+def _on_both(first: Member, other: Member) -> PairedOn:
+    of = [*(bias for bias in first.row.biases if bias in other.row.biases), QUALITY]
+    return {name: _paired(name, first, other) for name in of}
 
 
 def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
@@ -252,11 +250,11 @@ def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
     )  # fmt: skip
 
 
-def _tested(pairs: Sequence[PairedAudits]) -> Iterator[PairedMargins]:
-    yield from (found for pair in pairs for found in pair.on.values() if isinstance(found, PairedMargins))
+def _tested(pairs: Mapping[str, PairedOn]) -> Iterator[PairedMargins]:
+    yield from (found for on in pairs.values() for found in on.values() if isinstance(found, PairedMargins))
 
 
-def adjusted(pairs: Sequence[PairedAudits]) -> list[PairedAudits]:
+def adjusted(pairs: Mapping[str, PairedOn]) -> dict[str, PairedOn]:
     """The pairs with p-values adjusted over all of their tests."""
     p_values = [found.test.p_value for found in _tested(pairs)]
     found_p = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True) if p_values else ())
@@ -267,4 +265,4 @@ def adjusted(pairs: Sequence[PairedAudits]) -> list[PairedAudits]:
         p_holm, p_bh = next(found_p)
         return found.model_copy(update={"test": found.test.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})})
 
-    return [pair.model_copy(update={"on": {name: with_p(found) for name, found in pair.on.items()}}) for pair in pairs]
+    return {other: {name: with_p(found) for name, found in on.items()} for other, on in pairs.items()}

@@ -231,16 +231,16 @@ class _Shown:
 def paired_table(result: ComparisonResult) -> Table | None:
     """Every audit that is held against the first, by bias and on quality pairs."""
     rows: list[Row] = []
-    for pair in result.paired:
-        for name, found in pair.on.items():
-            label = inert(f"{pair.other}: {name}" if len(result.paired) > 1 else name)
+    for pair, on in result.paired.items():
+        for name, found in on.items():
+            label = inert(f"{pair}: {name}" if len(result.paired) > 1 else name)
             if isinstance(found, Missing):
                 rows.append((label, "not paired", *[""] * 6, inert(found.reason)))
             else:
                 rows.append((label, *_paired_cells(found)))
     if not rows:
         return None
-    first, other = inert(result.paired[0].first), "other" if len(result.paired) > 1 else inert(result.paired[0].other)
+    first, other = inert(str(result.against)), "other" if len(result.paired) > 1 else inert(next(iter(result.paired)))
     header = ("on", first, other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
     return Table(
         f"Against {first}: share of positive margins on the same texts, with {PERCENT} intervals", header, tuple(rows)

@@ -45,14 +45,8 @@ class PairedMargins(Result):
     """The same of the other audit."""
 
 
-class PairedAudits(Result):
-    """Two audits, row by row."""
-
-    first: str
-    """Name of the audit that the other is held against."""
-    other: str
-    on: dict[str, PairedMargins | Missing]
-    """By bias that both audited; and on `quality pairs`."""
+PairedOn = dict[str, PairedMargins | Missing]
+"""Two audits row by row: by bias that both audited; and on `quality pairs`."""
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -192,7 +186,7 @@ class ComparisonResult(Shown):
     """Several audits next to each other: the numbers of each, their means, places and ranks, and every one paired with the first."""
 
     made_by = MadeBy("cda compare", "comparison.json", "cda.comparing.page:comparison_document")
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     audits: dict[str, AuditRow]
     """By a name of their own."""
     sources: dict[str, str]
@@ -201,8 +195,10 @@ class ComparisonResult(Shown):
     """Numbers of several audits: scores and places, means, ranks; those of each audit lie in its row."""
     means: tuple[MeanOver, ...]
     ranked: tuple[RankedGroup, ...]
-    paired: tuple[PairedAudits, ...]
-    """The first audit with margins, and each of the others that has some."""
+    paired: dict[str, PairedOn]
+    """By audit with margins, but the first, which each is held against."""
+    against: str | None
+    """That first one; None if fewer than two have margins."""
     n_tests: int
     """Tests that Holm allows for together in `paired`."""
     findings: tuple[Finding, ...]
