@@ -25,9 +25,7 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(_problem)
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import audit_data, best_of, quality
-    from cda.api.calibration import calibrate, dose
-    from cda.api.comparing import compare
+    from cda.api.benchmarks import audit_data, best_of, calibrate, dose, quality
     from cda.api.results import (
         Audit,
         BestOf,
@@ -40,19 +38,17 @@ if TYPE_CHECKING:
         Run,
         load,
     )
-    from cda.api.rewards import RewardFunction, reward_function
-    from cda.api.runs import audit, discover, train
-    from cda.api.texts import label, rewrite
+    from cda.api.rewards import reward_function
+    from cda.api.runs import audit, compare, discover, label, rewrite, train
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
+    from cda.resources.reward_function import RewardFunction
     from cda.results.base import Estimate, Missing
 
 __version__ = "0.1.0"
 
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
-    "cda.api.benchmarks": ("audit_data", "best_of", "quality"),
-    "cda.api.calibration": ("calibrate", "dose"),
-    "cda.api.comparing": ("compare",),
+    "cda.api.benchmarks": ("audit_data", "best_of", "calibrate", "dose", "quality"),
     "cda.api.results": (
         "Audit",
         "BestOf",
@@ -65,10 +61,10 @@ _NAMES = {
         "Run",
         "load",
     ),
-    "cda.api.rewards": ("RewardFunction", "reward_function"),
-    "cda.api.runs": ("audit", "discover", "train"),
-    "cda.api.texts": ("label", "rewrite"),
+    "cda.api.rewards": ("reward_function",),
+    "cda.api.runs": ("audit", "compare", "discover", "label", "rewrite", "train"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
+    "cda.resources.reward_function": ("RewardFunction",),
     "cda.results.base": ("Estimate", "Missing"),
 }
 _NOW = {

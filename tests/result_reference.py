@@ -14,11 +14,10 @@ from cda.results.base import Saved
 from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
-from cda.results.discover import DiscoverResult
+from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.inspect import InspectResult
 from cda.results.study import StudyResult
-from cda.results.topics import TopicsResult
 
 DOCS = Path(__file__).parent.parent / "docs"
 KINDS: dict[str, tuple[type[Saved], str]] = {

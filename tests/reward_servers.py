@@ -134,14 +134,8 @@ class Vllm(Scripted):
             "/pooling": {"object": "pooling", "data": [reward]},
             "/score": {"object": "score", "score": reward},
         }[path]
-        usage = {
-            "prompt_tokens": len(ids),
-            "total_tokens": len(ids),
-            "completion_tokens": 0,
-            "prompt_tokens_details": None,
-        }
         answer = {"id": "classify-1", "object": "list", "created": 1, "model": "rm", "data": [{"index": 0} | item]}
-        return 200, answer | {"usage": usage}
+        return 200, answer | {"usage": _usage(ids)}
 
     def _ids(self, messages: Any, text: Any, special: bool | None) -> list[int]:
         if messages:
@@ -218,13 +212,14 @@ class Sglang(Scripted):
             meta = {"id": "x", "finish_reason": None, "prompt_tokens": len(ids), "e2e_latency": 0.01}
             return 200, {"embedding": [reward], "meta_info": meta}
         item = {"index": 0, "label": "LABEL_0", "probs": [1.0], "num_classes": 1}  # a softmax over one label
-        usage = {
-            "prompt_tokens": len(ids),
-            "total_tokens": len(ids),
-            "completion_tokens": 0,
-            "prompt_tokens_details": None,
+        return 200, {
+            "id": "classify-1",
+            "object": "list",
+            "created": 1,
+            "model": "rm",
+            "data": [item],
+            "usage": _usage(ids),
         }
-        return 200, {"id": "classify-1", "object": "list", "created": 1, "model": "rm", "data": [item], "usage": usage}
 
 
 class _TeiPredict(Strict):
@@ -297,11 +292,8 @@ class OpenRLHF(Scripted):
 
     def routes(self, method: str, path: str, body: Body | None) -> Reply:
         if method == "GET":
-            paths = {
-                "openapi": "3.1.0",
-                "info": {"title": "FastAPI", "version": "0.1.0"},
-                "paths": {"/get_reward": {"post": {}}},
-            }
+            info = {"title": "FastAPI", "version": "0.1.0"}
+            paths = {"openapi": "3.1.0", "info": info, "paths": {"/get_reward": {"post": {}}}}
             return (200, paths) if path == "/openapi.json" else (404, {"detail": "Not Found"})
         if path != "/get_reward":
             return 404, {"detail": "Not Found"}
@@ -315,6 +307,10 @@ class OpenRLHF(Scripted):
         if self.older:
             return 200, {"rewards": shaped}
         return 200, {"rewards": shaped, "scores": shaped, "extra_logs": {"dummy_scores": rewards}}
+
+
+def _usage(ids: Sequence[int]) -> dict[str, Any]:
+    return {"prompt_tokens": len(ids), "total_tokens": len(ids), "completion_tokens": 0, "prompt_tokens_details": None}
 
 
 def _openai_error(status: int, message: str, kind: str) -> Reply:

@@ -6,7 +6,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -35,6 +35,8 @@ class Served:
         self.bodies: list[Body] = []
         self.paths: list[str] = []
         self.keys: list[str | None] = []
+        self.headers: list[Mapping[str, str]] = []
+        """Headers of each POST and GET."""
         self.models = ["rm"]
         self.port = 0
         self._server: ThreadingHTTPServer | None = None
@@ -58,6 +60,7 @@ class Served:
                 served._open.add(self.connection)
 
             def do_POST(self) -> None:
+                served.headers.append(self.headers)
                 body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
                 served.bodies.append(body)
                 served.paths.append(self.path)
@@ -68,6 +71,7 @@ class Served:
                     self._reply(served.answer(body))
 
             def do_GET(self) -> None:
+                served.headers.append(self.headers)
                 if served.routes is not None:
                     self._reply(served.routes("GET", self.path, None))
                     return

@@ -134,31 +134,17 @@ def test_a_training_is_refused_before_its_settings_wait_for_the_others(
 
 
 DEFAULTS = ["--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no"]
-ONE_QUIETLY = [str(BIN / "accelerate"), "launch", "--quiet", "--num_processes", "1", *DEFAULTS]
 SEVERAL = [str(BIN / "accelerate"), "launch", "--multi_gpu", "--num_processes", "2", "--main_process_port", "0"]
-
-
-def mistaken(*program: str) -> tuple[int, list[str]]:
-    """Exit status of a training whose recipe does not exist, and what it writes to standard error."""
-    result = subprocess.run([*program], capture_output=True, text=True, timeout=120, cwd=ROOT)
-    assert result.stdout == ""
-    return result.returncode, result.stderr.splitlines()
 
 
 MISTAKE = "error: jargn: no such recipe. Did you mean 'jargon'?"
 
 
-@pytest.mark.parametrize(
-    ("program", "code"),
-    [
-        ([sys.executable, "-m", "cda", "launch", "--num_processes", "2", "train", "jargn"], 2),
-        ([*ONE_QUIETLY, str(ROOT / "scripts" / "train.py"), "jargn"], 1),  # accelerate's own code, whatever ours is
-    ],
-    ids=["cda launch, two processes", "accelerate launch --quiet"],
-)
-def test_a_mistake_is_one_line_and_no_traceback(program: list[str], code: int) -> None:
-    status, lines = mistaken(*program)
-    assert status == code and len(lines) == 1 and lines[0].startswith(MISTAKE)
+def test_a_mistake_is_one_line_and_no_traceback() -> None:
+    words = [sys.executable, "-m", "cda", "launch", "--num_processes", "2", "train", "jargn"]
+    result = subprocess.run(words, capture_output=True, text=True, timeout=120, cwd=ROOT)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith(MISTAKE) and result.stderr.count("\n") == 1
 
 
 def test_where_torch_adds_its_traceback_the_message_comes_first_once_and_ends_it(tmp_path: Path) -> None:

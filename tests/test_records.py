@@ -12,13 +12,11 @@ from cda.records import (
     Exclusions,
     Message,
     Pair,
-    Rewrite,
     content_id,
     count_reasons,
     equal_texts,
     normal_text,
     prompt_id,
-    prompt_text,
     text_key,
     user_prompt,
 )
@@ -44,19 +42,6 @@ def test_ids_tell_contents_apart() -> None:
     assert len(prompt_id(user_prompt("\ud800"))) == 16  # a lone surrogate can be named
     with pytest.raises(TypeError, match="set"):
         content_id({1})
-
-
-def test_prompt_text() -> None:
-    assert prompt_text(user_prompt("why?")) == "why?"
-    turns = (Message("system", "be kind"), Message("user", "why?"))
-    assert prompt_text(turns) == "system: be kind\nuser: why?"
-    assert prompt_text((Message("system", "only"),)) == "system: only"
-
-
-def test_a_rewrite_has_a_text_or_a_reason() -> None:
-    for wrong in ((None, None), ("text", "reason")):
-        with pytest.raises(ValueError, match="either"):
-            Rewrite(*wrong)
 
 
 def test_exclusions_say_what_was_dropped() -> None:

@@ -78,13 +78,12 @@ def test_widths_of_marks_wide_and_right_to_left_letters() -> None:
     assert list(map(width, texts)) == [1, 5, 2, 4, 4, 2, 2]
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "latin-1"])
-def test_commands_print_in_an_encoding_that_knows_little(encoding: str, tmp_path: Path) -> None:
+def test_commands_print_in_an_encoding_that_knows_little(tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", ALL], env=surroundings(encoding, "60"), capture_output=True, cwd=tmp_path
+        [sys.executable, "-c", ALL], env=surroundings("ascii", "60"), capture_output=True, cwd=tmp_path
     )
     assert done.returncode == 0, done.stderr
-    said = done.stdout.decode(encoding) + done.stderr.decode(encoding)
+    said = done.stdout.decode("ascii") + done.stderr.decode("ascii")
     assert "Traceback" not in said and "\x1b" not in said and "-> 40%" in said and "jargon" in said
 
 

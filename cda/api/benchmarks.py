@@ -1,12 +1,29 @@
-"""Accuracy, win rates, best-of-n, and what preference data teach, from Python."""
+"""Accuracy, win rates, best-of-n, what preference data teach, and corrections that people's votes choose, from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
-from cda.api.arguments import (
+from cda.api.results import BestOf, Calibration, DataAudit, Dose, Quality
+from cda.benchmarks.best_of_n import BIASES, run_best_of_n
+from cda.benchmarks.quality import measure_quality
+from cda.calibration.calibrate import run_calibrate
+from cda.dosing.stage import run_mixed
+from cda.errors import RecipeError
+from cda.finetuning.applied import asked_subjects
+from cda.jobs.options import (
+    BestOfArguments,
+    CalibrateArguments,
+    Data,
+    DataArguments,
+    DoseArguments,
+    Model,
+    QualityArguments,
+)
+from cda.jobs.terms import (
     RUNS,
     Terms,
     as_reference,
@@ -17,13 +34,8 @@ from cda.api.arguments import (
     put,
     several,
 )
-from cda.api.results import BestOf, DataAudit, Quality
-from cda.benchmarks.best_of_n import BIASES, run_best_of_n
-from cda.benchmarks.quality import measure_quality
-from cda.errors import RecipeError
-from cda.finetuning.applied import asked_subjects
-from cda.jobs.options import BestOfArguments, Data, DataArguments, Model, QualityArguments
 from cda.preferences.stage import DataOptions, run_data, without_effect
+from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import folder_suffix
 
 
@@ -54,8 +66,8 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
     terms = Terms.of("cda.quality", QualityArguments, options)
     adapter, dose = path_text(options["adapter"]), options["dose"]
     files = _files(data, terms)
-    missing = "pairs: has no rows" if terms.overrides is None else "give at least one file of preferences"
-    over = None if options["over"] is None else as_reference(options["over"], "over", terms.inputs)
+    missing = "pairs: has no rows" if terms["overrides"] is None else "give at least one file of preferences"
+    over = terms.files.get("over")
     inputs = {"on": sorted(files), "over": over, "with": adapter, "at": dose}
     settings = terms.nested()
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
@@ -91,7 +103,8 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
     file = as_reference(responses, "responses", terms.inputs)
     names, ns, tilts = several(options["biases"]), list(options["sizes"] or ()), list(options["betas"] or ())
     inputs = {"on": file, "with": adapter, "at": dose}
-    others = (*terms.words, names, ns, *_reading(columns, split), *([tilts] if tilts else []))
+    read = [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()]
+    others = (*terms.words, names, ns, read, "" if split == "train" else split, *([tilts] if tilts else []))
     settings = terms.nested()
     problems = _data_settings(settings, terms)
     opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
@@ -99,7 +112,7 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
         subjects = asked_subjects(loaded.recipe.model, adapter, other, dose)
         return run_best_of_n(
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
-            columns=columns, split=split, figures=options["figures"], limit=terms.limit,
+            columns=columns, split=split, figures=options["figures"], limit=options["limit"],
         )  # fmt: skip
 
 
@@ -124,18 +137,18 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
     """
     terms = Terms.of("cda.audit_data", DataArguments, options)
     biases, columns, split = options["biases"], options["columns"] or {}, options["split"]
-    settled = terms.nested(biases=biases)
-    given = [word.partition("=")[0] for word in terms.overrides or ()]
+    settled = terms.nested()
+    given = [word.partition("=")[0] for word in terms["overrides"] or ()]
     if problems := without_effect([*given, *settled], terms.where):
         raise RecipeError(problems)
     file = as_reference(data, "pairs", terms.inputs)
     labels, by = (tuple(map(str, several(options[name]))) for name in ("labels", "by"))
-    if terms.out is None:
+    if options["out"] is None:
         others = [*terms.words, *several(biases), *(f"{ours}={theirs}" for ours, theirs in columns.items())]
         others += [] if split == "train" else [split]
-        inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": terms.limit}
+        inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": options["limit"]}
         put(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
-    asked = DataOptions(by, labels, columns, split, terms.limit, options["figures"], biases is not None)
+    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None)
     with loaded_for_model("embedded", settled, terms) as loaded:
         return run_data(file, loaded, asked)
 
@@ -145,14 +158,9 @@ def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
     problems = ["data: has no effect when the data are an argument"] if "data" in settings else []
     return problems + [
         f"{override}: has no effect when files are named on the command line; see --column and --split"
-        for override in terms.overrides or ()
+        for override in terms["overrides"] or ()
         if override.partition("=")[0].partition(".")[0] == "data"
     ]
-
-
-def _reading(columns: Mapping[str, str] | None, split: str) -> tuple[object, ...]:
-    """Settings for reading files that differ from the defaults."""
-    return [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()], "" if split == "train" else split
 
 
 def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
@@ -160,3 +168,73 @@ def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     if isinstance(data, list | tuple) and all(isinstance(path, str | Path) for path in data):
         return list(dict.fromkeys(map(str, data)))
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
+
+
+@declared(CalibrateArguments)
+def calibrate(model: Model, /, votes: Data | None = None, **options: Unpack[CalibrateArguments]) -> Calibration:
+    """Fit corrections of a scorer's margins on people's votes, as `cda calibrate` does; nothing is trained.
+
+    Args:
+        model: As for `cda.audit`: a judge, a reward model, a function, or `scores:FILE`.
+        votes: People's votes on the contrasts: rows of id and vote; None if the contrasts have them.
+        settings: As for `cda.audit`. `dose.repeats` and `dose.max_quality_loss` say how often prompts are split, and how much
+            accuracy may be lost.
+
+    Returns:
+        The calibration: its numbers out of fold, and a callable that corrects margins.
+
+    Raises:
+        CdaError: As `cda.audit`; DataError for too few votes.
+
+    Example:
+        >>> import cda
+        >>> found = cda.calibrate("judge:gpt-4o", "votes.csv", contrasts="contrasts.jsonl", budget_usd=5)  # doctest: +SKIP
+        >>> cda.audit("judge:gpt-4o", **{"score.calibration": found.folder / "calibration.json"})  # doctest: +SKIP
+    """
+    terms = Terms.of("cda.calibrate", CalibrateArguments, options)
+    with _loaded(model, votes, terms, options) as (loaded, _):
+        return run_calibrate(loaded, options["figures"])
+
+
+@declared(DoseArguments)
+def dose(before: Model, after: Model, /, votes: Data | None = None, **options: Unpack[DoseArguments]) -> Dose:
+    """Choose by people's votes how far to go from one scorer to another, as `cda dose BEFORE --against AFTER` does.
+
+    Rewards are mixed, margin(λ) = (1 − λ)·before + λ·after, which is not the same as scaling an adapter's weights: a
+    training chooses its dose on the latter curve (`cda.train` and `run.dose`).
+
+    Args:
+        before: The model before debiasing, as for `cda.audit`; `scores:FILE` for scores that you have.
+        after: The same after debiasing.
+        votes: People's votes on the contrasts: rows of id and vote; None if the contrasts have them.
+        settings: As for `cda.audit`. `dose.doses`, `dose.repeats` and `dose.max_quality_loss` say what is tried and how.
+
+    Returns:
+        The chosen dose with its numbers on held-out votes, and the dose–response curve.
+
+    Raises:
+        CdaError: As `cda.audit`; DataError for too few votes to choose a dose.
+
+    Example:
+        >>> import cda
+        >>> found = cda.dose("scores:before.jsonl", "scores:after.jsonl", "votes.csv", contrasts="contrasts.jsonl")  # doctest: +SKIP
+        >>> found.chosen, found.own.held_out["jargon"].people.gap  # doctest: +SKIP
+    """
+    terms = Terms.of("cda.dose", DoseArguments, options)
+    with _loaded(before, votes, terms, options, after) as (loaded, other):
+        return run_mixed(loaded, str(other), options["figures"])
+
+
+@contextmanager
+def _loaded(
+    model: Model, votes: Data | None, terms: Terms, options: Mapping[str, Any], second: Model | None = None
+) -> Iterator[tuple[LoadedRecipe, str | None]]:
+    """The settings of a correction with its data; and the name of the second model."""
+    nested, file = terms.nested(), None if votes is None else as_reference(votes, "votes", terms.inputs)
+    if file is not None:
+        put(nested, "audit.votes", None if file == "none" else file)
+    put(nested, "audit.triples", None)  # votes are on contrasts alone
+    inputs = {"by": file, "on": terms.files.get("contrasts")}
+    others = (*terms.words, str(options["biases"]), str(terms.files.get("quality")))
+    with loaded_with_folder(model, terms, nested, inputs, others, second) as opened:
+        yield opened

@@ -1,15 +1,31 @@
-"""Audits and trainings from Python."""
+"""Audits, comparisons, trainings, searches, and steps 1 and 2 of a training on texts of your own, from Python."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Unpack
 
-from cda.api.arguments import (
+from cda.api.results import Audit, Comparison, Discovery, Run
+from cda.comparing.targets import compare_targets
+from cda.counterfactuals.own_rows import labels_of_rows, rewrites_of_rows
+from cda.discovery.discover import run_discover
+from cda.errors import DataError, RecipeError, type_in_words
+from cda.jobs.options import (
+    Arg,
+    AuditArguments,
+    Data,
+    DiscoverArguments,
+    Model,
+    Option,
+    Place,
+    RewriteArguments,
+    TextArguments,
+    TrainArguments,
+)
+from cda.jobs.terms import (
     Terms,
-    as_reference,
-    audited,
     check_types,
     declared,
     loaded_for_model,
@@ -17,13 +33,14 @@ from cda.api.arguments import (
     path_text,
     put,
     refuse_results,
+    rows_of,
 )
-from cda.api.results import Audit, Discovery, Run, carry_out
-from cda.discovery.discover import run_discover
-from cda.errors import RecipeError, type_in_words
-from cda.jobs.options import AuditArguments, DiscoverArguments, Model, TrainArguments
-from cda.recipe.load import is_recipe, load_recipe
-from cda.resources.artifacts import check_form
+from cda.llm.purse import Purse
+from cda.pipeline.stages import carry_out
+from cda.recipe.load import LoadedRecipe, is_recipe, load_recipe
+from cda.records import Rewrite
+from cda.resources.llm_access import share_purse
+from cda.rewriting.labels import PairLabel, ResponseLabel
 
 _BY_NAME = (
     "a training loads its model by name or folder (model.save_pretrained and tokenizer.save_pretrained write one)"
@@ -62,10 +79,10 @@ def audit(target: Model, /, **options: Unpack[AuditArguments]) -> Audit:
     terms = Terms.of("cda.audit", AuditArguments, options)
     if isinstance(target, list):
         raise RecipeError(["cda.audit: takes one model; several are audited and compared by cda.compare(*models)"])
-    return audit_run(target, terms, options).audit
+    return audit_run(target, terms).audit
 
 
-def audit_run(target: Model, terms: Terms, options: AuditArguments) -> Run:
+def audit_run(target: Model, terms: Terms) -> Run:
     """The run of `audit`, whose result is not read yet."""
     if isinstance(target, str) and is_recipe(target):
         raise RecipeError(
@@ -73,9 +90,33 @@ def audit_run(target: Model, terms: Terms, options: AuditArguments) -> Run:
         )
     if problems := refuse_results(target):
         raise RecipeError(problems)
-    nested = terms.nested({f"audit.{name}": (name, rows) for name, rows in audited(options).items()}, options["biases"])
-    with loaded_for_model(target, nested, terms) as loaded:
-        return carry_out(loaded, figures=options["figures"])
+    with loaded_for_model(target, terms.nested(), terms) as loaded:
+        return carry_out(loaded, figures=terms["figures"])
+
+
+@declared(AuditArguments)
+def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison:
+    """Which of these? Models, which are audited now on the same texts, finished audits and shared rows next to each other, as
+    `cda compare` does.
+
+    Args:
+        targets: Models as for `cda.audit`; folders of finished runs; files that `audit.save` or `audit.export` wrote; folders of
+            these. With two or more, or a folder.
+        settings: As for `cda.audit`, for the models that are audited now.
+
+    Returns:
+        The comparison; models that could not be audited are in `failed`.
+
+    Raises:
+        RunError: No model at all could be audited, or a run or file that was named cannot be read.
+        CdaError: As `cda.audit`.
+
+    Example:
+        >>> import cda
+        >>> comparison = cda.compare("my-org/my-reward-model", "embedded", "judge:gpt-4o")  # doctest: +SKIP
+        >>> comparison.numbers.where("skew", bias="length").pivot("audit", "moment")  # doctest: +SKIP
+    """
+    return compare_targets(targets, Terms.of("cda.compare", AuditArguments, options))
 
 
 @declared(TrainArguments)
@@ -103,35 +144,23 @@ def train(recipe: str | Path, /, **options: Unpack[TrainArguments]) -> Run:
         >>> run = cda.train("jargon", model="my-org/my-reward-model", pairs="my-org/my-preferences")  # doctest: +SKIP
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
-    check_types("cda.train", recipe=recipe)
+    check_types("cda.train", {"recipe": Option(Place, Arg(""))}, {"recipe": recipe})
     terms, model, until = Terms.of("cda.train", TrainArguments, options), options["model"], options["until"]
     if not isinstance(model, str | Path | dict | None):
         raise RecipeError([f"cda.train: model: found {type_in_words(model)}; {_BY_NAME}"])
     if until not in STAGES:
         raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
-    data = {"contrasts": options["contrasts"], "votes": options["votes"], "quality": options["quality"]}
-    files = {f"audit.{name}": (name, rows) for name, rows in data.items()}
-    given = terms.nested({"data.pairs": ("pairs", options["pairs"]), **files}, options["biases"])
+    return train_run(recipe, terms)
+
+
+def train_run(recipe: str | Path, terms: Terms) -> Run:
+    """The run of a recipe, up to a stage."""
+    settings, model = terms.nested(), terms["model"]
     if model is not None:
-        put(given, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
-    return train_run(recipe, terms, until, options["only"], options["figures"], options["dry_run"], given)
-
-
-def train_run(
-    recipe: str | Path,
-    terms: Terms,
-    until: str = "report",
-    only: bool = False,
-    figures: str | None = None,
-    dry_run: bool = False,
-    given: Mapping[str, object] | None = None,
-) -> Run:
-    """The run of a recipe with settings that were `given` besides, up to a stage."""
-    check_form(figures)
+        put(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
-        settings = terms.nested() if given is None else given
-        loaded = terms.agreed(load_recipe(str(recipe), terms.overrides or (), settings, terms.where))
-        return carry_out(loaded, until, only, figures, dry_run)
+        loaded = terms.agreed(load_recipe(str(recipe), terms["overrides"] or (), settings, terms.where))
+        return carry_out(loaded, terms["until"], terms["only"], terms["figures"], terms["dry_run"])
 
 
 @declared(DiscoverArguments)
@@ -154,22 +183,92 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms.of("cda.discover", DiscoverArguments, options)
-    topics = list(options["topics"])
-    data = {"responses": options["responses"], "prompts": options["prompts"]}
-    files = {name: as_reference(rows, name, terms.inputs) for name, rows in data.items() if rows is not None}
-    nested = terms.nested({f"discover.{name}": (name, file) for name, file in files.items()})
-    for setting, value in (("by_topic", options["by_topic"]), ("only_topics", topics)):
-        if value:
-            put(nested, f"discover.{setting}", value)
     inputs = {
         "with": path_text(options["adapter"]),
         "at": options["dose"],
         "of": "-".join(map(str, options["attributes"])) or None,
         "formats": options["formats"] or None,
         "by": "topic" if options["by_topic"] else None,
-        "topics": "-".join(topics) or None,
+        "topics": "-".join(options["topics"]) or None,
         "judge": None,
-        **files,
+        **terms.files,
     }
-    with loaded_with_folder(model, terms, nested, inputs, (), options["judge"], "judge") as (loaded, _):
+    with loaded_with_folder(model, terms, terms.nested(), inputs, (), options["judge"], "judge") as (loaded, _):
         return Discovery(loaded.recipe.run_path, run_discover(loaded, options))
+
+
+@declared(TextArguments)
+def label(data: Data, bias: str | Path, /, **options: Unpack[TextArguments]) -> list[ResponseLabel] | list[PairLabel]:
+    """Label responses, or both sides of pairs, with a bias, by its measured feature or by asking an LLM.
+
+    Args:
+        data: Rows of prompt and response, or of prompt, chosen and rejected; a list of dicts, a Dataset, a frame or a file.
+        bias: Name or bias file.
+        settings: By the recipe's names, such as `label={"prompt": "paper"}`; `llm` is the model to ask, or its section, such as
+            `{"model": "gpt-4o", "base_url": …}`, and without it the bias's measure labels.
+
+    Returns:
+        A label for each row, in order: `present` for a response (None, with the `reason`, if no answer could be read),
+        `labels` by side for a pair.
+
+    Raises:
+        RecipeError: A wrong setting, an unknown bias, or a bias without a measure if no LLM is named.
+        DataError: Missing columns or unusable rows; all of them are named.
+        LLMError: The LLM cannot be asked.
+        SpendingError: The cost was not agreed to.
+
+    Example:
+        >>> import cda
+        >>> rows = [{"prompt": "Tips for sleep?", "response": "- Go to bed early\\n- No coffee"}]
+        >>> cda.label(rows, "structure")[0].present
+        True
+    """
+    with _loaded("cda.label", TextArguments, options, data, bias) as (rows, loaded):
+        return labels_of_rows(rows, loaded)
+
+
+@declared(RewriteArguments)
+def rewrite(data: Data, bias: str | Path, /, **options: Unpack[RewriteArguments]) -> list[Rewrite]:
+    """Add a bias to responses or remove it, and change nothing else; every rewrite passes the gate.
+
+    Args:
+        data: Rows of prompt and response, and `reference` (the other response) if the bias is relative to one, as length is.
+        bias: Name or bias file.
+        settings: By the recipe's names, such as `synthesize={"gate": {"ask_again": 0}}`; `llm` as for `cda.label`, and without it
+            the bias file's offline rules rewrite.
+
+    Returns:
+        An outcome for each row, in order: its `text`, or None and the `reason`. Never the unmodified text.
+
+    Raises:
+        RecipeError: A wrong setting or direction, an unknown bias, or a bias without rules if no LLM is named.
+        DataError: Missing columns or unusable rows; all of them are named.
+        LLMError: The LLM cannot be asked.
+        SpendingError: The cost was not agreed to.
+
+    Example:
+        >>> import cda
+        >>> rows = [{"prompt": "What is a cell?", "response": "A cell is the smallest unit of life. It has a wall. It divides."}]
+        >>> cda.rewrite(rows, "structure")[0].text.count("\\n- ") > 0
+        True
+    """
+    direction = options["direction"]
+    if direction not in ("add", "remove"):
+        raise DataError(f"direction: 'add' or 'remove'; found {direction!r}")
+    with _loaded("cda.rewrite", RewriteArguments, options, data, bias) as (rows, loaded):
+        return rewrites_of_rows(rows, direction, loaded)
+
+
+@contextmanager
+def _loaded(
+    function: str, kind: type, options: TextArguments, data: Data, bias: str | Path
+) -> Iterator[tuple[list[dict[str, object]], LoadedRecipe]]:
+    """The rows, and the settings with the bias."""
+    check_types(function, {"bias": Option(Place, Arg("", form="a name or a path"))}, {"bias": bias})
+    rows = rows_of(data, "data")
+    if isinstance(llm := options.get("llm"), str):
+        options["llm"] = {"model": llm}
+    terms = Terms.of(function, kind, options)
+    with loaded_for_model("embedded", terms.nested() | {"biases": [str(bias)]}, terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
+        yield rows, loaded

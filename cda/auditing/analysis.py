@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import compress
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,21 +20,21 @@ from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
+from cda.numbers.measures import by_moment
 from cda.preferences.measure import label_rates
 from cda.records import TieRule, Triple, prompt_id, prompt_text
 from cda.results.audit import On
-from cda.results.base import NOT_TRAINED, Estimate, Measure, Missing, PerScoring, Test, or_missing
+from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.effects import (
     SIGN_TEST,
     T_TEST,
     BiasAnalysis,
     BiasEffects,
-    ByColumn,
     DirectEffects,
     Effect,
     FeatureDrift,
+    Grouping,
     LabelRates,
-    Level,
     SameMargin,
 )
 from cda.results.facts import N_SHOWN, Example
@@ -43,11 +43,10 @@ from cda.scorers.compared import Preferences, Rewards
 from cda.stats import rate as statistics
 from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
-from cda.stats.levels import Levels, levels_differ, levels_of
-from cda.stats.multiplicity import holm_of
+from cda.stats.levels import grouping, levels_of
 from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
 from cda.stats.proportions import chosen_correlation, hits_of, positive_share
-from cda.stats.rate import Contrasts, Target, direct_contrast, same_in_all, slope_effect
+from cda.stats.rate import Target, direct_contrast, same_in_all, slope_effect
 from cda.stats.votes import Majority, agreement
 
 _FEWEST_TO_LEAVE_OUT = 3
@@ -147,67 +146,62 @@ def by_columns(
     columns: Sequence[str],
     cutoffs: Cutoffs,
     refused: Mapping[str, Mapping[statistics.Estimand, str]],
-) -> dict[str, dict[On, dict[str, ByColumn | Missing]]]:
+) -> dict[str, dict[On, dict[str, Grouping | Missing]]]:
     """Every target by every column; empty if no column was asked for. `refused` are RATE's estimands that too few rewrites
     flipped the bias for, by bias."""
-    if not columns:
-        return {}
-    found: dict[str, dict[On, dict[str, ByColumn | Missing]]] = {}
-    for group in (group for group in groups if group.is_target):
-        own = [triple for triple in triples if triple.bias == group.bias.name]
-        why = refused.get(group.bias.name, {}).get("ATE")
-        found[group.bias.name] = {
-            "contrasts": {
-                name: or_missing(partial(_margins_by_column, group, name, cutoffs.get(name, ()))) for name in columns
-            },
-            "triples": {
-                name: or_missing(partial(_rate, own, scorings, name, cutoffs.get(name, ()), why)) for name in columns
-            },
-        }
+    found: dict[str, dict[On, dict[str, Grouping | Missing]]] = {}
+    for group in groups if columns else ():
+        if group.is_target:
+            own = [triple for triple in triples if triple.bias == group.bias.name]
+            why = refused.get(group.bias.name, {}).get("ATE")
+            asked = [(name, cutoffs.get(name, ())) for name in columns]
+            found[group.bias.name] = {
+                "contrasts": {name: or_missing(partial(_margins_by, group, name, cuts)) for name, cuts in asked},
+                "triples": {
+                    name: or_missing(partial(_rate_by, own, scorings, name, cuts, why)) for name, cuts in asked
+                },
+            }
     return found
 
 
-def _margins_by_column(group: Group, column: str, cutoffs: Sequence[float]) -> ByColumn:
+def _margins_by(group: Group, column: str, cutoffs: Sequence[float]) -> Grouping:
     values = [contrast.tags.get("by", {}).get(column) for contrast in group.contrasts]
     if not any(value is not None for value in values):
         raise DataError("these contrasts have no value in it")
-    ids = list(group.prompt_ids)
-    levels = levels_of(values, ids, cutoffs)
-    differences = list(group.margins.values())
-    change: Test | Missing = NOT_TRAINED
-    if len(differences) == 2:
-        change = or_missing(partial(levels_differ, differences[1] - differences[0], levels, ids))
-    return ByColumn(
-        kind="categories" if levels.numbers is None else "numbers",
-        cutoffs=tuple(cutoffs),
-        n_missing=levels.n_missing,
-        pooled=dict(levels.pooled),
-        levels=_adjusted([_level(group, levels, name) for name in levels.names]),
-        differ=per_scoring({
-            label: or_missing(partial(levels_differ, margins, levels, ids)) for label, margins in group.margins.items()
-        }),
-        change_differs=change,
-        slope=per_scoring({
-            label: or_missing(partial(_slope, margins, levels, ids, column, group.unit))
-            for label, margins in group.margins.items()
-        }),
-    )  # fmt: skip
+    scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
+    target = Target(f"slope per 1 of {column}", "direct contrast", f"{group.unit} per 1 of {column}", scale)
+    margins = dict(group.margins)
+    if len(margins) == 2:
+        before, after = margins.values()
+        margins["change"] = after - before
+
+    def slope(name: str, numbers: FloatArray) -> Effect:
+        rows = ~np.isnan(numbers)
+        return slope_effect(margins[name][rows], numbers[rows], list(compress(group.prompt_ids, rows)), target)
+
+    levels = levels_of(values, group.prompt_ids, cutoffs)
+    return grouping(levels, group.prompt_ids, margins, partial(_level, group), slope)
 
 
-def _level(group: Group, levels: Levels, name: str) -> Level:
-    rows = levels.rows(name)
+def _level(group: Group, _: str, rows: BoolArray, ids: list[str]) -> dict[str, Any]:
     margins = {label: values[rows] for label, values in group.margins.items()}
-    ids = list(compress(group.prompt_ids, rows))
     skew = or_missing(partial(share_measure, margins, ids, group.ties))
-    means = {label: _mean(values, ids, group.unit) for label, values in margins.items()}
+    means = {label: direct_mean(values, ids, group.unit) for label, values in margins.items()}
     changed = skew.test if isinstance(skew, Measure) else skew
-    test = changed if len(margins) == 2 else _tested(list(means.values())[-1])
-    return Level(
-        name=name, n=int(rows.sum()), n_prompts=len(set(ids)), skew=skew, effect=per_scoring(means), test=test
-    )  # fmt: skip
+    skews = dict.fromkeys(margins, skew) if isinstance(skew, Missing) else by_moment(skew)
+    return {
+        "found": {
+            "skew": skews,
+            "margin": {label: mean.estimate if isinstance(mean, Effect) else mean for label, mean in means.items()},
+        },
+        "errors": {label: mean.standard_error for label, mean in means.items() if isinstance(mean, Effect)},
+        "ties": {label: int((values == 0).sum()) for label, values in margins.items()},
+        "test": changed if len(margins) == 2 else _tested(list(means.values())[-1]),
+    }
 
 
-def _mean(values: FloatArray, ids: Sequence[str], unit: str) -> Effect | SameMargin | Missing:
+def direct_mean(values: FloatArray, ids: Sequence[str], unit: str) -> Effect | SameMargin | Missing:
+    """The direct contrast, or the one margin that all pairs share."""
     found: Effect | Missing = or_missing(partial(direct_contrast, values, ids, unit))
     return found if isinstance(found, Effect) else same_in_all(values, ids, found.reason) or found
 
@@ -223,28 +217,9 @@ def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
     return mean
 
 
-def _adjusted(levels: Sequence[Level]) -> tuple[Level, ...]:
-    """Levels with Holm's p over those that are tested."""
-    tests = holm_of([level.test for level in levels])
-    return tuple(level.model_copy(update={"test": test}) for level, test in zip(levels, tests, strict=True))
-
-
-def _slope(margins: FloatArray, levels: Levels, ids: Sequence[str], column: str, unit: str) -> Effect:
-    x, rows = _numbers(levels)
-    scale = Missing(reason="a direct contrast has no originals in two groups to pool an SD from")
-    target = Target(f"slope per 1 of {column}", "direct contrast", f"{unit} per 1 of {column}", scale)
-    return slope_effect(margins[rows], x[rows], list(compress(ids, rows)), target)
-
-
-def _numbers(levels: Levels) -> tuple[FloatArray, BoolArray]:
-    if levels.numbers is None:
-        raise DataError("the column holds categories")
-    return levels.numbers, ~np.isnan(levels.numbers)
-
-
-def _rate(
+def _rate_by(
     triples: Sequence[Triple], scorings: Scorings, column: str, cutoffs: Sequence[float], refused: str | None
-) -> ByColumn:
+) -> Grouping:
     """The double-rewrite effect by a column, on triples that every scoring has all rewards of."""
     if refused:
         raise DataError(refused)
@@ -261,32 +236,25 @@ def _rate(
         label: statistics.conditional_effects(own, [str(name) for name in levels.of])
         for label, own in contrasts.items()
     }
-    return ByColumn(
-        kind="categories" if levels.numbers is None else "numbers",
-        cutoffs=tuple(cutoffs),
-        n_missing=int(read.sum()) - len(kept),
-        pooled=dict(levels.pooled),
-        levels=_adjusted([
-            _rate_level(name, {label: own[name] for label, own in effects.items()}, list(compress(ids, levels.rows(name))))
-            for name in levels.names
-        ]),
-        differ=per_scoring({label: or_missing(partial(levels_differ, own.double, levels, ids)) for label, own in contrasts.items()}),
-        change_differs=NOT_TRAINED,
-        slope=per_scoring({label: or_missing(partial(_rate_slope, own, levels, column)) for label, own in contrasts.items()}),
-    )  # fmt: skip
 
+    def level(name: str, *_: object) -> dict[str, Any]:
+        own = {label: of[name] for label, of in effects.items()}
+        known = {label: effect for label, effect in own.items() if isinstance(effect, Effect)}
+        return {
+            "found": {
+                "rate": {label: known[label].estimate if label in known else effect for label, effect in own.items()},
+                "rate_standardised": {label: effect.standardised for label, effect in known.items()},
+            },
+            "errors": {label: effect.standard_error for label, effect in known.items()},
+            "test": _tested(list(own.values())[-1]),
+        }
 
-def _rate_level(name: str, effects: Mapping[str, Effect | Missing], ids: Sequence[str]) -> Level:
-    why = Missing(reason="triples have an effect, and no skew by level")
-    test = _tested(list(effects.values())[-1])
-    return Level(
-        name=name, n=len(ids), n_prompts=len(set(ids)), skew=why, effect=per_scoring(effects), test=test
-    )  # fmt: skip
+    def slope(name: str, numbers: FloatArray) -> Effect:
+        return statistics.effect_slope(contrasts[name], numbers, "double", f"1 of {column}")
 
-
-def _rate_slope(contrasts: Contrasts, levels: Levels, column: str) -> Effect:
-    numbers, _ = _numbers(levels)
-    return statistics.effect_slope(contrasts, numbers, "double", f"1 of {column}")
+    values = {label: own.double for label, own in contrasts.items()}
+    found = grouping(levels, ids, values, level, slope)
+    return found.model_copy(update={"n_missing": int(read.sum()) - len(kept)})
 
 
 N_EXAMPLES = 12
@@ -406,9 +374,7 @@ def _effects(group: Group) -> BiasEffects:
 def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
     perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
-    direct: Effect | SameMargin | Missing = or_missing(partial(direct_contrast, margins, ids, unit))
-    if isinstance(direct, Missing):
-        direct = same_in_all(margins, ids, direct.reason) or direct
+    direct = direct_mean(margins, ids, unit)
     identified = partial(identify, margins, perturbed, base, ids, treatment=group.bias.treatment, unit=unit)
     return DirectEffects(direct=direct, identification=or_missing(identified))
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cda.arrays import LARGEST
+from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.errors import RecipeError, did_you_mean
 from cda.numbers.measures import MEASURES, Found, known_key, of_audits, unknown
+from cda.recipe.load import LoadedRecipe
 from cda.report.numbers import plain
 from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Missing
@@ -96,10 +98,12 @@ def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
     return Condition(word.strip(), subject, measure, moment, match[2], bound)
 
 
-def check_conditions(conditions: Sequence[Condition], biases: Collection[str], trained: bool) -> None:
-    """RecipeError, with all of them, for conditions on what an audit of these biases does not measure; `trained`: before and after a
-    training."""
-    known = [*biases, _QUALITY]
+def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> None:
+    """RecipeError, with all of them, for conditions on what an audit with these settings does not measure."""
+    own, trained, asked = [bias.name for bias in loaded.biases], not loaded.only_audit, loaded.recipe.audit.second_turn
+    turns = [name for name in SECOND_TURNS if asked == "yes" or (asked == "auto" and name in own)]
+    others = EMBEDDED_BIASES if trained else ()
+    known = [*dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)]), _QUALITY]
     problems = []
     for each in conditions:
         if each.subject not in known:

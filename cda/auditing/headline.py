@@ -35,19 +35,19 @@ from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Number, PerScoring, Result, Test, or_missing
-from cda.results.benchmarks import Accuracies, AccuracyShift, SetQuality
+from cda.results.benchmarks import Accuracies, SetQuality
 from cda.results.effects import BiasRate, Effect, average_of
 from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
 from cda.scorers.compared import Comparison
-from cda.stats.accuracy import Ranked, measure_accuracy, with_holm
+from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
 from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
 from cda.stats.votes import Majority
 
-_CHANGES = ("change", "unpaired", "shift")
-"""Fields of a result that hold a change from before to after."""
+_CHANGES = ("change", "unpaired")
+"""Fields of a result, and keys of estimates, that hold a change from before to after."""
 _TESTS = ("test", "gap_test", "by_direction")
 """Fields of a result that hold its test, and one whose tests are outside the family."""
 _FAMILY = ("skew", "votes", "quality", "effects", "rate")
@@ -113,7 +113,7 @@ def beyond_noise_of(
 
     def beyond(group: Group) -> Estimate:
         before, after = group.margins.values()
-        return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids)
+        return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids, len(groups))
 
     return {group.bias.name: or_missing(partial(beyond, group)) for group in groups}
 
@@ -149,7 +149,7 @@ def quality_by_section(quality: QualitySet | None, scorings: Scorings) -> SetQua
         for label, values in margins.items()
     }
     halves = ties_of(unit_of(scorings)) == "half"
-    (result,) = with_holm([measure_accuracy(ranked, "pair", quality.weights, halves)])
+    (result,) = holm_over_sections([measure_accuracy(ranked, "pair", quality.weights, halves)])
     return set_quality(quality, result, [_UNREAD] * (len(quality.items) - len(items)))
 
 
@@ -180,7 +180,10 @@ def unchanged(audit: AuditResult) -> AuditResult:
 def _mapped(value: object, fields: Collection[str], change: Callable[[object], object]) -> object:
     """A result, or a collection of results, with every field of these names changed."""
     if isinstance(value, dict):
-        return {key: _mapped(item, fields, change) for key, item in value.items()}
+        return {
+            key: change(item) if key in fields and isinstance(item, Estimate) else _mapped(item, fields, change)
+            for key, item in value.items()
+        }
     if isinstance(value, tuple):
         return tuple(_mapped(item, fields, change) for item in value)
     if not isinstance(value, Result):
@@ -190,12 +193,7 @@ def _mapped(value: object, fields: Collection[str], change: Callable[[object], o
 
 
 def _nothing(change: object) -> object:
-    match change:
-        case Estimate():
-            return change.model_copy(update=_NOTHING)
-        case AccuracyShift():
-            return change.model_copy(update={"estimate": change.estimate.model_copy(update=_NOTHING)})
-    return change
+    return change.model_copy(update=_NOTHING) if isinstance(change, Estimate) else change
 
 
 def _rate_still(rate: BiasRate) -> BiasRate:

@@ -9,11 +9,12 @@ from typing import Any
 import yaml
 
 from cda.report.numbers import NOT_ESTIMATED, in_each, signed
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, On
 from cda.results.base import Estimate, Missing
 from cda.results.effects import (
     BiasRate,
     Effect,
+    Grouping,
     Identification,
     RateEffects,
     SameMargin,
@@ -118,3 +119,13 @@ def contrasts_flipped(skew: BiasSkew, form: str = "{}") -> str:
     if not skew.source.startswith("embedded answers rewritten"):
         return ""
     return form.format(f"{skew.available} of {skew.available + sum(skew.rewrites_failed.values())} flipped")
+
+
+def divided(audit: AuditResult, on: On) -> dict[str, Grouping]:
+    """Bias and column, in words, with what the column divides: contrasts or triples."""
+    return {
+        f"{bias}, {column}": by
+        for bias, found in audit.by.items()
+        for column, by in found[on].items()
+        if isinstance(by, Grouping)
+    }

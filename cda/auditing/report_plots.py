@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
 
-from cda.auditing.report_cells import compares, voted_names
+from cda.auditing.report_cells import compares, divided, margin_unit, voted_names
 from cda.numbers.measures import MEASURES
 from cda.records import PERCENT
 from cda.report import plots
@@ -24,9 +24,12 @@ from cda.report.plots import (
     Plot,
     PlotRow,
     Scale,
+    Shown,
+    levels_plot,
     named,
+    rows_plot,
 )
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, On
 from cda.results.base import Estimate, Missing
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasRate, FeatureDrift, RateEffects
@@ -48,9 +51,6 @@ _IMBALANCE = 0.1
 _MOST_SDS = 3.0
 _SECOND = "a second majority of people"
 
-Shown = Mapping[str, Estimate | None]
-"""Word for a kind of estimate to the estimate; None if there is none."""
-
 
 def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     """Figures of each section, by its id, each only if its data exist; skew itself stands on the first screen."""
@@ -58,6 +58,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     drifts = {name: drift for name, drift in audit.drift.items() if name in audit.skew and audit.skew[name].target}
     by_section: dict[str, list[Plot | None]] = {
         "votes": [*_people_plots(audit)],
+        "by": list(_by_plots(audit)),
         "dose": [*(dose_curves(audit.dose) if audit.dose else ())],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
         "effects": [
@@ -67,6 +68,21 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
     }
     known = {section: tuple(plot for plot in found if plot is not None) for section, found in by_section.items()}
     return {section: found for section, found in known.items() if found}
+
+
+def _by_plots(audit: AuditResult) -> Iterator[Plot | None]:
+    """Mean margins of contrasts, and effects by RATE, by the levels of each column."""
+    scale = Scale(f"effect on the {margin_unit(audit)}", reference=0)
+    parts: Mapping[On, tuple[str, str]] = {
+        "contrasts": ("margin", "mean margin"),
+        "triples": ("rate", "effect by RATE"),
+    }
+    for on, (measure, what) in parts.items():
+        shown = divided(audit, on)
+        for of, word in plots.slugs(shown).items():
+            levels = ((level.name, level) for level in shown[of].levels)
+            title = f"{named(of, 40)}: {what} by level, with {PERCENT} intervals"
+            yield levels_plot(f"by-{word}-{measure}", title, levels, measure, audit.scorings, scale)
 
 
 def skew_plot(audit: AuditResult) -> Plot:
@@ -79,16 +95,7 @@ def skew_plot(audit: AuditResult) -> Plot:
     marks = {when: SCORINGS[when] for when in shares[0][1]}
     said = [_said(label, {marks[when].name: each for when, each in own.items()}, share, True) for label, own in shares]
     title = "Skew of each bias: how often the model prefers the biased side"
-    return _rows_plot("skew", title, " ".join(said), shares, marks, _percent("prefers the biased side (%)", 50))
-
-
-def _rows_plot(
-    id: str, title: str, text: str, shown: Iterable[tuple[str, Shown]], marks: Mapping[str, Mark], scale: Scale
-) -> Plot:
-    """A row for each label, with the marks of the words it has an estimate for."""
-    rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
-    draw = partial(plots.draw_rows, rows=rows, marks=list(marks.values()), scale=scale)
-    return Plot(id, title, text, draw, plots.rows_height(len(rows), len(marks)))
+    return rows_plot("skew", title, " ".join(said), shares, marks, _percent("prefers the biased side (%)", 50))
 
 
 def _percent(axis: str, reference: float | None = None) -> Scale:
@@ -130,7 +137,7 @@ def _beside_people(
     id: str, title: str, what: str, shown: Mapping[str, Shown], marks: Mapping[str, Mark], scale: Scale
 ) -> Plot:
     text = f"{what}, {' '.join(_said(name, own, share, True) for name, own in shown.items())}"
-    return _rows_plot(id, title, text, [(named(name), own) for name, own in shown.items()], marks, scale)
+    return rows_plot(id, title, text, [(named(name), own) for name, own in shown.items()], marks, scale)
 
 
 def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
@@ -146,7 +153,7 @@ def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
         title = f"{name}: mean rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
         said = f"Mean rewards of texts of triples of {name}. {' '.join(_said(*row, signed) for row in rows.items())}"
         if rows:
-            drawn.append(_rows_plot(f"rewards-{words[name]}", title, said, rows.items(), marks, Scale("mean reward")))
+            drawn.append(rows_plot(f"rewards-{words[name]}", title, said, rows.items(), marks, Scale("mean reward")))
     return drawn
 
 
@@ -164,7 +171,7 @@ def dose_curves(dose: DoseResult) -> list[Plot]:
         }
         title = f"{name}: what each dose leaves of the bias, and of quality; dose 0 is no training, 1 plain CDA"
         said = f"{title}. {' '.join(_said(*row, share) for row in rows.items())}"
-        drawn.append(_rows_plot(f"dose-{word}", title, said, rows.items(), marks, _percent("% (gap: points)")))
+        drawn.append(rows_plot(f"dose-{word}", title, said, rows.items(), marks, _percent("% (gap: points)")))
     return drawn
 
 
@@ -186,7 +193,7 @@ def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
     title = f"{name}: effect of the attribute by each estimator, with {PERCENT} intervals (naive: one number for all three effects)"
     said = " ".join(_said(label, own, signed) for label, own in shown)
     text = f"RATE effects of {name} on {rate.n} triples. {said}"
-    return _rows_plot(f"rate-{word}", title, text, shown, {when: SCORINGS[when] for when in effects}, scale)
+    return rows_plot(f"rate-{word}", title, text, shown, {when: SCORINGS[when] for when in effects}, scale)
 
 
 def _drift_plot(name: str, drift: tuple[FeatureDrift, ...] | Missing, n: int, word: str) -> Plot | None:

@@ -9,6 +9,7 @@ from cda.auditing.report_cells import (
     applied,
     at_no_drift,
     compares,
+    divided,
     effects_in,
     flipped_cell,
     margin_cell,
@@ -21,18 +22,30 @@ from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
-from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, inert, points, share, signed, with_ends
+from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, points, share, signed, with_ends
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
-from cda.report.tables import Column, Row, Table, TableOf, table
-from cda.results.audit import AuditResult, On
+from cda.report.tables import (
+    COUNTS,
+    TESTED,
+    Column,
+    Columns,
+    Row,
+    Table,
+    TableOf,
+    grouping_sentences,
+    level_number,
+    levels_table,
+    p_differ,
+    table,
+)
+from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Number, Test
 from cda.results.effects import (
     BiasRate,
-    ByColumn,
     Contingency,
     DirectEffects,
-    Effect,
+    Grouping,
     Identification,
     RateEffects,
     SameMargin,
@@ -213,35 +226,24 @@ def judge_tables(audit: AuditResult) -> list[Table | None]:
 
 
 def _judged_table(audit: AuditResult) -> Table | None:
-    rows = [
-        (f"{bias}, {name}", *_judged_cells(judged))
-        for bias, panel in audit.panel.items()
-        for name, judged in _of_panel(panel).items()
-    ]
-    rows += [
-        (f"{bias}, by {name}", *_judged_cells(judged))
-        for bias, own in audit.criteria.items()
-        for name, judged in own.items()
-    ]
-    header = ("bias, judge or criterion", "skew", "n", "ties", "without a verdict", "miscalibration", "n voted",
-              "minus overall (points)")  # fmt: skip
-    return _without_empty(
-        table(f"Each judge and each criterion by itself, and the panel, with {PERCENT} intervals", header, rows)
-    )
+    rows = [(f"{bias}, {name}", each) for bias, panel in audit.panel.items() for name, each in _of_panel(panel).items()]
+    rows += [(f"{bias}, by {name}", each) for bias, own in audit.criteria.items() for name, each in own.items()]
+    columns: Columns[JudgedBias] = {
+        "skew": lambda judged: cell(judged.skew, share),
+        "n": lambda judged: cell(judged.skew, count, ""),
+        "ties": lambda judged: "" if judged.ties is None else str(judged.ties),
+        "without a verdict": lambda judged: str(judged.unread),
+        "miscalibration": lambda judged: cell(judged.miscalibration, share),
+        "n voted": lambda judged: cell(judged.miscalibration, count, ""),
+        "minus overall (points)": lambda judged: cell(judged.against_overall, lambda against: points(against, "")),
+    }
+    caption = f"Each judge and each criterion by itself, and the panel, with {PERCENT} intervals"
+    return _without_empty(levels_table(caption, "bias, judge or criterion", rows, columns))
 
 
 def _of_panel(panel: BiasPanel) -> dict[str, JudgedBias]:
     together = {"the panel": panel.panel, "majority of the judges": panel.majority, "mean of the judges": panel.mean}
     return panel.judges | together
-
-
-def _judged_cells(judged: JudgedBias) -> Row:
-    ties = "" if judged.ties is None else str(judged.ties)
-    missed = judged.miscalibration
-    return (
-        cell(judged.skew, share), cell(judged.skew, count, ""), ties, str(judged.unread), cell(missed, share), cell(missed, count, ""),
-        cell(judged.against_overall, lambda against: points(against, "")),
-    )  # fmt: skip
 
 
 def _without_empty(found: Table | None) -> Table | None:
@@ -283,7 +285,7 @@ def effects_table(audit: AuditResult) -> Table:
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.skew[name].before.n)
-            tests = () if two else _tested(effects.test)[1:]
+            tests = () if two else (cell(effects.test, lambda test: cell(test.p_holm, p_words), ""),)
             label = f"{name}, {when}" if two else name
             rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
     header = ("bias", "among like pairs", "like pairs, of n", *(f"adjusted, {form}" for form in FORMS.values()), "all pairs",
@@ -406,61 +408,35 @@ def missing_rate_sentence(name: str, rate: BiasRate) -> str:
 
 def by_tables(audit: AuditResult) -> list[Table | None]:
     """Direct contrasts by column, RATE by column, then the tests that levels differ and the slopes."""
-    two, unit = compares(audit), margin_unit(audit)
-    direct, rated = list(by_column(audit, "contrasts")), list(by_column(audit, "triples"))
-    header = ("bias, column: level", *(("skew before", "skew after", "change (points)") if two else ("skew",)),
-              f"mean margin ({unit}){', after' if two else ''}", "n", "prompts", "p", "p (Holm)")  # fmt: skip
-    margins = [
-        (f"{bias}, {column}: {level.name}", *_skew_cells(level.skew, two), margin_cell(level.effect.last), str(level.n),
-         str(level.n_prompts), *_tested(level.test))
-        for bias, column, by in direct
-        for level in by.levels
-    ]  # fmt: skip
-    of_rate = ("bias, column: level", f"effect ({unit})", "in SD", "triples", "prompts", "p", "p (Holm)")
-    effects = [
-        (f"{bias}, {column}: {level.name}", signed(effect.estimate), cell(effect.standardised, signed), str(level.n),
-         str(level.n_prompts), *_tested(level.test))
-        for bias, column, by in rated
-        for level in by.levels
-        if isinstance(effect := level.effect.last, Effect)
-    ]  # fmt: skip
-    when = ", after" if two else ""
+    two, unit, last = compares(audit), margin_unit(audit), audit.scorings[-1]
+    moments = {"skew before": "before", "skew after": "after", "change (points)": "change"} if two else {"skew": last}
+    skews = {heading: level_number("skew", moment) for heading, moment in moments.items()}
+    means = {f"mean margin ({unit}){', after' if two else ''}": level_number("margin", last)}
+    effects = {f"effect ({unit})": level_number("rate", last), "in SD": level_number("rate_standardised", last)}
+    counts = {"triples": COUNTS["n"], "prompts": COUNTS["prompts"]}
+    direct, rated = divided(audit, "contrasts"), divided(audit, "triples")
+    margins = [(f"{of}: {level.name}", level) for of, by in direct.items() for level in by.levels]
+    rates = [(f"{of}: {level.name}", level) for of, by in rated.items() for level in by.levels]
+    differ = [row for of, by in direct.items() for row in _differ(of, "margin", by)]
+    differ += [row for of, by in rated.items() for row in _differ(of, "RATE effect", by)]
+    heading, caption = "bias, column: level", f"Skew and mean margin by level, with {PERCENT} intervals"
+    of_rate = f"Effect by level (RATE, rewrites of rewrites){', after' if two else ''}, with {PERCENT} intervals"
     columns = ("bias, column", "p that levels are alike", f"slope ({unit} per 1 of the column)")
-    differ = [row for bias, column, by in direct for row in _differ(f"{bias}, {column}: margin", by)]
-    differ += [row for bias, column, by in rated for row in _differ(f"{bias}, {column}: RATE effect", by)]
     return [
-        table(f"Skew and mean margin by level, with {PERCENT} intervals", header, margins),
-        table(f"Effect by level (RATE, rewrites of rewrites){when}, with {PERCENT} intervals", of_rate, effects),
+        levels_table(caption, heading, margins, {**skews, **means, **COUNTS, **TESTED}),
+        levels_table(
+            of_rate, heading, [row for row in rates if row[1].of("rate", last)], {**effects, **counts, **TESTED}
+        ),
         table(f"Do levels differ? With {PERCENT} intervals of slopes", columns, differ),
     ]
 
 
-def _skew_cells(skew: Measure | Missing, two: bool) -> Row:
-    if isinstance(skew, Missing):
-        return (NOT_ESTIMATED,) * (3 if two else 1)
-    change = cell(skew.change, lambda change: points(change, ""))
-    return (share(skew.before), cell(skew.after, share), change)[: 3 if two else 1]
-
-
-def _tested(test: Test | Missing) -> Row:
-    return ("", "") if isinstance(test, Missing) else (p_words(test.p_value), cell(test.p_holm, p_words))
-
-
-def _differ(name: str, by: ByColumn) -> Iterator[Row]:
-    """Tests that levels are alike under every scoring, with the slope of a column of numbers."""
-    for (when, test), (_, slope) in zip(by.differ.items(), by.slope.items(), strict=True):
-        shown = cell(slope, lambda slope: with_ends(slope.estimate), "")
-        yield f"{name}{'' if when == 'model' else f', {when}'}", cell(test, lambda test: p_words(test.p_value)), shown
-    if isinstance(by.change_differs, Test):
-        yield f"{name.rpartition(': ')[0]}: change of the margin", p_words(by.change_differs.p_value), ""
-
-
-def by_column(audit: AuditResult, on: On) -> Iterator[tuple[str, str, ByColumn]]:
-    """Bias and column with what the column divides: contrasts or triples."""
-    for bias, found in audit.by.items():
-        for column, by in found[on].items():
-            if isinstance(by, ByColumn):
-                yield bias, column, by
+def _differ(of: str, what: str, by: Grouping) -> Iterator[Row]:
+    """Tests that levels are alike under every scoring, and of its change, with the slope of a column of numbers."""
+    for when, test in by.differ.items():
+        words = {"model": what, "change": f"change of the {what}"}.get(when, f"{what}, {when}")
+        slope = cell(by.slope.get(when), lambda slope: with_ends(slope.estimate), "")
+        yield f"{of}: {words}", p_differ(test), slope
 
 
 def by_sentences(audit: AuditResult) -> Iterator[str]:
@@ -470,12 +446,8 @@ def by_sentences(audit: AuditResult) -> Iterator[str]:
             for column, by in parts.items():
                 if isinstance(by, Missing):
                     yield f"{bias}, {column}: {what} are not divided: {by.reason}."
-                    continue
-                if by.pooled:
-                    named = ", ".join(f"{inert(name)} ({n})" for name, n in by.pooled.items())
-                    yield f"{bias}, {column}: levels with fewer than 10 prompts are pooled: {named}."
-                if by.n_missing:
-                    yield f"{bias}, {column}: {what} without a value, in no level: {by.n_missing}."
+                else:
+                    yield from grouping_sentences(f"{bias}, {column}", by, what)
 
 
 def label_table(audit: AuditResult) -> Table | None:

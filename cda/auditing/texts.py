@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from cda.biases import Bias
 from cda.data.contrasts import with_votes
 from cda.data.quality_sets import QualitySet
+from cda.data.triples import FailedTriple
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import (
     WITH_CONTRASTS,
@@ -191,12 +192,13 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
     for bias in inputs.biases:
         given, by, checked_by = _given_triples(bias, inputs)
         n_given += len(given)
-        given = drawn(given, audit.max_triples, rewriting.seed)
-        n_drawn += len(given)
-        if given:
-            kept, reasons = checked_triples(given, bias)
-            flips = flips_of([triple.has_attribute for triple in given], kept, by, checked_by)
-            failed = Exclusions(len(given), count_reasons(reasons))
+        tried = drawn(given, audit.max_triples, rewriting.seed)
+        n_drawn += len(tried)
+        if tried:
+            kept, reasons = checked_triples([each for each in tried if isinstance(each, Triple)], bias)
+            flips = flips_of([each.has_attribute for each in tried], kept, by, checked_by)
+            reasons += [each.reason for each in tried if isinstance(each, FailedTriple)]
+            failed = Exclusions(len(tried), count_reasons(reasons))
         elif n_each := _n_each(bias, inputs, rewriting):
             kept, flips, failed = _made_triples(bias, n_each, rewriting)
         else:
@@ -217,11 +219,12 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
     return replace(triples, kept=[triple for triple in triples.kept if triple not in too_long])
 
 
-def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple], str, str | None]:
-    """Existing triples, their author, and the source of the claim that their rewrites flipped the bias."""
+def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple | FailedTriple], str, str | None]:
+    """Existing triples and originals that gave none, their author, and the source of the claim that their rewrites flipped the bias."""
     of_file = [triple for triple in inputs.triples().triples if triple.bias == bias.name]
-    if of_file:
-        return of_file, str(inputs.audit.triples), _checker(of_file, bias)
+    failed = [each for each in inputs.triples().failed if each.bias == bias.name]
+    if of_file or failed:
+        return [*of_file, *failed], str(inputs.audit.triples), _checker(of_file, bias)
     if inputs.audit.triples is None or inputs.audit.rate:
         return [], "", None
     return [authored.triple for authored in authored_triples([bias.name])], EMBEDDED_TEXTS, "blind readers"
@@ -245,13 +248,13 @@ def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
 def _made_triples(bias: Bias, n_each: int, rewriting: Rewriting) -> tuple[list[Triple], Flips, Exclusions]:
     originals, unlabelled = _originals(bias, n_each, rewriting)
     writer = rewriting.rewriter()
-    made, failed = make_triples(originals, bias, writer)
+    made, lost = make_triples(originals, bias, writer)
     kept, reasons = checked_triples(made, bias)  # without a gate nobody has looked at them yet
     labelled = rewriting.calls_for(bias) > 1
     checked_by = f"labels of {rewriting.llm.settings.model}" if labelled else _measure_name(bias)
     flips = flips_of([original.has_attribute for original in originals], kept, writer.name, checked_by, made=True)
-    left_out = Counter(failed.reasons) + Counter(reasons) + Counter({"its label could not be read": unlabelled})
-    return kept, flips, Exclusions(len(originals) + unlabelled, dict(sorted(left_out.items())))
+    reasons += [each.reason for each in lost] + ["its label could not be read"] * unlabelled
+    return kept, flips, Exclusions(len(originals) + unlabelled, count_reasons(reasons))
 
 
 def _checker(triples: Sequence[Triple], bias: Bias) -> str | None:

@@ -36,7 +36,7 @@ from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality, Wi
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards
-from cda.stats.accuracy import Ranked, Rule, measure_accuracy, with_holm
+from cda.stats.accuracy import Ranked, Rule, holm_over_sections, measure_accuracy
 from cda.stats.draws import drawn
 from cda.stats.estimators import share_of
 from cda.stats.proportions import exact_change_test
@@ -209,7 +209,7 @@ def _measured(
         for at, item in enumerate(each.items):
             own = {label: by_item[at] for label, by_item in margins.items()}
             rows.append({"set": each.name} | _score_row(item, scored, own, unread[at]))
-    return with_holm(results), rows
+    return holm_over_sections(results), rows
 
 
 def win_rate(margins: ArrayLike, prompt_ids: Sequence[str]) -> WinRate:

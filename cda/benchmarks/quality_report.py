@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from cda.files.paths import as_part
 from cda.records import PERCENT
-from cda.report import plots
 from cda.report.document import Block, Bullets, Document, Heading
 from cda.report.numbers import clipped, count, few_prompts, p_equals, share
 from cda.report.page import Entry, Headline, ReportSection
-from cda.report.plots import Plot, named
+from cda.report.plots import Plot, Scale, levels_plot, named
 from cda.report.scoring import (
     FLAGS,
     FORMATS,
     MEANINGS,
     accuracy,
+    accuracy_of,
+    fell,
     flag,
     model_label,
     scoring_sentences,
@@ -25,11 +25,8 @@ from cda.report.scoring import (
     set_tables,
     tenth_points,
 )
-from cda.results.benchmarks import AccuracyGroup, QualityResult, SetQuality
+from cda.results.benchmarks import QualityResult, SetQuality
 from cda.results.facts import RewardModelFacts
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 
 def quality_document(result: QualityResult) -> Document:
@@ -39,7 +36,7 @@ def quality_document(result: QualityResult) -> Document:
     shown: list[Block] = []
     whole: list[Block] = [Bullets(scored), *flags]
     for each in result.sets:
-        fewest = {group.name: min(score.estimate.n_prompts for score in group.scores.values()) for group in each.shown}
+        fewest = {group.name: group.n_prompts for group in each.shown}
         notes, tables = set_notes(each, result.scorings[0].unit), set_tables(each)
         shown += [tables[0], tuple(filter(None, [*notes, few_prompts(fewest)]))]
         whole += [Heading(each.name), MEANINGS[each.format], *tables, Bullets(tuple(notes))]
@@ -76,7 +73,7 @@ def rewardbench_files(result: QualityResult, rows: Sequence[ScoreRow]) -> dict[s
             template = "tokenizer" if form == "chat template" else form
             head = {"model": model, "model_type": "Seq. Classifier" if form else "Custom", "chat_template": template}
             folder, place = as_part(each.name), "/".join(map(as_part, model.split("/")))
-            subsets = {group.name: group.scores[label].estimate.value for group in each.subsets}
+            subsets = {group.name: accuracy_of(group, label).value for group in each.subsets}
             best_of = each.format == "rewardbench-2"
             outputs = [_best_of_row(row, label) if best_of else _output_row(row, label) for row in own]
             if each.format in ("rewardbench", "rewardbench-2"):
@@ -128,33 +125,12 @@ def _own_id(row: ScoreRow) -> int | str:
     return int(name) if name.isdecimal() else name
 
 
-MOST_ROWS = 24
-_NAME = 18
-
-
-def quality_plot(each: SetQuality, place: int) -> Plot:
+def quality_plot(each: SetQuality, place: int) -> Plot | None:
     """Accuracy of one set by section; `place` is its number on the page, for the anchor."""
-    groups, labels, name = each.shown[:MOST_ROWS], each.labels, named(each.name, 40)
-    words = " ".join(
-        f"{group.name}: {', '.join(f'{share(score.estimate)} {label}' for label, score in group.scores.items())}."
-        for group in groups
-    )
-    cut = f" (the first {len(groups)} of {len(each.shown)})" if len(groups) < len(each.shown) else ""
-    fell = "; marked where it falls by more than 1 point" if len(labels) > 1 else ""
-    title = f"{name}: accuracy by section{cut}, with {PERCENT} intervals{fell}"
-    height = 0.8 + len(groups) * (0.2 + 0.14 * len(labels))
-    return Plot(f"accuracy-{place}", title, words, partial(_draw_accuracy, groups, labels), height)
-
-
-def _draw_accuracy(groups: Sequence[AccuracyGroup], labels: Sequence[str], axes: Axes) -> None:
-    def marked(group: AccuracyGroup) -> str:
-        fell = group.shift is not None and group.shift.fell
-        return f"{named(group.name, _NAME)}{f' ({flag(group.shift)})' if group.shift is not None and fell else ''}"
-
-    values = [[group.scores[label].estimate for label in labels] for group in groups]
-    plots.lanes(axes, list(map(marked, groups)), labels, values)
-    axes.set_xlabel("accuracy")
-    plots.percent_axis(axes)
+    rows = ((f"{group.name} ({flag(group)})" if fell(group) else group.name, group) for group in each.shown)
+    marked = "; marked where it falls by more than 1 point" if len(each.labels) > 1 else ""
+    title = f"{named(each.name, 40)}: accuracy by section, with {PERCENT} intervals{marked}"
+    return levels_plot(f"accuracy-{place}", title, rows, "accuracy", each.labels, Scale("accuracy (%)", is_share=True))
 
 
 _TERMS = (
@@ -172,37 +148,35 @@ def _headlines(result: QualityResult) -> Iterator[Headline]:
     two = len(result.labels) > 1
     for each in result.sets:
         for label, rates in each.win_rates.items():
-            found, by = each.overall.scores[label].estimate, f" by {label}" if two else ""
+            found, by = accuracy_of(each.overall, label), f" by {label}" if two else ""
             shares = f"wins {share(rates.wins)}, ties {share(rates.ties)}, losses {share(rates.losses)}"
             text = f"win rate {share(found)}{by} ({shares}; one half: p {p_equals(rates.test.p_value)}; n = {count(found)})."
             yield Headline(f"{each.name}:", text)
         if each.win_rates:
             continue
-        scores, shift = each.overall.scores, each.overall.shift
-        n = count(scores[result.labels[0]].estimate)
-        shown = ", ".join(f"{accuracy(score.estimate)}{f' {label}' if two else ''}" for label, score in scores.items())
-        if shift is None:
+        found_by = {label: accuracy_of(each.overall, label) for label in each.labels}
+        n, change = count(found_by[result.labels[0]]), each.overall.of("accuracy", "change")
+        shown = ", ".join(f"{accuracy(found)}{f' {label}' if two else ''}" for label, found in found_by.items())
+        if change is None:
             yield Headline(f"{each.name}:", f"accuracy {shown} (n = {n}).")
         else:
-            text = f"accuracy {shown}; change {tenth_points(shift.estimate)} points (n = {n}). {_fallen(each)}"
+            text = f"accuracy {shown}; change {tenth_points(change)} points (n = {n}). {_fallen(each)}"
             yield Headline(f"{each.name}:", text, _kind(each))
 
 
 def _fallen(each: SetQuality) -> str:
-    fell = {group.name: group.shift for group in each.sections if group.shift is not None and group.shift.fell}
-    if not fell:
+    changes = {group.name: accuracy_of(group, "change") for group in each.sections if fell(group)}
+    if not changes:
         return f"None of {len(each.sections)} sections fell by more than 1 point."
-    changes = (f"{name} {tenth_points(by.estimate)}{'*' if by.excludes_0 else ''}" for name, by in fell.items())
-    star = f" (*: and the {PERCENT} interval lies below 0)" if any(by.excludes_0 for by in fell.values()) else ""
-    return f"Fell by more than 1 point: {', '.join(changes)}{star}."
+    shown = (f"{name} {tenth_points(by)}{'*' if by.high < 0 else ''}" for name, by in changes.items())
+    star = f" (*: and the {PERCENT} interval lies below 0)" if any(by.high < 0 for by in changes.values()) else ""
+    return f"Fell by more than 1 point: {', '.join(shown)}{star}."
 
 
 def _kind(each: SetQuality) -> Literal["good", "bad", "none"]:
     """Bad if a fall is shown, good if one is ruled out for every section, else neither."""
-    shifts = [group.shift for group in each.shown if group.shift is not None]
-    if any(shift.fell and shift.excludes_0 for shift in shifts):
-        return "bad"
-    return "good" if all(shift.rules_out_fall for shift in shifts) else "none"
+    flags = set(map(flag, each.shown))
+    return "bad" if "fell*" in flags else "good" if flags == {"kept"} else "none"
 
 
 def _sections(result: QualityResult) -> Iterator[ReportSection]:
@@ -215,7 +189,7 @@ def _sections(result: QualityResult) -> Iterator[ReportSection]:
             each.name,
             notes,
             tuple(set_tables(each)),
-            () if each.win_rates else (quality_plot(each, place),),
+            () if each.win_rates else tuple(filter(None, [quality_plot(each, place)])),
         )
     facts = (
         ("files", "; ".join(f"{each.name}: {each.source}" for each in result.sets)),

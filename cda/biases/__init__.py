@@ -231,13 +231,17 @@ class Bias(_BiasPart):
         """A stopped pattern as an error that names its file and setting."""
         return DataError(f"{self._file or f'bias {self.name}'}: {setting}: {error}")
 
+    @property
+    def treated(self) -> set[str]:
+        """Features that are the bias itself: its treatment, and what its measure looks at."""
+        return {*self.treatment, *([self.measure.feature] if self.measure else [])}
+
     def respaced(self, one: str, other: str) -> bool:
         """True if two responses that hold the same words differ in white space that is this bias itself."""
-        own = set(self.treatment) | ({self.measure.feature} if self.measure else set())
         return any(
             self.measured(one, name) != self.measured(other, name)
             for name in ("wide_spaces", *PATTERN_FEATURES)
-            if name in own
+            if name in self.treated
         )
 
     def shows(self, text: str, other: str | None = None) -> bool | None:

@@ -12,14 +12,12 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.calibration.fit import (
-    STRENGTHS,
     Fit,
     Held,
     Problem,
-    chosen_strengths,
+    choose_strength,
     corrected_apart,
     fit_of,
-    folds_of,
 )
 from cda.dosing.choice import DoseCurve, OutOfFold, Prompts, Rows
 from cda.dosing.held_out import (
@@ -32,7 +30,7 @@ from cda.dosing.held_out import (
     held_out_people,
 )
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter
+from cda.results.base import BeforeAfter, Estimate
 from cda.results.dose import CalibratedBias
 from cda.stats.draws import Stream, generator
 from cda.stats.estimators import paired_change, share_of
@@ -47,13 +45,13 @@ _MAX_NUMBERS = 1 << 20  # draws × rows at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Effects:
-    """Out-of-fold numbers, and the final correction: its strength, the full fit, and fits on resampled prompts. `corrected`:
-    margins out of fold, mean over repeats, shape (n,)."""
+    """Out-of-fold numbers, and the final correction: its strength, what each strength gains in squared error, the full fit, and fits on
+    resampled prompts. `corrected`: margins out of fold, mean over repeats, shape (n,)."""
 
     biases: dict[str, CalibratedBias]
     quality: BeforeAfter | None
     prefers_first: BeforeAfter | None
-    strengths: dict[str, float]
+    strengths: dict[str, Estimate]
     strength: float
     fit: Fit
     drawn: Fit
@@ -61,27 +59,27 @@ class Effects:
 
 
 def effects(problem: Problem, seed: int, repeats: int, max_loss: float, order_column: int | None = None) -> Effects:
-    """Measure out of fold (repeated 2-fold, split by prompt), then fit and choose on all rows.
+    """Choose a strength on all rows, and measure corrections of this strength out of fold (repeated 2-fold, split by prompt).
 
-    Every number after calibration comes from corrections, and a strength, that the row's prompt had no part in; gaps are
-    computed on each half and averaged, as those of doses are. Intervals resample prompts and repeat the whole procedure.
+    Every number after calibration comes from corrections that the row's prompt had no part in, at the strength that is given out; gaps
+    are computed on each half and averaged, as those of doses are. Intervals resample prompts, split and fit anew.
     `order_column`: the term that is 1 if the first side was shown first, −1 if it was not.
     """
     rng = generator(seed, Stream.INTERVALS)
     prompts = problem.prompts
+    strength, gains = choose_strength(problem, repeats, rng, max_loss)
     ones = np.ones((repeats, len(prompts.strata)))
     first = halves(prompts.strata, ones, rng)
-    held = corrected_apart(problem, prompts, ones, first, rng, max_loss)
+    held = corrected_apart(problem, prompts, ones, first, strength)
     weights = draw_prompts(prompts.strata, rng, N_DRAWS)
-    drawn = _drawn(problem, prompts, weights, np.random.default_rng(int(rng.integers(2**63))), max_loss)
+    drawn = _drawn(problem, prompts, weights, np.random.default_rng(int(rng.integers(2**63))), strength)
     biases = {bias: _bias(problem, prompts, bias, held, first, drawn[bias]) for bias in problem.names}
-    (final,) = chosen_strengths(problem, prompts, ones, folds_of(prompts.strata, ones, rng), max_loss, together=True)
     return Effects(
         biases=biases,
         quality=_quality(problem, held, biases[problem.names[0]], drawn[problem.names[0]]),
         prefers_first=None if order_column is None else _prefers_first(problem, held, order_column),
-        strengths={f"{strength:g}": float((held.chosen == strength).mean()) for strength in STRENGTHS},
-        strength=STRENGTHS[final],
+        strengths={f"{tried:g}": gain.estimate for tried, gain in gains.items()},
+        strength=strength,
         fit=fit_of(problem, prompts, ones[:1]),
         drawn=fit_of(problem, prompts, weights),
         corrected=held.margins.mean(axis=0),
@@ -107,7 +105,7 @@ def _bias(problem: Problem, prompts: Prompts, bias: str, held: Held, first: Rows
     rows = problem.rows_of(bias)
     curve, ties = _curve(problem, rows), problem.ties
     quality = held.quality if len(problem.quality.margins) else None
-    out = OutOfFold(held.margins[:, rows], quality, first[:, prompts.of_contrast[rows]], held.chosen)
+    out = OutOfFold(held.margins[:, rows], quality, first[:, prompts.of_contrast[rows]], np.empty(0))
     after = held_out_people(curve, out.margins, hits_of(out.margins, ties), out, drawn.dose, ties=ties)
     as_it_is = curve.margins[:1]
     base = held_out_people(curve, as_it_is, hits_of(as_it_is, ties), out, drawn.base, fixed=True, ties=ties)
@@ -141,7 +139,7 @@ def _prefers_first(problem: Problem, held: Held, column: int) -> BeforeAfter:
 
 
 def _drawn(
-    problem: Problem, prompts: Prompts, weights: FloatArray, rng: np.random.Generator, max_loss: float
+    problem: Problem, prompts: Prompts, weights: FloatArray, rng: np.random.Generator, strength: float
 ) -> dict[str, Resampled]:
     """The whole procedure on resampled prompts: what each bias measures, as it is and corrected, on the same halves."""
     step = max(1, _MAX_NUMBERS // (len(problem.contrasts.margins) + len(problem.quality.margins)))
@@ -149,7 +147,7 @@ def _drawn(
     for at in range(0, len(weights), step):
         here = weights[at : at + step]
         splits = [halves(prompts.strata, here, rng) for _ in range(SPLITS)]
-        held = [corrected_apart(problem, prompts, here, first, rng, max_loss) for first in splits]
+        held = [corrected_apart(problem, prompts, here, first, strength) for first in splits]
         for bias in problem.names:
             parts[bias].append(list(_measures(problem, prompts, bias, here, splits, held)))
     return {bias: _joined(chunks) for bias, chunks in parts.items()}
@@ -163,7 +161,7 @@ def _measures(
     of_row, target = prompts.of_contrast[rows], problem.people.target[rows]
     own, quality_weights = weights[:, of_row], weights[:, prompts.of_quality]
     quality = problem.quality.margins
-    as_it_is = [Held(problem.contrasts.margins[None], quality[None], part.chosen) for part in held]
+    as_it_is = [Held(problem.contrasts.margins[None], quality[None])] * len(held)
     for scored in (held, as_it_is):
         hits = [hits_of(part.margins[:, rows], problem.ties) for part in scored]
         mean, gaps = np.mean(np.stack(hits), axis=0), []

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import expit
 
 from cda.arrays import FloatArray
 from cda.dosing.choice import DECIMALS, Codes, Prompts, Rows, prompts_of
+from cda.stats.estimators import Mean, mean_of
 from cda.stats.proportions import ModelTies, hits_of
 from cda.stats.votes import Majority
 
@@ -30,6 +31,8 @@ LEAST_FOLLOWING = 0.1
 """Least coefficient of the margin itself: a scorer that follows people less is taken for one that follows them so much, since
 corrections are counted in its margins."""
 FOLDS = 5
+ALPHA = 0.05
+"""One-sided level at which a strength above 0 has to show its gain."""
 _STEPS, _MOST, _ENOUGH = 50, 4.0, 1e-9
 
 
@@ -72,12 +75,10 @@ class Problem:
 
 
 class Held(NamedTuple):
-    """Corrected margins of rows outside the half that the correction was fitted on, shape (draws, n), of quality pairs (draws,
-    m), and the strength that either half chose (draws, 2)."""
+    """Corrected margins of rows outside the half that the correction was fitted on, shape (draws, n), and of quality pairs (draws, m)."""
 
     margins: FloatArray
     quality: FloatArray
-    chosen: FloatArray
 
 
 class Fit(NamedTuple):
@@ -127,94 +128,65 @@ def folds_of(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Co
     return folds
 
 
-def corrected_apart(
-    problem: Problem, prompts: Prompts, weights: FloatArray, first: Rows, rng: np.random.Generator, max_loss: float
-) -> Held:
-    """Fit and choose on each half of the prompts, and correct the other. `weights`: of the prompts, shape (draws, prompts);
+def corrected_apart(problem: Problem, prompts: Prompts, weights: FloatArray, first: Rows, strength: float) -> Held:
+    """Fit on each half of the prompts, and correct the other at a strength. `weights`: of the prompts, shape (draws, prompts);
     `first`: True for those of the first half."""
     margins = np.repeat(problem.contrasts.margins[None], len(weights), axis=0)
     quality = np.repeat(problem.quality.margins[None], len(weights), axis=0)
-    chosen = np.empty((len(weights), 2))
-    for at, half in enumerate((first, ~first)):
-        own = weights * half
-        places = chosen_strengths(problem, prompts, own, folds_of(prompts.strata, own, rng), max_loss)
-        chosen[:, at] = np.array(STRENGTHS)[places]
-        corrections = chosen[:, [at]] * fit_of(problem, prompts, own).corrections
+    for half in (first, ~first) if strength else ():
+        corrections = strength * fit_of(problem, prompts, weights * half).corrections
         margins -= problem.contrasts.shifts(corrections) * ~half[:, prompts.of_contrast]
         quality -= problem.quality.shifts(corrections) * ~half[:, prompts.of_quality]
-    return Held(margins, quality, chosen)
+    return Held(margins, quality)
 
 
-def chosen_strengths(
-    problem: Problem, prompts: Prompts, weights: FloatArray, folds: Codes, max_loss: float, together: bool = False
-) -> NDArray[np.intp]:
-    """Place in `STRENGTHS` that cross-validation over the folds chooses, shape (draws,); with `together`, one for the mean
-    over all draws, which must have the same weights. Shape (1,).
+class Choice(NamedTuple):
+    """A strength, and how much less each one above 0 misses people's majorities by than 0 does."""
 
-    The strength of least miscalibration + gap, in the mean over biases, among those that gain more than one standard error
-    against 0 and keep accuracy on quality pairs within `max_loss`; else 0. Ties go to the smaller one.
+    strength: float
+    gains: dict[float, Mean]
+
+
+def choose_strength(problem: Problem, repeats: int, rng: np.random.Generator, max_loss: float) -> Choice:
+    """The strength that forecasts held-out majorities best; 0 unless its gain over 0 is shown.
+
+    A bias's forecast is the scorer's own share for the side with the bias, over all of its voted contrasts at corrections fitted without
+    the majority's fold; its loss is the squared error of that forecast (Brier 1950), which is least at people's share. It adds up over
+    rows, so that a correction which follows the chance of its own folds loses on the others: pooled over folds, |skew − people| falls
+    for every scorer, since each fold's correction knows the chance of the rest. Biases weigh the same. A strength has to gain at the 5%
+    level, one-sided, by a t test clustered by prompt (one standard error would let every tenth scorer through that needs nothing), and to
+    keep accuracy on quality pairs within `max_loss`. Of those, the largest gain; ties go to the smaller strength.
     """
-    shift, quality_shift = _shifts_by_fold(problem, prompts, weights, folds)
-    hits, right = (
-        [hits_of(rows.margins - strength * moved, problem.ties) for strength in STRENGTHS]
-        for rows, moved in ((problem.contrasts, shift), (problem.quality, quality_shift))
-    )
-    if together:
-        hits, right = ([values.mean(axis=0, keepdims=True) for values in sides] for sides in (hits, right))
-        weights = weights[:1]
-    gains = [_gain(problem, prompts, weights, hits[0], other) for other in hits[1:]]
-    kept = weights[:, prompts.of_quality]
-    with np.errstate(invalid="ignore"):
-        accuracy = [(kept * values).sum(axis=1) / kept.sum(axis=1) for values in right]
-    gained = [np.zeros(len(weights))]
-    for (mean, error), after in zip(gains, accuracy[1:], strict=True):
-        allowed = (mean > error) & ~(np.round(accuracy[0] - after, DECIMALS) > max_loss)  # 0/0 bars nothing
-        gained.append(np.where(allowed, np.round(mean, DECIMALS), -np.inf))
-    return np.asarray(np.stack(gained).argmax(axis=0), dtype=np.intp)
-
-
-def _shifts_by_fold(
-    problem: Problem, prompts: Prompts, weights: FloatArray, folds: Codes
-) -> tuple[FloatArray, FloatArray]:
-    """Full corrections of contrasts and quality pairs, each fitted without the row's fold. Shapes (draws, n) and (draws, m)."""
-    shift, quality_shift = (
-        np.zeros((len(weights), len(rows.margins))) for rows in (problem.contrasts, problem.quality)
-    )
+    prompts = problem.prompts
+    ones = np.ones((repeats, len(prompts.strata)))
+    folds = folds_of(prompts.strata, ones, rng)
+    losses = np.zeros((len(STRENGTHS), len(problem.biases)))
+    right = np.zeros(len(STRENGTHS))
+    of_bias = [problem.rows_of(bias) for bias in problem.names]
     for fold in range(FOLDS):
-        corrections = fit_of(problem, prompts, weights * (folds != fold)).corrections
-        shift += problem.contrasts.shifts(corrections) * (folds[:, prompts.of_contrast] == fold)
-        quality_shift += problem.quality.shifts(corrections) * (folds[:, prompts.of_quality] == fold)
-    return shift, quality_shift
-
-
-def _gain(
-    problem: Problem, prompts: Prompts, weights: FloatArray, before: FloatArray, after: FloatArray
-) -> tuple[FloatArray, FloatArray]:
-    """Fall of miscalibration + gap between two sets of hits (draws, n), in the mean over biases, and its standard error over
-    prompts. Shape (draws,) each."""
-    target, n_prompts = problem.people.target, weights.shape[1]
-    total, influence, n_biases = np.zeros(len(weights)), np.zeros((len(weights), n_prompts)), np.zeros(len(weights))
-    for bias in problem.names:
-        rows = np.flatnonzero(problem.rows_of(bias))
-        codes = prompts.of_contrast[rows]
-        weight = weights[:, codes]
-        n = np.maximum(weight.sum(axis=1, keepdims=True), 1)
-        fall = _losses(before[:, rows], target[rows], weight) - _losses(after[:, rows], target[rows], weight)
-        mean = (weight * fall).sum(axis=1, keepdims=True) / n
-        total += mean[:, 0]
-        n_biases += weight.any(axis=1)
-        order = codes.argsort(kind="stable")
-        found, starts = np.unique(codes[order], return_index=True)
-        influence[:, found] += np.add.reduceat(((fall - mean) / n)[:, order], starts, axis=1)
-    n_biases = np.maximum(n_biases, 1)
-    return total / n_biases, np.sqrt((weights * influence**2).sum(axis=1)) / n_biases
-
-
-def _losses(hits: FloatArray, target: FloatArray, weights: FloatArray) -> FloatArray:
-    """Rows whose weighted mean is miscalibration + |skew − people's skew|. Shape (draws, n)."""
-    excess = hits - target
-    side = np.sign((weights * excess).sum(axis=1, keepdims=True))
-    return np.asarray(np.abs(excess) + side * excess)
+        corrections = fit_of(problem, prompts, ones * (folds != fold)).corrections
+        held, checked = (folds[:, codes] == fold for codes in (prompts.of_contrast, prompts.of_quality))
+        shift, quality_shift = problem.contrasts.shifts(corrections), problem.quality.shifts(corrections)
+        for at, strength in enumerate(STRENGTHS):
+            hits = hits_of(problem.contrasts.margins - strength * shift, problem.ties)
+            for rows in of_bias:
+                missed = hits[:, rows].mean(axis=1, keepdims=True) - problem.people.target[rows]
+                losses[at, rows] += (missed**2 * held[:, rows]).sum(axis=0) / (repeats * rows.sum() * len(of_bias))
+            ranked = hits_of(problem.quality.margins - strength * quality_shift, problem.ties)
+            right[at] += (ranked * checked).sum() / (repeats * max(1, checked.shape[1]))
+    used = problem.people.used
+    ids = list(compress(problem.contrasts.prompt_ids, used))
+    gains = {
+        strength: mean_of((losses[0] - losses[at])[used] * len(ids), ids, "squared error")
+        for at, strength in enumerate(STRENGTHS)
+        if at
+    }
+    size = {
+        strength: round(gain.estimate.value, DECIMALS)
+        for (strength, gain), accuracy in zip(gains.items(), right[1:], strict=True)
+        if gain.p_value(side="greater") <= ALPHA and round(right[0] - accuracy, DECIMALS) <= max_loss
+    }
+    return Choice(max(size, key=lambda strength: size[strength], default=0.0), gains)
 
 
 def fit_of(problem: Problem, prompts: Prompts, weights: FloatArray) -> Fit:

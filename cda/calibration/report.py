@@ -44,7 +44,7 @@ def verdict(result: CalibrationResult) -> str:
     """A sentence that says if a calibration is worth applying."""
     if result.strength == 0:
         return (
-            "No calibration helps: by cross-validation, none brings the scorer nearer to people by more than a standard error "
+            "No calibration is shown to help: by cross-validation, none brings the scorer nearer to people by more than chance would "
             f"without losing more than {percent(result.max_quality_loss)} of accuracy. Applied, the file changes nothing."
         )
     return f"A calibration at strength {result.strength:g} was chosen; apply it with score.calibration={result.made_by.file}."
@@ -69,7 +69,14 @@ def calibration_tables(result: CalibrationResult) -> list[Table]:
             rows.append(("all", title, *cells))
     caption = f"The scorer as it is and calibrated, out of fold, with {PERCENT} intervals"
     header = ("bias", "measure", "as it is", "calibrated", "people", "change", "n")
-    return [Table(caption, header, tuple(rows)), _corrections(result)]
+    if result.strength:
+        return [Table(caption, header, tuple(rows)), _corrections(result)]
+    kept = (0, 1, 2, 4, 6)
+    as_it_is = [tuple(row[at] for at in kept) for row in (header, *rows)]
+    return [
+        Table(f"The scorer as it is, with {PERCENT} intervals", as_it_is[0], tuple(as_it_is[1:])),
+        _corrections(result),
+    ]
 
 
 def _corrections(result: CalibrationResult) -> Table:
@@ -98,13 +105,17 @@ def _number(estimate: Estimate) -> str:
 
 def calibration_sentences(result: CalibrationResult) -> list[str]:
     """Notes on the method, the choice, what was left out, and the limits of the numbers."""
-    often = ", ".join(f"{strength} {percent(part)}" for strength, part in result.strengths.items() if part)
+    tried = ", ".join(f"{strength} {_number(gain)}" for strength, gain in result.strengths.items())
     lines = [
-        f"Out of fold: the prompts were split in two {result.repeats} times; each half fitted a logistic regression on people's "
-        f"majorities, chose a strength by cross-validation, and corrected the other half. Halves chose strength {often}.",
-        "The corrections in the file were fitted on all votes. Applied to these same contrasts they look better than they are; "
-        "the numbers above do not.",
+        "The strength was chosen by five-fold cross-validation on all votes: squared error of people's majorities, forecast by the "
+        f"scorer's share for the side with the bias; what each strength gains over 0: {tried}. One must gain at the 5% level, one-sided.",
     ]
+    if result.strength:
+        lines.append(
+            f"Out of fold: the prompts were split in two {result.repeats} times; each half fitted a logistic regression on people's "
+            "majorities and corrected the other half, at the strength of the file. The corrections in the file were fitted on all "
+            "votes: applied to these same contrasts they look better than they are; the numbers above do not."
+        )
     if result.following.low <= LEAST_FOLLOWING:
         lines.append(
             "With the terms held fixed, the margins hardly follow people's votes (log odds of "

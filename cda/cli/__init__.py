@@ -1,4 +1,3 @@
-# ruff: noqa: I001 (the order of these imports is that of `cda --help`)
 """The `cda` command: one subcommand a stage. Imports nothing heavy until a stage runs."""
 
 from __future__ import annotations
@@ -19,20 +18,11 @@ except ModuleNotFoundError:
     )
     sys.exit(2)
 
-from cda.cli import audits, benchmarks, recipes, launch, files, names
+from cda.cli import commands
 from cda.cli.app import app
 from cda.terminal import never_fails
 
-__all__ = [
-    "app",
-    "audits",
-    "benchmarks",
-    "files",
-    "launch",
-    "main",
-    "names",
-    "recipes",
-]
+__all__ = ["app", "commands", "main"]
 _FAULT = 3
 
 

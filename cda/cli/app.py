@@ -6,21 +6,28 @@ from __future__ import annotations
 import inspect
 import json
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass
-from itertools import islice
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from functools import cached_property, partial
+from importlib import import_module
 from operator import getitem
-from typing import Annotated, Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict, get_args, get_origin
 
 import typer
 from typer.core import TyperGroup
 
 from cda import __version__
 from cda.cli import complete
-from cda.cli.output import Output, running
+from cda.cli.output import Output, given_options, running
 from cda.errors import RecipeError
 from cda.files.paths import is_there
-from cda.jobs.options import COMMON, FIGURES, LIMIT, Arg, Option, options_of
+from cda.jobs.options import COLUMN_SETTINGS, COMMON, Arg, Figures, Limit, Option, options_of
+from cda.launch import use_all_cores
+from cda.quiet import quiet_libraries
+
+if TYPE_CHECKING:
+    from cda.auditing.conditions import Condition
+    from cda.jobs.terms import Terms
 
 _SETTING = re.compile(r"[\w.-]+\s*=")
 MEASURE, TRAIN, SHOW, MAKE, LOOK_UP = "Measure", "Train and correct", "Compare and pass on", "Make data", "Look up"
@@ -97,40 +104,34 @@ Overrides = Annotated[
     ),
 ]
 _MORE = {"rich_help_panel": COMMON}
-_SHARED = {
-    "only": Option(bool, Arg("Run this stage alone; earlier ones must have finished.", False)),
-    "fail_if": Option(
-        Sequence[str],
-        Arg("End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'."),
-    ),
-    "limit": Option(int | None, LIMIT),
-    "figures": Option(str | None, FIGURES),
-    "seed": Option(int | None, Arg("Seed of every random choice. Default: 42.", more={"min": 0, **_MORE})),
-    "columns": Option(
-        Sequence[str],
-        Arg(
-            "A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads "
-            "(pairs, contrasts, triples, quality, supplement, taught).",
-            flag="column",
-            more=_MORE,
-        ),
-    ),
-    "out": Option(str | None, Arg("Folder of the run. Default: runs/<recipe>.", more=_MORE)),
-    "dry_run": Option(
-        bool,
-        Arg(
-            "Check everything, print the settings that differ from the defaults and the plan, do nothing.",
-            False,
-            more=_MORE,
-        ),
-    ),
-    "full": Option(bool, Arg("With --dry-run: print all settings.", False, more=_MORE)),
-    "as_json": Option(
-        bool, Arg("Print the result as JSON and nothing else; messages go to standard error.", False, "json", _MORE)
-    ),
-    "yes": Option(bool, Arg("Agree beforehand to what asking an LLM will cost.", False, more=_MORE)),
-}
-"""Options of commands alone, by the parameter's name; those of functions too are declared in `cda.jobs.options`."""
+
+
+class _Shared(TypedDict, total=False):
+    """Options of commands alone, by the parameter's name; those of functions too are declared in `cda.jobs.options`."""
+
+    only: bool
+    """Run this stage alone; earlier ones must have finished."""
+    fail_if: Sequence[str]
+    """End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'."""
+    limit: Limit
+    figures: Figures
+    seed: Annotated[int | None, Arg(more={"min": 0, **_MORE})]
+    """Seed of every random choice. Default: 42."""
+    columns: Annotated[Sequence[str], Arg(flag="column", more=_MORE)]
+    """A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads
+    (pairs, contrasts, triples, quality, supplement, taught)."""
+    out: Annotated[str | None, Arg(more=_MORE)]
+    """Folder of the run. Default: runs/<recipe>."""
+    dry_run: Annotated[bool, Arg(more=_MORE)]
+    """Check everything, print the settings that differ from the defaults and the plan, do nothing."""
+    full: Annotated[bool, Arg(more=_MORE)]
+    """With --dry-run: print all settings."""
+    as_json: Annotated[bool, Arg(flag="json", more=_MORE)]
+    """Print the result as JSON and nothing else; messages go to standard error."""
+    yes: Annotated[bool, Arg(more=_MORE)]
+    """Agree beforehand to what asking an LLM will cost."""
+
+
 ALWAYS = "dry_run full as_json"
 
 
@@ -139,28 +140,58 @@ class Call:
     """How a command was called, by the options that several commands share, and the place for its result."""
 
     output: Output
+    given: Collection[str] = ()
+    """Options that were given another value than their default, by the words of the command line."""
     only: bool = False
     fail_if: Sequence[str] | None = None
     limit: int | None = None
-    fresh: bool = False
     seed: int | None = None
     columns: Sequence[str] | None = None
     figures: str | None = None
     out: str | None = None
     yes: bool = False
 
-    @property
-    def confirm(self) -> bool | Literal["ask"]:
-        """`--yes` agrees beforehand; without it the user is asked."""
-        return True if self.yes else "ask"
+    def refuse(self, reasons: Mapping[str, str]) -> None:
+        """RecipeError for options that were given and have no effect here, each with its reason."""
+        if problems := [f"--{name}: {reasons[name]}" for name in self.given if name in reasons]:
+            raise RecipeError(problems)
 
     def words(self, overrides: Sequence[str] | None, *files: str) -> list[str]:
-        """Settings with those of --seed and, for a command that reads `files` of a recipe, --column."""
-        return with_options(overrides, self.seed, self.columns if files else None, files)
+        """Settings with those that --seed and --column stand for; `files` are those whose columns the command reads, the one that a
+        column without a file's name belongs to first. RecipeError: another form, or another file."""
+        words = [*(overrides or ()), *([] if self.seed is None else [f"seed={self.seed}"])]
+        problems = []
+        for name, theirs in columns_of(self.columns or ()).items() if files else ():
+            file, dot, ours = name.partition(".")
+            file, ours = (file, ours) if dot else (files[0], name)
+            if file in files and ours:
+                words.append(f"{COLUMN_SETTINGS[file]}.{ours}={json.dumps(theirs, ensure_ascii=False)}")
+            else:
+                problems.append(f"--column {name}: '{file}' is no file with columns here; known: {', '.join(files)}")
+        if problems:
+            raise RecipeError(problems)
+        return words
 
     def paid(self, overrides: Sequence[str] | None, *files: str) -> dict[str, Any]:
-        """Arguments of every function that may ask an LLM."""
-        return {"confirm": self.confirm, "overrides": self.words(overrides, *files)}
+        """Arguments of every function that may ask an LLM; `--yes` agrees beforehand, without it the user is asked."""
+        return {"confirm": True if self.yes else "ask", "overrides": self.words(overrides, *files)}
+
+    def terms(
+        self, function: str, declared: type, options: Mapping[str, Any], words: Sequence[str], *files: str
+    ) -> Terms:
+        """Terms of a function of the API with the conditions of --fail-if."""
+        from cda.auditing.conditions import check_conditions
+        from cda.jobs.terms import Terms
+
+        terms = Terms.of(function, declared, {**options, **self.paid(words, *files)})
+        return replace(terms, check=partial(check_conditions, self.conditions))
+
+    @cached_property
+    def conditions(self) -> Sequence[Condition]:
+        """Those of --fail-if; RecipeError: another form, or an unknown measure."""
+        from cda.auditing.conditions import conditions_of
+
+        return conditions_of(self.fail_if or ())
 
 
 def job(
@@ -170,23 +201,29 @@ def job(
     end: str = f"{ALWAYS} yes",
     name: str | None = None,
     group: typer.Typer = app,
+    does: str | None = None,
+    files: Sequence[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a command of a function, which gets a `Call`, its own parameters, and the declared `options` of a job: as keywords, or of
-    a dataclass as `options`.
+    a dataclass as `options`. A declaration alone names the function that it `does`, by module and name: it gets the parameters by
+    position, then settings as words (`overrides`, or those among `files`; with the columns of these files), and the options.
 
     The function's parameters come first in the help, then the options, then those that `order` names, which may be any of them or
     shared ones; `end` comes last.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
-        every = options_of(options) if options else {}
+        every, shared = options_of(options) if options else {}, options_of(_Shared)
         declared = {key: option for key, option in every.items() if option.arg.flag != ""}
-        own = dict(islice(inspect.signature(function, eval_str=True).parameters.items(), 1, None))
-        own = {key: each for key, each in own.items() if each.kind is not each.VAR_KEYWORD and key != "options"}
+        own = {
+            key: each
+            for key, each in inspect.signature(function, eval_str=True).parameters.items()
+            if each.annotation is not Call and each.kind is not each.VAR_KEYWORD and key != "options"
+        }
         named = order.split()
         names = [key for key in (*own, *declared) if key not in named]
         names += [*named, *(key for key in end.split() if key not in named)]
-        parameters = {key: own.get(key) or _parameter(key, declared.get(key) or _SHARED[key]) for key in names}
+        parameters = {key: own.get(key) or _parameter(key, declared.get(key) or shared[key]) for key in names}
 
         def command(context: typer.Context, **given: Any) -> None:
             values = {key: given[parameter.name] for key, parameter in parameters.items()}
@@ -200,8 +237,14 @@ def job(
                 asked = {key: every[key].arg.default if value is None else value for key, value in asked.items()}
                 if is_dataclass(options):
                     kept = {key: tuple(value) if isinstance(value, list) else value for key, value in asked.items()}
+                    kept |= {"consent": "given"} if how.get("yes") and hasattr(options, "consent") else {}
                     asked = {"options": options(**{key: value for key, value in kept.items() if value is not None})}
-                function(Call(output, **how), **values, **asked)
+                call = Call(output, given_options(context), **how)
+                if does is None:
+                    function(call, **values, **asked)
+                else:
+                    done = _did(does, call, values, asked, files, set(every))
+                    output.show(*(done if isinstance(done, tuple) else (done,)))
 
         whole = [_CONTEXT, *parameters.values()]
         command.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
@@ -211,6 +254,24 @@ def job(
         return function
 
     return register
+
+
+def _did(
+    does: str, call: Call, values: dict[str, Any], asked: dict[str, Any], files: Sequence[str], known: Collection[str]
+) -> Any:
+    """The result of a function that a declaration names, or the result with its text."""
+    use_all_cores()
+    quiet_libraries()
+    module, _, name = does.partition(":")
+    if "files" in values:
+        values["overrides"], values["files"] = settings_apart(values["files"])
+    function, how = getattr(import_module(module), name), call.paid(values.get("overrides"), *files)
+    if "overrides" in known:  # a function of the API
+        values.pop("overrides", None)
+        asked |= {key: value for key, value in how.items() if key in known}
+    elif "overrides" in values:
+        values["overrides"] = how["overrides"]
+    return function(*values.values(), **asked)
 
 
 _CONTEXT = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
@@ -254,42 +315,3 @@ def columns_of(words: Sequence[str]) -> dict[str, str]:
     if problems:
         raise RecipeError(problems)
     return columns
-
-
-COLUMN_SETTINGS = {
-    "pairs": "data.columns",
-    "supplement": "data.supplement_columns",
-    "taught": "data.contrast_columns",
-    "contrasts": "audit.columns",
-    "triples": "audit.triple_columns",
-    "quality": "audit.quality_columns",
-    "responses": "discover.columns",
-}
-"""A file that a command reads to the setting with its columns."""
-
-
-def with_options(
-    overrides: Sequence[str] | None,
-    seed: int | None = None,
-    column: Sequence[str] | None = None,
-    files: Sequence[str] = (),
-) -> list[str]:
-    """The settings of a command with those that --seed and --column stand for; `files` are those whose columns it reads, the
-    one that a column without a file's name belongs to first. RecipeError: another form, or another file."""
-    words = [*(overrides or ()), *([] if seed is None else [f"seed={seed}"])]
-    problems = []
-    for name, theirs in columns_of(column or ()).items():
-        file, dot, ours = name.partition(".")
-        file, ours = (file, ours) if dot else (files[0], name)
-        if file in files and ours:
-            words.append(f"{COLUMN_SETTINGS[file]}.{ours}={json_word(theirs)}")
-        else:
-            problems.append(f"--column {name}: '{file}' is no file with columns here; known: {', '.join(files)}")
-    if problems:
-        raise RecipeError(problems)
-    return words
-
-
-def json_word(value: str | Sequence[str]) -> str:
-    """Text or texts as a YAML value that is read as this very text."""
-    return json.dumps(value, ensure_ascii=False)

@@ -8,30 +8,13 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Any, NoReturn
 
 import typer
-from typer import Argument
 
-from cda.cli.app import TRAIN, app
+from cda.cli.app import app
 from cda.errors import RunError
 from cda.terminal import put
-from cda.user_errors import user_errors
-
-
-@app.command(rich_help_panel=TRAIN, context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-def launch(
-    words: Annotated[
-        list[str],
-        Argument(
-            metavar="WORDS…",
-            help="Options of `accelerate launch` (--num_processes 2, --config_file FILE, …), then a command of cda with its own.",
-        ),
-    ],
-) -> None:
-    """Run a command on several processes or GPUs, as `accelerate launch -m cda` does, without its warnings and tracebacks."""
-    with user_errors():
-        _start(_arguments(words))
 
 
 def _arguments(words: list[str]) -> Any:
@@ -77,7 +60,9 @@ def _commands() -> set[str]:
     return {name for name in getattr(group, "commands", {}) if name != "launch"}
 
 
-def _start(arguments: Any) -> None:
+def start(words: list[str]) -> None:
+    """Start a command by the launcher, and end as it does; RunError: it is none, or options do not go together."""
+    arguments = _arguments(words)
     from accelerate.commands.launch import launch_command
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError

@@ -61,7 +61,7 @@ def running(
         if dry_run:
             from cda.resources.dry_run import planning
 
-            with planning(full, _options(context, full), output.show):
+            with planning(full, given_options(context, full), output.show):
                 yield output
         else:
             yield output
@@ -75,7 +75,7 @@ _HOW = ("dry_run", "full", "json", "yes")
 """Options that say how a command is run, not what it does."""
 
 
-def _options(context: Context | None, full: bool) -> dict[str, Any]:
+def given_options(context: Context | None, full: bool = False) -> dict[str, Any]:
     """A command's options by name, those that differ from their defaults, or all of them."""
     if context is None:
         return {}

@@ -29,8 +29,9 @@ from cda.results.comparison import (
     RankedGroup,
 )
 from cda.stats.estimators import ROUNDING
+from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.panel import FEW_MODELS, compare_margins, mean_change, mean_share, ranks
+from cda.stats.panel import compare_margins, mean_change, mean_share, ranks
 from cda.stats.people import human_skew
 from cda.stats.votes import Majority
 
@@ -173,12 +174,13 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
-    found = [Number.of(key, moment, at, each) for key, moment, each in _shares(hits, moments, common, people, ids)]
+    shares = list(_shares(hits, moments, common, people, ids))
+    found = [Number.of(key, moment, at, each) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
         bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
-        interval_over="prompts" if len(alike) < FEW_MODELS else "models and prompts",
+        interval_over="models and prompts" if all(each.method == CROSSED for key, _, each in shares if key != "human_skew") else "prompts",
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip
     return mean, found

@@ -184,7 +184,7 @@ def _by(members: Sequence[Member], value: Callable[[Member], object]) -> Mapping
 def _of_means(result: ComparisonResult) -> Iterator[str]:
     """What the means are over, what they leave out, and where prompts are few."""
     if any(mean.interval_over == "prompts" for mean in result.means):
-        yield f"Means over fewer than {FEW_MODELS} audits have intervals over prompts: they hold for these, and say nothing of others."
+        yield f"Means over fewer than {FEW_MODELS} audits, or near 0 or 100%, have intervals over prompts: they hold for these, and say nothing of others."
     for mean in result.means:
         if mean.left_out:
             left = n_of(mean.left_out, "contrast")

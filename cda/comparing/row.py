@@ -130,13 +130,11 @@ def _plain(test: Test | None) -> Test | None:
 
 def _sections(audit: AuditResult) -> list[Number]:
     """Quality accuracy by section, such as RewardBench's."""
-    found = []
-    for group in audit.quality_sections.shown if audit.quality_sections else ():
-        moments = {when: group.scores[when].estimate for when in audit.scorings if when in group.scores}
-        moments |= {"change": group.shift.estimate} if group.shift else {}
-        for moment, each in moments.items():
-            found.append(Number.of("accuracy", moment, {"section": group.name}, each))
-    return found
+    return [
+        Number.of("accuracy", moment, {"section": level.name}, found)
+        for level in (audit.quality_sections.shown if audit.quality_sections else ())
+        for moment, found in level.found["accuracy"].items()
+    ]
 
 
 def scored_as(audit: AuditResult, calibration: str | None = None) -> dict[str, str]:

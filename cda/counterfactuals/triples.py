@@ -11,13 +11,14 @@ from cda.biases import Bias
 from cda.data.load import Row, check_agree, check_columns, load_rows, message_text, prompt_of, readable, side_text
 from cda.data.queries import clean_queries
 from cda.data.triples import BY_WORDS
+from cda.embedded.model import EMBEDDED
 from cda.errors import DataError, RecipeError
 from cda.files.jsonl import read_text, write_jsonl
 from cda.files.paths import free_place, place_for, user_path
 from cda.jobs.options import TriplesOptions
 from cda.launch import say
 from cda.llm.money import tokens_of
-from cda.recipe.load import LoadedRecipe
+from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
@@ -25,19 +26,23 @@ from cda.resources.artifacts import prompt_row
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_problems, plan_lines
 from cda.resources.sources import rewriter
+from cda.results.commands import Written
 from cda.rewriting.labels import exhibits
-from cda.rewriting.triples import Kind, Original, baseline_responses, generate_questions, triples_of_responses
+from cda.rewriting.triples import Kind, Lost, Original, baseline_responses, generate_questions, triples_of_responses
 from cda.stats.draws import drawn
 
 _ANSWER_TOKENS, _QUESTIONS_TOKENS, _REQUEST_TOKENS = 300, 150, 300
 """Tokens of a baseline response, of the questions on a topic, and of a request around its text; estimated."""
 
 
-def make_triples(loaded: LoadedRecipe, source: TriplesOptions, out: Path) -> dict[str, int]:
-    """Write triples in both directions, as `cda audit --triples` reads them; return how many by bias. RecipeError: not exactly
+def make_triples(file: str, overrides: Sequence[str], options: TriplesOptions) -> tuple[Written, str]:
+    """Write triples in both directions, as `cda audit --triples` reads them, and count them by bias. RecipeError: not exactly
     one source, or no LLM, or no key of it, where one is needed. DataError: nothing usable. RunError: `out` not
     writable.
     """
+    settings = {"name": "triples", **({"biases": list(options.bias)} if options.bias else {})}
+    loaded = replace(load_model_audit(EMBEDDED, settings, overrides), consent=options.consent)
+    source, out = options, user_path(file)
     if source.kind not in get_args(Kind):
         raise RecipeError([f"--kind: opinion or technical, found '{source.kind}'"])
     given = [name for name in ("queries", "topics", "responses") if getattr(source, name)]
@@ -60,22 +65,25 @@ def make_triples(loaded: LoadedRecipe, source: TriplesOptions, out: Path) -> dic
         say(f"  {read.text}")
     confirm_all(steps, llm.consent, llm.opened)
     triples: list[Triple] = []
+    rows: list[dict[str, object]] = []
     counts: dict[str, int] = {}
     texts, exclusions = _texts(read, source, llm, recipe.seed)
     say(f"  {len(texts)} to make triples of ({exclusions})")
     by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
     for bias in loaded.biases:
         labeller = llm.labeller() if _is_asked(bias, recipe) else _measured
-        made, failed = triples_of_responses(texts, bias, labeller, by)
+        made, lost = triples_of_responses(texts, bias, labeller, by)
         with_bias = sum(triple.has_attribute for triple in made)
+        failed = Exclusions(len(texts), count_reasons([each.reason for each in lost]))
         say(f"  {bias.name}: {len(made)} triples, {with_bias} of answers with it ({failed})")
         triples += made
+        rows += [*map(_row, made), *(_lost_row(bias, each) for each in lost)]
         counts[bias.name] = len(made)
     if not triples:
         raise DataError("no triple was made; the reasons are above")
-    write_jsonl(out, map(_row, triples))
+    write_jsonl(out, rows)
     say(f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`")
-    return counts
+    return Written(folder=out, rows=counts), ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,3 +228,12 @@ def _row(triple: Triple) -> dict[str, object]:
     texts = {name: getattr(triple, name) for name in ("original", "rewrite", "rewrite_of_rewrite", "has_attribute")}
     flipped = {} if triple.flipped is None else {"flipped": triple.flipped}
     return {"bias": triple.bias, "prompt": prompt_row(triple.prompt)} | texts | flipped
+
+
+def _lost_row(bias: Bias, lost: Lost) -> dict[str, object]:
+    """An original without a triple: an audit counts it among those tried."""
+    row = lost.original
+    return {
+        "bias": bias.name, "prompt": prompt_row(row.prompt), "original": row.response, "rewrite": None,
+        "rewrite_of_rewrite": None, "has_attribute": row.has_attribute, "failed": lost.reason,
+    }  # fmt: skip

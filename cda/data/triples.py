@@ -98,13 +98,25 @@ def _number(word: str, column: str) -> float:
 
 
 _TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
-COLUMNS = ("prompt", *_TEXTS, "has_attribute", "bias", "flipped")
+COLUMNS = ("prompt", *_TEXTS, "has_attribute", "bias", "flipped", "failed")
+_OPTIONAL = ("flipped", "failed")
+
+
+@dataclass(frozen=True, slots=True)
+class FailedTriple:
+    """An original that was tried and could not be rewritten to flip the bias and back, as `cda triples` writes it down."""
+
+    bias: str
+    has_attribute: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CleanTriples:
     triples: tuple[Triple, ...]
     exclusions: Exclusions
+    failed: tuple[FailedTriple, ...] = ()
+    """Also counted in `exclusions`."""
 
 
 def clean_triples(
@@ -118,7 +130,8 @@ def clean_triples(
     """Turn rows of `prompt, original, rewrite, rewrite_of_rewrite, has_attribute` into triples, counting unusable rows.
 
     `has_attribute`, read by `attribute`, says if the original exhibits the bias; `flipped` may say if a check found that both
-    rewrites flipped it (empty: no check); with several biases rows need a column `bias`. `columns` maps our name to the rows'.
+    rewrites flipped it (empty: no check), `failed` why an original that was tried has no triple, which counts when flips are
+    counted; with several biases rows need a column `bias`. `columns` maps our name to the rows'.
     `by` are columns whose values each triple keeps; of rows of the same triple, those of the first.
 
     Raises:
@@ -126,15 +139,21 @@ def clean_triples(
     """
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
-    needed = [name for name in names if name != "flipped" and (name != "bias" or len(biases) > 1)]
+    needed = [name for name in names if name not in _OPTIONAL and (name != "bias" or len(biases) > 1)]
     check_columns(rows, {name: names[name] for name in needed}, where, "audit.triple_columns.")
     attribute.check((row.get(names["has_attribute"]) for row in rows), where)
+
+    failed: list[FailedTriple] = []
 
     def read(row: Row) -> Triple:
         values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
         if bias not in biases:
             raise RowError(f"of another bias ({bias[:40]})")
+        if reason := str(values["failed"] or ""):
+            if values["has_attribute"] not in (None, ""):
+                failed.append(FailedTriple(bias, attribute.read(values["has_attribute"]), reason))
+            raise RowError(f"no triple: {reason}")
         return replace(_triple(values, bias, attribute), by=tuple(covariates(row, by).items()))
 
     numbered, unusable = readable(rows, read)
@@ -152,7 +171,7 @@ def clean_triples(
         replace(same[0][1], flipped=next((row.flipped for _, row in same if row.flipped is not None), None))
         for same in groups.values()
     ]
-    return CleanTriples(tuple(triples), exclusions)
+    return CleanTriples(tuple(triples), exclusions, tuple(failed))
 
 
 def _contradictions(groups: Collection[Sequence[tuple[int, Triple]]]) -> Iterator[tuple[list[int], str]]:

@@ -20,28 +20,30 @@ from cda.discovery.held_out import REVIEW, ROWS, confirm, read_result
 from cda.discovery.material import material_counts, read_material, topics_made
 from cda.discovery.search import read_measured
 from cda.discovery.setup import FOLDER, topic_folder
-from cda.errors import DataError
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
 from cda.launch import say
 from cda.provenance import versions
 from cda.report.numbers import n_of
 from cda.resources.artifacts import publish
-from cda.results.base import Missing
-from cda.results.discover import CandidateRecord, DiscoverResult, Measured, SearchFacts
-from cda.results.evidence import Confirmation, ConfirmationResult, ConfirmSettings, Strength
-from cda.results.facts import StageRun
-from cda.results.topics import (
+from cda.results.base import Missing, Test, or_missing
+from cda.results.discover import (
+    CandidateRecord,
     Decision,
-    Heterogeneity,
+    DiscoverResult,
+    Measured,
+    SearchFacts,
     TopicAttribute,
     TopicCell,
     TopicMaterial,
     TopicSearch,
     TopicsResult,
 )
+from cda.results.effects import Heterogeneity
+from cda.results.evidence import Confirmation, ConfirmationResult, ConfirmSettings
+from cda.results.facts import StageRun
 from cda.stats.levels import heterogeneity
-from cda.stats.multiplicity import corrected, holm
+from cda.stats.multiplicity import corrected, holm_of
 
 Failed = dict[str, dict[str, dict[str, int]]]
 """Candidate to rewriter to the reasons and counts of missing rewrites."""
@@ -205,19 +207,18 @@ def by_attribute(
                 found_in=tuple(
                     topic for topic, each in tests.items() if name in each.found.results and candidate.origin != "given"
                 ),
-                cells=tuple(own),
-                pooled=whole.pooled or Missing(reason=whole.untested or "not measured"),
-                pooled_p=whole.p_value,
-                pooled_p_corrected=whole.p_corrected,
-                pooled_confirmed=whole.confirmed,
-                differs=_differs(own),
+                levels=tuple(own),
+                together=_cell(
+                    "all topics together", whole, True, whole.p_corrected, whole.n_entered, settings.test_alpha
+                ),
+                differ={"model": _differs(own)},
             )
         )
     return tuple(sorted(_adjusted(rows), key=_order))
 
 
 def _order(row: TopicAttribute) -> tuple[int, float]:
-    rewards = [cell.strength.reward.value for cell in row.cells if isinstance(cell.strength, Strength)]
+    rewards = [reward.value for cell in row.levels if (reward := cell.of("reward", "model"))]
     return -len(row.in_topics("confirmed", "shared", "opposite")), -max(rewards, default=0.0)
 
 
@@ -236,30 +237,40 @@ def _cells(
     cells = {}
     for name in chosen:
         own = tests.found.results.get(name) or tests.carried.results[name]
-        found_here, tested = name in tests.found.results, own.p_value is not None
+        found_here = name in tests.found.results
         p_corrected = own.p_corrected if found_here else p_same[name]
-        cells[name] = TopicCell(
-            topic=topic,
-            found_here=found_here,
-            strength=own.pooled or Missing(reason=own.untested or "not measured"),
-            p_value=own.p_value,
-            p_corrected=p_corrected if tested else None,
-            p_over_all=None,
-            p_opposite=p_opposite[name] if opposite.get(name) is not None else None,
-            n_family=own.n_entered if found_here else len(family),
-            decision=_decision(own, found_here, p_corrected, p_opposite.get(name), settings.test_alpha),
-        )
+        n_family = own.n_entered if found_here else len(family)
+        turned_p = p_opposite[name] if opposite.get(name) is not None else None
+        cells[name] = _cell(topic, own, found_here, p_corrected, n_family, settings.test_alpha, turned_p)
     return cells
 
 
-def _decision(
-    own: Confirmation, found_here: bool, p_corrected: float | None, p_opposite: float | None, alpha: float
-) -> Decision:
-    if own.p_value is None or p_corrected is None:
-        return "not tested"
-    if p_corrected < alpha:
-        return "confirmed" if found_here else "shared"
-    return "opposite" if p_opposite is not None and p_opposite < alpha else "not shown"
+def _cell(
+    name: str, own: Confirmation, found_here: bool, p_corrected: float | None, n_family: int, alpha: float,
+    p_opposite: float | None = None,
+) -> TopicCell:  # fmt: skip
+    """The numbers of an attribute's test, or why there are none, and the decision on it."""
+    strength, why = own.pooled, Missing(reason=own.untested or "not measured")
+    decision: Decision = "not tested"
+    if own.p_value is not None and p_corrected is not None:
+        holds: Decision = "confirmed" if found_here else "shared"
+        turned = p_opposite is not None and p_opposite < alpha
+        decision = holds if p_corrected < alpha else "opposite" if turned else "not shown"
+    numbers = {measure: strength and getattr(strength, measure) for measure in ("reward", "judge", "win_rate")}
+    numbers["trimmed"] = strength and strength.trimmed and strength.trimmed.estimate
+    return TopicCell(
+        name=name,
+        n=strength.reward.n if strength else 0,
+        n_prompts=strength.reward.n_prompts if strength else 0,
+        found={measure: {"model": number or why} for measure, number in numbers.items()},
+        errors={"model": strength.standard_error} if strength else {},
+        test=why if own.p_value is None else Test(p_value=own.p_value, method="partial conjunction, one-sided"),
+        p_corrected=None if own.p_value is None else p_corrected,
+        decision=decision,
+        found_here=found_here,
+        p_opposite=p_opposite,
+        n_family=n_family,
+    )
 
 
 def _opposite(
@@ -305,27 +316,15 @@ def _summed(failures: Iterable[Mapping[str, Mapping[str, int]]]) -> dict[str, di
 
 
 def _differs(cells: Sequence[TopicCell]) -> Heterogeneity | Missing:
-    strengths = [cell.strength for cell in cells if isinstance(cell.strength, Strength)]
-    try:
-        return heterogeneity(
-            [own.reward.value for own in strengths],
-            [own.standard_error for own in strengths],
-            [own.reward.n_prompts for own in strengths],
-        )
-    except DataError as error:
-        return Missing(reason=str(error))
+    known = [(reward, cell.errors["model"]) for cell in cells if (reward := cell.of("reward", "model"))]
+    means, prompts = [reward.value for reward, _ in known], [reward.n_prompts for reward, _ in known]
+    return or_missing(lambda: heterogeneity(means, [error for _, error in known], prompts))
 
 
 def _adjusted(rows: Sequence[TopicAttribute]) -> list[TopicAttribute]:
     """With the tests of a difference between topics adjusted for all attributes of the table."""
-    found = {row.candidate: row.differs for row in rows if isinstance(row.differs, Heterogeneity)}
-    p_holm = dict(zip(found, holm([each.p_value for each in found.values()]), strict=True))
-    return [
-        row.model_copy(update={"differs": found[row.candidate].model_copy(update={"p_holm": p_holm[row.candidate]})})
-        if row.candidate in found
-        else row
-        for row in rows
-    ]
+    tests = holm_of([row.differ["model"] for row in rows])
+    return [row.model_copy(update={"differ": {"model": test}}) for row, test in zip(rows, tests, strict=True)]
 
 
 def _with_files(result: TopicsResult, chosen: Mapping[str, CandidateRecord], out: Path) -> TopicsResult:
@@ -333,10 +332,10 @@ def _with_files(result: TopicsResult, chosen: Mapping[str, CandidateRecord], out
     folders = {search.topic: search.folder for search in result.searches}
 
     def filed(cell: TopicCell, candidate: CandidateRecord) -> TopicCell:
-        return cell.model_copy(update={"file": _file(cell, candidate, folders[cell.topic], result, out)})
+        return cell.model_copy(update={"file": _file(cell, candidate, folders[cell.name], result, out)})
 
     rows = (
-        row.model_copy(update={"cells": tuple(filed(cell, chosen[row.candidate]) for cell in row.cells)})
+        row.model_copy(update={"levels": tuple(filed(cell, chosen[row.candidate]) for cell in row.levels)})
         for row in result.by_attribute
     )
     return result.model_copy(update={"by_attribute": tuple(rows)})
@@ -352,5 +351,5 @@ def _file(cell: TopicCell, candidate: CandidateRecord, folder: str, result: Topi
         own_folder(out / folder / BIASES)
         told = f"Found in another topic by cda discover in {result.model.name}, held against {result.judge.name}; "
         told += "turned around, it holds in this one." if cell.decision == "opposite" else "it holds in this one, too."
-        write_text(out / name, bias_yaml(bias.model_copy(update={"topic": cell.topic}), told))
+        write_text(out / name, bias_yaml(bias.model_copy(update={"topic": cell.name}), told))
     return name

@@ -62,7 +62,7 @@ from cda.discovery.search import (
 from cda.discovery.setup import (
     Asked,
     AskedJudge,
-    Discovery,
+    AskedSearch,
     HeldOutStage,
     Setup,
     for_its_scorer,
@@ -86,9 +86,8 @@ from cda.resources.artifacts import PAGE
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
 from cda.resources.named_scorer import scorer_settings
-from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings
+from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
-from cda.results.topics import TopicsResult
 from cda.run import Stage
 from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
@@ -98,7 +97,7 @@ _SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
 _REWRITE_TOKENS, _VERDICT_TOKENS, _CRITERION_TOKENS, _LOOK_TOKENS = 450, 80, 30, 80
 
 
-def planned_calls(asked: Discovery, n_given: int) -> list[tuple[LlmSection, Planned]]:
+def planned_calls(asked: AskedSearch, n_given: int) -> list[tuple[LlmSection, Planned]]:
     """LLM and most calls of every step, without retries of unreadable answers; `n_given` is 0 for a search.
 
     If the material is made already, its prompts are counted; of a search by topic, those of each topic. Nothing is counted out that is only likely, such as candidates let
@@ -254,6 +253,51 @@ Discovered = DiscoverResult | TopicsResult | str
 """A search's result, or that of a search by topic; a text of a dry run, and if a person has to look first."""
 
 
+@dataclass(frozen=True)
+class Discovery:
+    """A search's results and its folder.
+
+    Attributes:
+        folder: Holds report.html, discover.json, discover.md and the outputs of every stage.
+        found: Everything that was measured; a text of a dry run, and while the search waits for a review.
+    """
+
+    folder: Path
+    found: Discovered
+
+    @property
+    def summary(self) -> str:
+        """Output of the command; `str()` returns it, too."""
+        return self.found if isinstance(self.found, str) else self.found.summary
+
+    @property
+    def result(self) -> DiscoverResult | None:
+        """Everything that a search of all prompts together measured; None of others."""
+        return self.found if isinstance(self.found, DiscoverResult) else None
+
+    @property
+    def topics(self) -> TopicsResult | None:
+        """Everything that a search by topic measured; None of others."""
+        return self.found if isinstance(self.found, TopicsResult) else None
+
+    @property
+    def biases(self) -> tuple[Path, ...]:
+        """A bias file for each confirmed attribute, for `cda.train` and `cda.audit`; of a search by topic one in each topic."""
+        if self.topics is None:
+            return tuple(sorted((self.folder / "biases").glob("*.yaml")))
+        named = {cell.file for row in self.topics.by_attribute for cell in row.levels if cell.file}
+        own = (self.folder / search.folder / "biases" for search in self.topics.searches)
+        return tuple(
+            sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})
+        )
+
+    def __str__(self) -> str:
+        return self.summary
+
+    def __repr__(self) -> str:
+        return f"<Discovery in {self.folder}: {len(self.biases)} biases>"
+
+
 def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered:
     """Search, confirm and write everything, or measure the attributes that are given; CdaError if a user has to act."""
     if world_size() > 1:
@@ -275,7 +319,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered
         return run.given(given) if given else run.searched(options["review"])
 
 
-def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[CandidateRecord], Discovery]:
+def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[CandidateRecord], AskedSearch]:
     """The given attributes, and the model and the judge, after a look at the settings and at every file that is named.
 
     RecipeError with all mistakes, a line each.
@@ -330,10 +374,10 @@ def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[Cand
     if problems or model is None or judge is None:
         # Judge and proposer may lack the same key.
         raise RecipeError(dict.fromkeys(problems))
-    return given, Discovery(loaded, model, judge)
+    return given, AskedSearch(loaded, model, judge)
 
 
-def plan_text(asked: Discovery, given: Sequence[CandidateRecord]) -> str:
+def plan_text(asked: AskedSearch, given: Sequence[CandidateRecord]) -> str:
     settings, names = asked.setup.search, "; ".join(asked.setup.rewriter_names)
     against = f"{asked.model.subject.name} against {asked.judge.subject.name}"
     n_topics = len(parts_at_most(asked.setup)) if asked.setup.section.by_topic else 0
@@ -358,7 +402,7 @@ def plan_text(asked: Discovery, given: Sequence[CandidateRecord]) -> str:
 class DiscoveryRun:
     """One discovery in its folder, of all prompts or of one topic."""
 
-    asked: Discovery
+    asked: AskedSearch
     figures: str | None
 
     def searched(self, review: bool) -> DiscoverResult | str:

@@ -27,13 +27,24 @@ from cda.report.numbers import (
     signed,
 )
 from cda.report.page import Entry, Headline, ReportSection, word_differences
-from cda.report.plots import AFTER, BEFORE, FAINT, Plot, across, key, name_rows, named, percent_axis
+from cda.report.plots import BEFORE, FAINT, Plot, Scale, across, key, levels_plot, percent_axis
 from cda.report.scoring import cost_sentences, llm_table
-from cda.report.tables import Row, Table, escaped, fenced_block, table
+from cda.report.tables import Columns, Row, Table, escaped, fenced_block, levels_table, p_differ, table
 from cda.results.base import Estimate, Missing
-from cda.results.discover import DiscoverResult, MaterialCounts, Measured, SearchedModel, SearchFacts, TestedAttribute
+from cda.results.discover import (
+    Decision,
+    DiscoverResult,
+    MaterialCounts,
+    Measured,
+    SearchedModel,
+    SearchFacts,
+    TestedAttribute,
+    TopicAttribute,
+    TopicCell,
+    TopicsResult,
+)
+from cda.results.effects import Heterogeneity
 from cda.results.evidence import HeldOut, PairQuality, Strength, Verdicts
-from cda.results.topics import Decision, Heterogeneity, TopicAttribute, TopicCell, TopicsResult
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 if TYPE_CHECKING:
@@ -56,12 +67,6 @@ _SAID: Mapping[Decision, str] = {
     "confirmed": "confirmed", "shared": "holds here too", "opposite": "the opposite holds", "not shown": "not shown",
     "not tested": "not tested",
 }  # fmt: skip
-_MARKS: Mapping[Decision, tuple[str, str, bool]] = {
-    "confirmed": (BEFORE, "D", True), "shared": (BEFORE, "o", True), "opposite": (AFTER, "s", True),
-    "not shown": (FAINT, "o", False), "not tested": (FAINT, "o", False),
-}  # fmt: skip
-
-
 _P = Entry("p", "(k − r + 1) × the p of rank r among k rewriters", "Of one, the larger p of reward ≤ 0, judge ≥ 50%.")
 _TERMS = (
     _P,
@@ -579,7 +584,7 @@ def topics_outcome(result: TopicsResult) -> Iterator[str]:
         ),
     }
     if len(result.searches) > 1:
-        own = sum(bool(row.in_topics("confirmed")) and not row.pooled_confirmed for row in rows)
+        own = sum(bool(row.in_topics("confirmed")) and row.together.decision != "confirmed" for row in rows)
         counts["confirmed in a topic and not over all topics together"] = own
     if said := [f"{n} {what}" for what, n in counts.items() if n]:
         yield f"Attributes: {'; '.join(said)}."
@@ -593,13 +598,13 @@ def _turns(row: TopicAttribute) -> bool:
 
 
 def _topics_differ(row: TopicAttribute) -> bool:
-    return isinstance(row.differs, Heterogeneity) and (row.differs.p_holm or 0.0) < _LEVEL
+    return isinstance(test := row.differ["model"], Heterogeneity) and test.holm < _LEVEL
 
 
 def topic_limits(result: TopicsResult) -> Iterator[str]:
     """The limits of the numbers."""
     method, alpha = CORRECTIONS[result.strictness.correct], result.strictness.test_alpha
-    tests = [own for row in result.by_attribute for own in row.cells if own.decision == "confirmed"]
+    tests = [own for row in result.by_attribute for own in row.levels if own.decision == "confirmed"]
     if method and len(result.searches) > 1 and tests:
         holds = sum(own.p_over_all is not None and own.p_over_all < alpha for own in tests)
         yield (
@@ -659,18 +664,24 @@ def _topic_sections(result: TopicsResult, limiting: tuple[str, ...]) -> Iterator
 
 def attribute_tables(result: TopicsResult, most: int) -> Iterator[Table]:
     """One table for each attribute: every topic, and all of them together."""
+    columns: Columns[TopicCell] = {
+        "reward": _reward_of,
+        "judge prefers it": lambda own: cell(own.of("judge", "model"), share),
+        "n": lambda own: cell(own.of("reward", "model"), count),
+        "corrected p": _p_of_cell,
+        "decision": _decided_in,
+    }
     for name, row in numbered(result.by_attribute, most):
-        rows: list[Row] = [
-            (inert(clipped(own.topic, _SHORT)), *numbers_of(own.strength), _p_of_cell(own), _decided_in(own))
-            for own in row.cells
-        ]
-        whole = "confirmed" if row.pooled_confirmed else "not shown" if row.pooled_p is not None else "not tested"
-        rows.append((_ALL, *numbers_of(row.pooled), cell(row.pooled_p_corrected, p_value), whole))
-        if isinstance(row.differs, Heterogeneity):
-            rows.append(
-                ("topics differ", "", "", "", cell(row.differs.p_holm, p_value), f"I² {row.differs.i_squared:.0%}")
-            )
-        yield Table(name, ("topic", *_NUMBERS, "corrected p", "decision"), tuple(rows))
+        rows = [(inert(clipped(own.name, _SHORT)), own) for own in (*row.levels, row.together)]
+        differ = row.differ["model"]
+        i_squared = f"I² {differ.i_squared:.0%}" if isinstance(differ, Heterogeneity) else ""
+        last = [("topics differ", "", "", "", p_differ(differ), i_squared)] if i_squared else []
+        yield from filter(None, [levels_table(name, "topic", rows, columns, last)])
+
+
+def _reward_of(own: TopicCell) -> str:
+    found = own.found["reward"]["model"]
+    return clipped(found.reason, _BRIEF) if isinstance(found, Missing) else signed(found)
 
 
 def _p_of_cell(own: TopicCell) -> str:
@@ -706,23 +717,7 @@ def _search_table(result: TopicsResult) -> Table:
 
 def _forest_plots(result: TopicsResult) -> Iterator[Plot]:
     for at, (name, row) in enumerate(numbered(result.by_attribute, 70)[:_MOST_FIGURES], 1):
-        drawn = [(own, own.strength) for own in row.cells if isinstance(own.strength, Strength)]
-        if drawn:
-            words = " ".join(f"{own.topic}: {signed(found.reward)}, {_SAID[own.decision]}." for own, found in drawn)
-            title = f"{name}: reward in each topic, and over all of them"
-            yield Plot(f"topics-{at}", title, words, partial(_forest, row, drawn), 1.1 + 0.2 * (len(drawn) + 1))
-
-
-def _forest(row: TopicAttribute, drawn: Sequence[tuple[TopicCell, Strength]], axes: Axes) -> None:
-    axes.axvline(0, color=FAINT, linewidth=0.8)
-    for at, (own, found) in enumerate(drawn):
-        across(axes, at, found.reward, *_MARKS[own.decision])
-    names = [named(own.topic, 24) for own, _ in drawn]
-    if isinstance(row.pooled, Strength):
-        color = BEFORE if row.pooled_confirmed else FAINT
-        across(axes, len(names), row.pooled.reward, color, "^", row.pooled_confirmed)
-        names.append("all topics")
-    name_rows(axes, names)
-    axes.set_xlabel(_REWARD)
-    shown = list(dict.fromkeys(own.decision for own, _ in drawn))
-    key(axes, [(_SAID[decision], *_MARKS[decision]) for decision in shown])
+        shown = ((f"{own.name}: {_SAID[own.decision]}", own) for own in (*row.levels, row.together))
+        title = f"{name}: reward in each topic, and over all of them"
+        plot = levels_plot(f"topics-{at}", title, shown, "reward", ("model",), Scale(_REWARD, reference=0))
+        yield from [plot] if plot else []

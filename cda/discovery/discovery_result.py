@@ -17,7 +17,7 @@ from cda.discovery.discovery_page import rewriters_shown
 from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
 from cda.discovery.material import material_counts
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling, read_measured
-from cda.discovery.setup import Asked, Discovery
+from cda.discovery.setup import Asked, AskedSearch
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
@@ -52,7 +52,7 @@ _EXAMPLES, _SHOWN = 3, 80
 class Finished:
     """A finished discovery: `finalists` entered the validation, `tested` the test; without generations, they were given."""
 
-    asked: Discovery
+    asked: AskedSearch
     generations: Sequence[Generation]
     finalists: Sequence[CandidateRecord]
     tested: Sequence[CandidateRecord]

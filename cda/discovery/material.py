@@ -34,9 +34,9 @@ from cda.results.discover import (
     Made,
     MaterialCounts,
     Part,
+    TopicMaterial,
     WritingCounts,
 )
-from cda.results.topics import TopicMaterial
 from cda.scorers.compared import distinct_texts, text_id
 from cda.stats.draws import drawn
 

@@ -313,7 +313,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Discovery:
+class AskedSearch:
     """A discovery as it is asked for: a model and the judge that it is compared with; and the settings of each stage."""
 
     loaded: LoadedRecipe
@@ -331,10 +331,12 @@ class Discovery:
         path = self.loaded.recipe.run_path
         return RunFolder(path if self.topic is None else path / FOLDER / topic_folder(self.topic))
 
-    def confirmed(self) -> Discovery:
+    def confirmed(self) -> AskedSearch:
         """The same after its costs were agreed to, once for all of it."""
-        model, judge = (replace(each, loaded=replace(each.loaded, confirmed=True)) for each in (self.model, self.judge))
-        return Discovery(replace(self.loaded, confirmed=True), model, judge)
+        model, judge = (
+            replace(each, loaded=replace(each.loaded, consent="given")) for each in (self.model, self.judge)
+        )
+        return AskedSearch(replace(self.loaded, consent="given"), model, judge)
 
     def material_stage(self) -> Stage:
         setup, section = self.setup, self.setup.section

@@ -19,7 +19,7 @@ from cda.features import PATTERN_FEATURES
 from cda.files.jsonl import write_page
 from cda.files.paths import free_place, user_path
 from cda.finetuning.applied import check_subject
-from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_rewrites, planned_calls
+from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_rewrites, planned_calls, prompts_text
 from cda.inspection.sources import (
     TRAINING,
     InspectionTarget,
@@ -43,6 +43,7 @@ from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, or_missing
+from cda.results.commands import Prompts
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import (
     FeatureChange,
@@ -132,8 +133,13 @@ _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 Features = Mapping[str, FloatArray]
 
 
-def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> tuple[InspectResult, str]:
-    """The result, and the text for the terminal; writes the page if one is wanted."""
+def inspect_rewrites(
+    target: str, overrides: Sequence[str], options: InspectOptions
+) -> tuple[InspectResult | Prompts, str]:
+    """The result, and the text for the terminal; writes the page if one is wanted. With `prompts`, what an LLM would be told."""
+    if options.prompts:
+        told = prompts_text(target, overrides, options)
+        return Prompts(text=told), told
     check_options(options)
     goal = resolved(target, overrides, options)
     if goal.scored_by is not None:

@@ -261,7 +261,7 @@ def resolved(target: str, overrides: Sequence[str], options: InspectOptions) -> 
             f"{target}: no run folder, no file of triples ({', '.join(FILE_TYPES)}), no recipe and no bias."
             f"{did_you_mean(target, names)} Biases: {', '.join(names)}; or the path of a bias file"
         )
-    loaded = replace(load_recipe(target, overrides), confirmed=options.confirmed)
+    loaded = replace(load_recipe(target, overrides), consent=options.consent)
     folder = RunFolder(loaded.recipe.run_path)
     scored_by = _named_model(options, str(folder.path), overrides)
     own = loaded if options.model is None else None
@@ -302,7 +302,7 @@ def recipe_of(target: str, overrides: Sequence[str], options: InspectOptions) ->
 
 def _of_bias_alone(target: str, overrides: Sequence[str], options: InspectOptions) -> LoadedRecipe:
     settings = {"name": "inspect", "biases": [target], "run": {"folder": _FOLDER}}
-    loaded = replace(load_model_audit("embedded", settings, overrides), confirmed=options.confirmed)
+    loaded = replace(load_model_audit("embedded", settings, overrides), consent=options.consent)
     return _with_biases(loaded, options.bias)
 
 
@@ -334,7 +334,7 @@ def _named_model(options: InspectOptions, folder: str, overrides: Sequence[str])
         return None
     names = ("model.name_or_path=", *(("llm.model=",) if scorer_kind(target).asks_llm else ()))
     words = [word for word in overrides if word.startswith(("score.", "llm.", "model.")) and not word.startswith(names)]
-    return replace(load_model_audit(target, {"run": {"folder": folder}}, words), confirmed=options.confirmed)
+    return replace(load_model_audit(target, {"run": {"folder": folder}}, words), consent=options.consent)
 
 
 def _with_biases(loaded: LoadedRecipe, names: Sequence[str]) -> LoadedRecipe:

@@ -12,6 +12,7 @@ from cda.numbers.number import Numbers, flat
 from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Number, Test
 from cda.results.comparison import AuditRow, ComparisonResult
+from cda.results.effects import Level
 from cda.results.skew import OverSeeds, Plain
 
 
@@ -92,11 +93,11 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
         test = getattr(value, "test", None)
         for name, field in value:
             for inner, number, own in _walked(field, (*path, name)):
-                of_this = inner == (*path, "change") and isinstance(test, Test)
-                yield inner, number, test if of_this else own
+                of_this = inner == (*path, "change") or (isinstance(value, Level) and inner[-1] == "change")
+                yield inner, number, test if of_this and isinstance(test, Test) else own
     else:
         parts: Iterable[tuple[object, object]] = value.items() if isinstance(value, Mapping) else ()
         if isinstance(value, tuple | list):
-            parts = enumerate(value)
+            parts = ((part.name if isinstance(part, Level) else at, part) for at, part in enumerate(value))
         for key, part in parts:
             yield from _walked(part, (*path, str(key)))

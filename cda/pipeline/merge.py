@@ -21,6 +21,7 @@ from cda.files.jsonl import write_text
 from cda.files.paths import unwritable, user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
+from cda.jobs.options import MergeOptions
 from cda.launch import say
 from cda.models.adapters import check_adapter, check_base
 from cda.models.config import ModelSpec, load_config, quiet_files
@@ -31,6 +32,7 @@ from cda.resources.dry_run import stop_if_dry
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
 from cda.results.base import load
+from cda.results.commands import Written
 from cda.results.dose import DoseResult
 from cda.run import RunFolder
 from cda.training.dose import DosedModel, check_dose, compose_adapters, plain_config, read_head
@@ -52,22 +54,15 @@ class _Source:
     part: ExportedTraining
 
 
-def merge(
-    sources: Sequence[str],
-    out: Path,
-    doses: Sequence[float] = (),
-    base: str | None = None,
-    precision: str = "fp32",
-    adapter_only: bool = False,
-    push_to: str | None = None,
-) -> None:
-    """Check everything, merge or compose into the new folder `out`, write the card, push if asked to. `doses`: one a source, or none
+def merge(sources: Sequence[str], options: MergeOptions) -> tuple[Written, str]:
+    """Check everything, merge or compose into a new folder, write the card, push if asked to. `doses`: one a source, or none
     for the chosen or trained ones; `base`: if sources name none, or another. ModelError: adapter, base, precision, dose or folder
     cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
-    saved_in = check_precision(precision)
+    out, adapter_only, push_to = user_path(options.out), options.adapter_only, options.push
+    saved_in = check_precision(options.precision)
     check_new_folder(out)
-    read = _read_sources(sources, doses)
-    section = _base(read, base)
+    read = _read_sources(sources, options.doses)
+    section = _base(read, options.base)
     spec = model_spec(section)
     config = load_config(spec)
     heads = head_names(config, spec)
@@ -112,6 +107,7 @@ def merge(
     say(f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}")
     if push_to is not None:
         say(f"pushed to {push_to}: {push(out, Repository(push_to))}")
+    return Written(folder=out), ""
 
 
 def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Source]:

@@ -7,7 +7,8 @@ import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +47,18 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.records import Contrast, Triple
 from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts, write_figures
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import llm_counts, note_models
+from cda.resources.dry_run import noting, plan_of, plan_text, stop_if_dry
+from cda.resources.llm_access import llm_counts, note_models, plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer, watched
 from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
 from cda.results.audit import AuditResult, TrainResult
 from cda.results.base import Missing, Result, load
+from cda.results.commands import Plan
+from cda.results.dose import DoseResult
 from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.kinds import FILES
-from cda.results.stages import TrainCounts
+from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import distinct_texts
 from cda.stats.draws import drawn
@@ -619,3 +622,82 @@ def _accuracy(run_folder: RunFolder, counts: TrainCounts) -> float | Missing:
     if kept not in measured:
         return Missing(reason="it was not measured at the checkpoint that was kept")
     return measured[kept]
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder, whose results are read when they are asked for."""
+
+    folder: Path
+    plan: Plan | None = None
+    """The plan of a dry run; None of a run."""
+
+    @cached_property
+    def audit(self) -> AuditResult:
+        """Its audit; RunError if none is finished, DataError if it is of another version of cda or was changed."""
+        audit = audit_of(RunFolder(self.folder))
+        audit.placed(self.folder)
+        return audit
+
+    @cached_property
+    def training(self) -> TrainResult:
+        """Log of the training; RunError if none is finished."""
+        return train_result(RunFolder(self.folder))
+
+    @cached_property
+    def dose(self) -> DoseResult | Missing:
+        """Choice of the adapter's dose; DataError if dose.json was edited or written by another version of cda."""
+        chosen = chosen_dose(RunFolder(self.folder))
+        return Missing(reason="no dose was chosen, so that it is as trained") if chosen is None else chosen
+
+    def outcome(self, until: str) -> LabelCounts | SynthesizeCounts | TrainResult | DoseResult:
+        """Result of a run up to a stage: counts of `label` and `synthesize`, the choice of `dose`, else the training with its
+        audit; RunError if the stage is not finished, or of another version of cda."""
+        kinds: dict[str, type[LabelCounts] | type[SynthesizeCounts]] = {
+            "label": LabelCounts,
+            "synthesize": SynthesizeCounts,
+        }
+        found = stage_counts(RunFolder(self.folder), until, kinds[until]) if until in kinds else None
+        if until in kinds and found is None:
+            raise RunError(
+                f"{self.folder}: no counts of stage '{until}' as this version of cda writes them; run it again"
+            )
+        if until == "dose" and not isinstance(self.dose, Missing):
+            return self.dose
+        return found if found is not None else self.training
+
+    @property
+    def adapter(self) -> Path:
+        """Folder of the PEFT adapter at the run's dose; RunError if no training is finished."""
+        return self.training.adapter
+
+    def __repr__(self) -> str:
+        return f"<Run in {self.folder}>"
+
+
+def carry_out(
+    loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None, dry_run: bool = False
+) -> Run:
+    """The run of settings, up to a stage; a dry run checks everything, says the plan and does nothing."""
+
+    def steps() -> list[str]:
+        planning.check(loaded)
+        if only:
+            check_earlier(loaded, until)
+        costs = plan_lines(audit.planned_calls(loaded)) if until in ("audit", "report") else []
+        return [*planning.plan(loaded, until, only).splitlines(), *costs]
+
+    stop_if_dry(loaded, steps, planning.UNUSED.get(until, ()))
+    if dry_run:
+        return Run(loaded.recipe.run_path, planned_run(loaded, until=until, only=only) if is_main() else None)
+    return Run(run_stages(loaded, until, only, figures).path)
+
+
+def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report", only: bool = False) -> Plan:
+    """Check everything, and say and return the plan; `full`: with all settings, not only those that differ from the defaults."""
+    with noting() as notes:
+        planning.check(loaded)
+    lines = [*planning.plan(loaded, until, only).splitlines(), *notes]
+    plan = plan_of(loaded, lines, full, planning.UNUSED.get(until, ()))
+    say(plan_text(plan, full))
+    return plan

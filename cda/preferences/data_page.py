@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from functools import partial
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from cda.preferences.measure import WORDS
 from cda.records import PERCENT
@@ -25,14 +23,20 @@ from cda.report.numbers import (
     share,
 )
 from cda.report.page import Entry, Headline, ReportSection
-from cda.report.plots import Mark, Plot, PlotRow, Scale, draw_rows, named, rows_height, slugs
-from cda.report.tables import Row, Table
+from cda.report.plots import (
+    Mark,
+    Plot,
+    Scale,
+    Shown,
+    levels_plot,
+    named,
+    rows_plot,
+    slugs,
+)
+from cda.report.tables import Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
-from cda.results.data import ByColumn, DataBias, DataResult, GroupBias, Regression
-from cda.results.effects import ChoiceOdds, Contingency, LogOdds
-
-if TYPE_CHECKING:
-    pass
+from cda.results.data import DataBias, DataResult, Regression
+from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
 
 
 def odds(found: LogOdds | Missing) -> str:
@@ -57,10 +61,6 @@ def _both(each: ChoiceOdds) -> tuple[str, str]:
     if isinstance(each.crude, Missing):
         return each.crude.reason, odds(each.adjusted)
     return odds(each.crude), each.adjusted.reason if isinstance(each.adjusted, Missing) else odds(each.adjusted)
-
-
-def _count(found: LogOdds | Missing) -> str:
-    return "" if isinstance(found, Missing) else count(found.estimate)
 
 
 def choice_table(result: DataResult) -> Table:
@@ -108,33 +108,26 @@ def odds_terms(result: DataResult) -> dict[str, ChoiceOdds]:
     return found
 
 
-def by_table(by: ByColumn, result: DataResult) -> Table:
-    """A row for each group; correlations and counts are in the JSON file."""
-    names = [bias.name for bias in result.biases]
-    rows: list[Row] = [
-        (
-            group.value if group.n_values == 1 else f"{group.value}: {group.n_values}", str(group.n_pairs),
-            *(_of_group(group.biases[name]) for name in names),
-        )
-        for group in by.groups
-    ]  # fmt: skip
-    alike = (cell(by.differ[name], lambda test: p_value(test.holm), "not tested") for name in names)
-    rows.append(("p that all are alike (Holm)", "", *alike))
-    return Table(
-        f"Chosen where one side has the bias, by {by.column}, with {PERCENT} intervals; p (Holm over all cells) where it is below 0.05",
-        (by.column, "pairs", *names), tuple(rows),
-    )  # fmt: skip
+def by_table(column: str, by: Mapping[str, Grouping]) -> Table:
+    """A row for each level, with all biases; correlations and counts are in the JSON file."""
+    across = zip(*(each.levels for each in by.values()), strict=True)
+    rows = [(levels[0].name, str(levels[0].n), *map(_of_level, levels)) for levels in across]
+    rows.append(
+        ("p that all are alike (Holm)", "", *(p_differ(each.differ["data"], "not tested") for each in by.values()))
+    )
+    caption = f"Chosen where one side has the bias, by {column}, with {PERCENT} intervals; p (Holm over all cells) where it is below 0.05"
+    return Table(caption, (column, "pairs", *by), tuple(rows))
 
 
-def _of_group(found: GroupBias) -> str:
-    if isinstance(found.contingency, Missing):
+def _of_level(level: Level) -> str:
+    chosen, test = level.of("chosen", "data"), level.test
+    if chosen is None:
         return "none on one side"
-    chosen = found.contingency.selection_rate
-    shown = isinstance(found.test, Test) and found.test.holm < 0.05
-    p = f", p {p_equals(found.test.holm)}" if shown and isinstance(found.test, Test) else ""
+    p = f", p {p_equals(test.holm)}" if isinstance(test, Test) and test.holm < 0.05 else ""
     return f"{share(chosen)} of {count(chosen)}{p}"
 
 
+_SCALE = Scale("chosen, % of pairs with it on one side", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
 _TEXT = (
     "A reward model learns what the choices go along with: where one side of a pair has a bias and the other has not, how often is "
     "it the chosen one? The adjusted odds compare pairs that are alike in the other biases and in length. These numbers describe "
@@ -152,14 +145,14 @@ _TERMS = (
 def data_document(result: DataResult) -> Document:
     """A sentence for each bias, the table, groups, and how it was made."""
     findings, sentences = tuple(_headlines(result)), tuple(data_sentences(result))
-    main, by = choice_table(result), [by_table(by, result) for by in result.by]
+    main, by = choice_table(result), [by_table(column, by) for column, by in result.by.items()]
     figures = tuple(_choice_plot(result))
     sections = [ReportSection("choices", "What is chosen", (_TEXT,), (main,), figures)]
-    names = slugs(by.column for by in result.by)
     sections += [
-        ReportSection(f"by-{names[of.column]}", f"By {clipped(of.column, 60)}", (_differ_text(of),), (found,))
-        for of, found in zip(result.by, by, strict=True)
-    ]
+        ReportSection(f"by-{word}", f"By {clipped(column, 60)}", (_differ_text(column, result.by[column]),), (found,),
+                      tuple(filter(None, [_by_plot(word, column, result.by[column])])))
+        for (column, word), found in zip(slugs(result.by).items(), by, strict=True)
+    ]  # fmt: skip
     packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     asked = () if result.llm is None else (("LLM", f"{result.llm.model}, prompt {result.prompt}"),)
     facts = (*asked, ("seed", str(result.seed)), ("split", result.split), ("versions", packages))
@@ -195,6 +188,8 @@ def data_sentences(result: DataResult) -> list[str]:
     lines.append(_regression_sentence(result.regression))
     if isinstance(result.words, Missing):
         lines.append(f"Nothing is adjusted for length: {result.words.reason}.")
+    for column, by in result.by.items():
+        lines += grouping_sentences(column, next(iter(by.values())), "pairs")
     return lines
 
 
@@ -235,24 +230,25 @@ def _verdict(bias: DataBias) -> str:
     return f"{taught} ({by}; Holm p {p_equals(test.holm)})."
 
 
-def _differ_text(by: ByColumn) -> str:
-    shown = [name for name, test in by.differ.items() if isinstance(test, Test) and test.holm < 0.05]
-    small = next((group.n_values for group in by.groups if group.n_values > 1), 0)
-    pooled = f" {small} values with few prompts, or beyond the largest, are put together." if small else ""
+def _differ_text(column: str, by: Mapping[str, Grouping]) -> str:
+    tests = {name: each.differ["data"] for name, each in by.items()}
+    shown = [name for name, test in tests.items() if isinstance(test, Test) and test.holm < 0.05]
     if not shown:
-        return f"That the choices mind a bias differently by {by.column} is not shown for any (permutation of whole prompts, Holm).{pooled}"
-    return f"The choices mind {listed(shown)} differently by {by.column} (permutation of whole prompts, Holm p < 0.05).{pooled}"
+        return f"That the choices mind a bias differently by {column} is not shown for any (clustered by prompt, Holm)."
+    return f"The choices mind {listed(shown)} differently by {column} (clustered by prompt, Holm p < 0.05)."
+
+
+def _by_plot(word: str, column: str, by: Mapping[str, Grouping]) -> Plot | None:
+    """The share that is chosen, by bias and level."""
+    levels = ((f"{name}: {level.name}", level) for name, each in by.items() for level in each.levels)
+    title = f"How often the side with the bias is the chosen one, by {named(column, 40)}, with {PERCENT} intervals"
+    return levels_plot(f"by-{word}", title, levels, "chosen", ("data",), _SCALE)
 
 
 def _choice_plot(result: DataResult) -> Iterator[Plot]:
-    rows = [
-        PlotRow(named(bias.name), (bias.contingency.selection_rate,))
-        for bias in result.biases
-        if isinstance(bias.contingency, Contingency)
-    ]
-    if rows:
-        scale = Scale("chosen, % of pairs with it on one side", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
-        words = " ".join(f"{row.label}: {cell(row.estimates[0], share, '')}." for row in rows if row.estimates[0])
-        yield Plot("choices", "How often the side with the bias is the chosen one, where the other side has it not",
-                   words, partial(draw_rows, rows=rows, marks=[Mark("chosen", plots.AFTER, "o")], scale=scale),
-                   rows_height(len(rows), 1))  # fmt: skip
+    found = {bias.name: bias.contingency for bias in result.biases if isinstance(bias.contingency, Contingency)}
+    shown: list[tuple[str, Shown]] = [(named(name), {"chosen": each.selection_rate}) for name, each in found.items()]
+    if shown:
+        words = " ".join(f"{name}: {share(each.selection_rate)}." for name, each in found.items())
+        title = "How often the side with the bias is the chosen one, where the other side has it not"
+        yield rows_plot("choices", title, words, shown, {"chosen": Mark("chosen", plots.AFTER, "o")}, _SCALE)

@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from cda.arrays import BoolArray, FloatArray
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
-from cda.errors import DataError
 from cda.features import n_words
-from cda.results.base import Missing, Test, or_missing
-from cda.results.data import ByColumn, DataBias, DataGroup, GroupBias, Regression
-from cda.results.effects import ChoiceOdds, LabelRates, LogOdds
+from cda.results.base import Estimate, Missing, Test, or_missing
+from cda.results.data import DataBias, Regression
+from cda.results.effects import ChoiceOdds, Grouping, LabelRates, LogOdds
 from cda.stats.choice import choice_log_odds
 from cda.stats.estimators import share_of
-from cda.stats.levels import Levels, levels_differ
+from cda.stats.levels import Levels, grouping, with_holm
 from cda.stats.multiplicity import holm_of
 from cda.stats.proportions import chosen_correlation, contingency, exact_change_test
 
 WORDS = "number of words"
 """Name of the length among the terms of a regression; no bias can have it."""
-OTHER, NO_VALUE = "(other values)", "(no value)"
-FEWEST_IN_GROUP = 10
-"""Prompts below which values of a column are put together."""
-MOST_GROUPS = 20
-"""Values of a column that are looked at by themselves."""
+_RATES = {
+    "chosen": "selection_rate",
+    "chosen responses": "chosen_rate",
+    "rejected responses": "rejected_rate",
+}
+"""Measures of a level, and the rates of its contingency table that they are."""
 _NO_TEXTS = Missing(reason="the texts are not known, so that their lengths are not")
 
 
@@ -214,79 +215,29 @@ def _with_holm(odds: Mapping[str, ChoiceOdds]) -> dict[str, ChoiceOdds]:
     return {name: with_test(name, each) for name, each in odds.items()}
 
 
-def by_column(
-    column: str,
-    values: Sequence[str | None],
-    biases: Sequence[Bias],
-    labels: Mapping[str, PairLabels],
-) -> ByColumn:
-    """Every bias in the pairs of each value of a column, length n; values with few prompts go together.
-
-    Raises:
-        DataError: One value alone, or fewer than two groups with enough prompts.
-    """
-    ids = next(iter(labels.values())).prompt_ids
-    groups = np.array(grouped(column, values, ids), dtype=object)
-    distinct = list(dict.fromkeys(groups))
-    names = sorted(distinct, key=lambda name: (name == NO_VALUE, name == OTHER, -int((groups == name).sum())))
-    cells = {(name, bias.name): _Labels.of(labels[bias.name], groups == name) for name in names for bias in biases}
-    tests = dict(zip(cells, holm_of([_exact(own) for own in cells.values()]), strict=True))
-    attributes = {bias.name: _attribute(bias, labels[bias.name]) for bias in biases}
-
-    def of_group(name: str) -> DataGroup:
-        rows = groups == name
-        return DataGroup(
-            value=str(name),
-            n_values=len({value for value, group in zip(values, groups, strict=True) if group == name}),
-            n_pairs=int(rows.sum()),
-            n_prompts=len(set(np.asarray(ids, dtype=str)[rows].tolist())),
-            biases={
-                bias.name: _of_group(labels[bias.name], attributes[bias.name], rows, tests[name, bias.name])
-                for bias in biases
-            },
-        )
-
-    differ = [_groups_differ(_Labels.of(labels[bias.name]), groups.tolist()) for bias in biases]
-    return ByColumn(
-        column=column,
-        groups=tuple(map(of_group, names)),
-        differ={bias.name: test for bias, test in zip(biases, holm_of(differ), strict=True)},
-    )
+def by_levels(levels: Levels, biases: Sequence[Bias], labels: Mapping[str, PairLabels]) -> dict[str, Grouping]:
+    """Every bias in the pairs of each level of a column; Holm over all cells, and over the biases for the tests that levels differ."""
+    found = {bias.name: _by_levels(levels, bias, labels[bias.name]) for bias in biases}
+    cells = with_holm([by.levels for by in found.values()])
+    differ = holm_of([by.differ["data"] for by in found.values()])
+    return {
+        name: by.model_copy(update={"levels": own, "differ": {"data": test}})
+        for (name, by), own, test in zip(found.items(), cells, differ, strict=True)
+    }
 
 
-def _of_group(labels: PairLabels, attribute: FloatArray, rows: BoolArray, test: Test | Missing) -> GroupBias:
-    chosen, rejected = (np.array(side, dtype=object)[rows].tolist() for side in (labels.chosen, labels.rejected))
-    own = _Labels.of(labels, rows)
-    return GroupBias(
-        contingency=or_missing(partial(contingency, chosen, rejected, own.ids)),
-        r_train=or_missing(partial(chosen_correlation, *own.of_known(attribute[rows]))),
-        test=test,
-    )
+def _by_levels(levels: Levels, bias: Bias, labels: PairLabels) -> Grouping:
+    attribute, whole = _attribute(bias, labels), _Labels.of(labels)
 
+    def level(_: str, rows: BoolArray, ids: list[str]) -> dict[str, Any]:
+        own = _Labels.of(labels, rows)
+        chosen, rejected = (np.array(side, dtype=object)[rows].tolist() for side in (labels.chosen, labels.rejected))
+        rates = or_missing(partial(contingency, chosen, rejected, ids))
+        found: dict[str, Estimate | Missing] = {
+            measure: rates if isinstance(rates, Missing) else getattr(rates, field) for measure, field in _RATES.items()
+        }
+        found["r"] = or_missing(partial(chosen_correlation, *own.of_known(attribute[rows])))
+        return {"found": {measure: {"data": number} for measure, number in found.items()}, "test": _exact(own)}
 
-def _groups_differ(own: _Labels, groups: Sequence[str]) -> Test | Missing:
-    one_side = own.difference != 0
-    of, ids = (np.array(words, dtype=object)[one_side].tolist() for words in (groups, own.ids))
-    levels = Levels(tuple(of), tuple(dict.fromkeys(of)), {}, None)
-    return or_missing(partial(levels_differ, own.difference[one_side], levels, ids))
-
-
-def grouped(column: str, values: Sequence[str | None], prompt_ids: Sequence[str]) -> list[str]:
-    """The group of each pair: its value, one for those with few prompts and beyond the largest, one without a value. Errors as of
-    `by_column`."""
-    prompts: dict[str, set[str]] = {}
-    for value, prompt in zip(values, prompt_ids, strict=True):
-        if value is not None:
-            prompts.setdefault(value, set()).add(prompt)
-    if len(prompts) < 2:
-        only = f"is '{next(iter(prompts))}'" if prompts else "has no value"
-        raise DataError(
-            f"--by {column}: the column {only} in all {len(values)} pairs, so that there is nothing to compare"
-        )
-    large = [value for value, own in prompts.items() if len(own) >= FEWEST_IN_GROUP]
-    large = sorted(large, key=lambda value: (-len(prompts[value]), value))[:MOST_GROUPS]
-    if not large:
-        raise DataError(
-            f"--by {column}: none of its {len(prompts)} values has {FEWEST_IN_GROUP} prompts or more; name a column with fewer values"
-        )
-    return [NO_VALUE if value is None else value if value in large else OTHER for value in values]
+    on_one_side = np.where(whole.difference != 0, whole.difference, np.nan)
+    return grouping(levels, labels.prompt_ids, {"data": on_one_side}, level)

@@ -15,7 +15,7 @@ from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.inert import inert
 from cda.jobs.perform import Job, Made, perform
 from cda.launch import say
-from cda.preferences.measure import by_column, data_biases, grouped
+from cda.preferences.measure import by_levels, data_biases
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
@@ -26,6 +26,7 @@ from cda.results.benchmarks import AskedLLM
 from cda.results.data import DataResult
 from cda.rewriting.labels import measure_of
 from cda.stats.draws import Stream, drawn
+from cda.stats.levels import Levels, levels_of
 
 _SIDES = ("chosen", "rejected")
 _READ = ("prompt", *_SIDES, "preference")
@@ -68,14 +69,18 @@ class PairData:
         chosen, rejected = zip(*labels, strict=True)
         return PairLabels(chosen, rejected, self.prompt_ids, self.sides)
 
-    def values(self, column: str) -> list[str | None]:
-        """The column's value of each pair as text, None without one. DataError: no such column."""
+    def levels(self, column: str) -> Levels:
+        """Levels of the pairs by a column. DataError: no such column, or it does not divide them."""
         check_by(self.rows, [column], self.reference)
         cells = [self.rows[number - 1].get(column) for number in self.numbers]
-        return [
+        values = [
             None if cell is None or not str(cell).strip() else inert(str(cell).strip())[:_MOST_CHARACTERS]
             for cell in cells
         ]
+        try:
+            return levels_of(values, self.prompt_ids)
+        except DataError as error:
+            raise DataError(f"--by {column}: {error}; name another column") from None
 
     def suggested(self) -> list[str]:
         """Columns that often name where pairs come from, and have several values here."""
@@ -226,14 +231,12 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> Data
     seed = loaded.recipe.seed
     data = pair_data(reference, options.split, options.columns, options.labels, options.limit, seed)
     check_by(data.rows, options.by, reference)
-    columns = {name: data.values(name) for name in options.by}
-    for name, values in columns.items():
-        grouped(name, values, data.prompt_ids)  # before anything is asked
+    levels = {name: data.levels(name) for name in options.by}  # before anything is asked
     to_label = _to_label(data, loaded, options)
     job = Job(
         DataResult,
         lambda: _plan(data, loaded, options, to_label),
-        lambda _: _made(data, loaded, options, to_label, columns),
+        lambda _: _made(data, loaded, options, to_label, levels),
         lambda: to_label.steps(data, loaded),
         ("model", "name"),
     )
@@ -245,7 +248,7 @@ def _made(
     loaded: LoadedRecipe,
     options: DataOptions,
     to_label: _ToLabel,
-    columns: Mapping[str, Sequence[str | None]],
+    levels: Mapping[str, Levels],
 ) -> Made[DataResult]:
     say(f"{data.taken}\n{len(data.numbers)} pairs ({data.exclusions})".lstrip())
     if data.not_drawn:
@@ -268,7 +271,7 @@ def _made(
         biases=tuple(bias.model_copy(update={"labelled_by": shown_path(bias.labelled_by)}) for bias in found),
         words=words,
         regression=regression,
-        by=tuple(by_column(name, values, biases, labels) for name, values in columns.items()),
+        by={name: by_levels(own, biases, labels) for name, own in levels.items()},
         seed=seed,
         versions=versions(),
     )

@@ -69,22 +69,16 @@ class LoadedRecipe:
     biases: tuple[Bias, ...]
     only_audit: bool = False
     """Nothing is trained: one model or judge is measured as it is."""
-    confirmed: bool = False
-    """Spending money was agreed to in advance (`--yes`)."""
+    consent: Consent = "by question"
+    """To spending money: given in advance (`--yes`); by asking the user, as a command does; or, in calls from Python, by a budget."""
     fresh: bool = False
     """What was measured before is measured again (`--fresh`)."""
-    asks: bool = True
-    """The user may be asked, as a command does; calls from Python never ask."""
     prompts: Prompts = field(default_factory=ours)
     """The LLM's instructions; the judge's with the recipe's own order and place of reasons."""
     notes: tuple[str, ...] = ()
     """Presets that were made for another model or other data; shown with the plan."""
     opened: Opened = field(default_factory=Opened, compare=False, repr=False)
     """Files and models that the run has opened, shared by all copies with other settings."""
-
-    @property
-    def consent(self) -> Consent:
-        return "given" if self.confirmed else "by question" if self.asks else "by budget"
 
 
 def is_recipe(reference: str) -> bool:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 from cda.files.jsonl import written_whole
 from cda.files.paths import as_part
-from cda.report.numbers import clipped, plain, visible
+from cda.report.numbers import clipped, plain, share, signed, visible
 from cda.results.base import Estimate
 from cda.results.benchmarks import Measured
+from cda.results.effects import Level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,6 +37,8 @@ COLUMN_INCHES = 3.4
 """Width of a column of a paper; on a page a figure of this width reads well on a phone too."""
 PAGE_INCHES = 6.9
 SHARE_LIMITS = (-2.0, 102.0)
+_MOST_ROWS = 24
+"""Levels that a figure shows."""
 _LANE, _ROW_GAP = 0.11, 0.15  # inches between the marks of a row, and between rows
 _FRAME = 0.75  # inches for legend, ticks and the axis' name
 FORMATS = ("svg", "pdf")
@@ -292,16 +296,6 @@ def _mark(axes: Axes, x: float, y: float, color: str, shape: str, filled: bool) 
     axes.plot([x], [y], shape, color=color, markerfacecolor=color if filled else PAGE, markersize=5, zorder=3)
 
 
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Write names down the side, the first one on top, with a line between each two."""
-    axes.set_yticks(range(len(names)), list(names))
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.tick_params(axis="y", length=0)
-    axes.spines["left"].set_visible(False)
-    for at in range(1, len(names)):
-        axes.axhline(at - 0.5, color=LINE, linewidth=0.6, zorder=0)
-
-
 def key(axes: Axes, entries: Sequence[tuple[str, str, str, bool]], columns: int = 2) -> None:
     """Draw a legend below the axes: text, colour, shape and fill; nothing without entries."""
     from matplotlib.lines import Line2D
@@ -320,24 +314,6 @@ SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
 """Colour, shape and filling of two scorings, first and second."""
 
 
-def lanes(
-    axes: Axes, names: Sequence[str], labels: Sequence[str], values: Sequence[Sequence[Measured]], factor: float = 1.0
-) -> None:
-    """A row per name with a lying mark for each scoring (one, or two and their key); one unit of a value is drawn as `factor`."""
-    shifts = lane_shifts(len(labels))
-    for row, measured in enumerate(values):
-        for (color, shape, filled), shift, value in zip(SCORING_MARKS, shifts, measured, strict=False):
-            across(axes, row + shift, value, color, shape, filled or len(labels) == 1, factor)
-    name_rows(axes, names)
-    axes.grid(axis="x", color=LINE)
-    scorings_key(axes, labels)
-
-
-def lane_shifts(n_scorings: int) -> tuple[float, ...]:
-    """Distance of each scoring's mark from the middle of its row."""
-    return (0.0,) if n_scorings == 1 else (-0.18, 0.18)
-
-
 def scorings_key(axes: Axes, labels: Sequence[str]) -> None:
     """A key of two scorings; none if there is one."""
     if len(labels) == 2:
@@ -348,3 +324,31 @@ def percent_axis(axes: Axes, which: Literal["x", "y"] = "x") -> None:
     """Print shares from 0 to 1 as percentages, with decimals only where a tick has some."""
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_major_formatter(lambda share, _: f"{plain(round(100 * share, 6), 3)}%")
+
+
+Shown = Mapping[str, Estimate | None]
+"""Word for a kind of estimate to the estimate; None if there is none."""
+
+
+def rows_plot(
+    id: str, title: str, text: str, shown: Iterable[tuple[str, Shown]], marks: Mapping[str, Mark], scale: Scale
+) -> Plot:
+    """A row for each label, with the marks of the words it has an estimate for."""
+    rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
+    draw = partial(draw_rows, rows=rows, marks=list(marks.values()), scale=scale)
+    return Plot(id, title, text, draw, rows_height(len(rows), len(marks)))
+
+
+def levels_plot(
+    id: str, title: str, levels: Iterable[tuple[str, Level]], measure: str, scorings: Sequence[str], scale: Scale
+) -> Plot | None:
+    """One number of the first levels in rows, under one or two scorings; None without any."""
+    found = ((name, {label: level.of(measure, label) for label in scorings}) for name, level in levels)
+    rows = [(name, own) for name, own in found if any(own.values())]
+    cut = f" (the first {_MOST_ROWS} of {len(rows)})" if len(rows) > _MOST_ROWS else ""
+    rows, form = rows[:_MOST_ROWS], share if scale.is_share else signed
+    said = ((name, (f"{form(found)} {label}" for label, found in own.items() if found)) for name, own in rows)
+    words = " ".join(f"{name}: {', '.join(each)}." for name, each in said)
+    marks = {label: Mark(label, *mark) for label, mark in zip(scorings, SCORING_MARKS, strict=False)}
+    drawn = [(named(name, 30), own) for name, own in rows]
+    return rows_plot(id, f"{title}{cut}", words, drawn, marks, scale) if drawn else None

@@ -3,14 +3,18 @@ accuracy by section."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from cda.records import PERCENT
-from cda.report.numbers import MINUS, cell, count, inert, listed, p_value, share
-from cda.report.tables import Table, table
+from cda.report.numbers import MINUS, count, inert, listed, p_value, share
+from cda.report.tables import TESTED, Table, levels_table, table
 from cda.results.base import Estimate
-from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, AskedModel, QualityResult, SetQuality
+from cda.results.benchmarks import AskedModel, QualityResult, SetQuality
+from cda.results.effects import Level
 from cda.results.facts import JudgeFacts, JudgeReasons, PanelFacts, RewardModelFacts, RunFacts, Scorer, StageRun
+from cda.stats.accuracy import FALL
+from cda.stats.estimators import ROUNDING
 
 _ONE_ORDER = "one order each, drawn, so that a taste for a place stays in each margin"
 _REASONS: dict[JudgeReasons, str] = {
@@ -167,9 +171,9 @@ def set_tables(result: SetQuality) -> list[Table]:
     if result.win_rates:
         return [win_table(result)]
     named = f"{result.name} ({FORMATS[result.format]})"
-    tables = [_group_table(f"{named}: sections", result.shown, result)]
+    tables = _group_table(f"{named}: sections", result.shown, result)
     if [group.name for group in result.subsets] != [group.name for group in result.sections]:
-        tables.append(_group_table(f"{named}: subsets", result.subsets, result))
+        tables += _group_table(f"{named}: subsets", result.subsets, result)
     return tables + [_style_matrix(result.cells, label) for label in result.labels if result.cells]
 
 
@@ -177,7 +181,7 @@ def win_table(result: SetQuality) -> Table:
     """Win rate, wins, ties and losses under each scoring, with the test that neither set of outputs is preferred."""
     rows = []
     for label, rates in result.win_rates.items():
-        found = result.overall.scores[label].estimate
+        found = accuracy_of(result.overall, label)
         shares = (share(each) for each in (found, rates.wins, rates.ties, rates.losses))
         rows.append((label, *shares, p_value(rates.test.p_value), count(found)))
     method = next(iter(result.win_rates.values())).test.method
@@ -185,27 +189,34 @@ def win_table(result: SetQuality) -> Table:
     return Table(f"{result.name}, with {PERCENT} intervals; p: {method}", header, tuple(rows))
 
 
-def _group_table(what: str, groups: Sequence[AccuracyGroup], result: SetQuality) -> Table:
-    header = ["group", *result.labels, "n", "ties"]
-    header += ["in the benchmark"] if result.n_expected else []
-    header += ["change (points)", "flag", "p", "p (Holm)"] if len(result.labels) > 1 else []
-    rows = []
-    for group in groups:
-        scores = group.scores.values()
-        cells = [group.name, *map(_with_error, scores), count(next(iter(scores)).estimate)]
-        cells.append(" / ".join(str(score.n_ties) for score in scores))
-        cells += [str(result.n_expected.get(group.name, ""))] if result.n_expected else []
-        if (shift := group.shift) is not None:
-            change = f"{tenth_points(shift.estimate)} ± {tenths(shift.standard_error)}"
-            cells += [change, flag(shift), p_value(shift.p_value), cell(shift.p_holm, p_value)]
-        rows.append(tuple(cells))
-    return Table(f"{what}, with {PERCENT} intervals and ± 1 standard error", tuple(header), tuple(rows))
+def _group_table(what: str, groups: Sequence[Level], result: SetQuality) -> list[Table]:
+    labels = result.labels
+    columns: dict[str, Callable[[Level], str]] = {label: partial(_with_error, label) for label in labels}
+    columns["n"] = lambda group: count(accuracy_of(group, labels[0]))
+    columns["ties"] = lambda group: " / ".join(map(str, group.ties.values()))
+    if result.n_expected:
+        columns["in the benchmark"] = lambda group: str(result.n_expected.get(group.name, ""))
+    if len(labels) > 1:
+        columns["change (points)"] = lambda group: (
+            f"{tenth_points(accuracy_of(group, 'change'))} ± {tenths(group.errors['change'])}"
+        )
+        columns |= {"flag": flag, **TESTED}
+    caption = f"{what}, with {PERCENT} intervals and ± 1 standard error"
+    found = levels_table(caption, "group", ((group.name, group) for group in groups), columns)
+    return [found] if found else []
 
 
-def _style_matrix(cells: Sequence[AccuracyGroup], label: str) -> Table:
+def accuracy_of(group: Level, moment: str) -> Estimate:
+    """Its accuracy under a scoring, or its `change`."""
+    found = group.of("accuracy", moment)
+    assert found is not None  # a group has items
+    return found
+
+
+def _style_matrix(cells: Sequence[Level], label: str) -> Table:
     """RM-Bench's matrix of one scoring: chosen style down, rejected style across."""
     styles = ("concise", "detailed", "detailed, Markdown")
-    known = {cell.name: _with_error(cell.scores[label]) for cell in cells}
+    known = {cell.name: _with_error(label, cell) for cell in cells}
     rows = tuple((f"chosen {style}", *(known[f"{i} over {j}"] for j in (1, 2, 3))) for i, style in enumerate(styles, 1))
     return Table(f"Style matrix, {label}", ("", *(f"rejected {style}" for style in styles)), rows)
 
@@ -226,7 +237,7 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
     if result.unread:
         why = "; ".join(f"{n} {reason}" for reason, n in result.unread_reasons.items())
         notes.append(f"Not compared, {result.unread} of {result.n_items + result.unread} items: {why}.")
-    ties = {label: score.n_ties for label, score in result.overall.scores.items()}
+    ties = result.overall.ties
     if any(ties.values()):
         wrong = unit == "reward" and not result.win_rates
         rule = "count as wrong, as in RewardBench's script" if wrong else "count half"
@@ -253,8 +264,8 @@ def model_label(scoring: AskedModel) -> str:
     return f"{scoring.model}{adapter}"
 
 
-def _with_error(score: Accuracy) -> str:
-    return f"{accuracy(score.estimate)} ± {tenths(score.standard_error)}"
+def _with_error(label: str, group: Level) -> str:
+    return f"{accuracy(accuracy_of(group, label))} ± {tenths(group.errors[label])}"
 
 
 def accuracy(estimate: Estimate) -> str:
@@ -274,8 +285,17 @@ def tenths(value: float) -> str:
     return "0.0" if text == f"{MINUS}0.0" else text
 
 
-def flag(shift: AccuracyShift) -> str:
+def fell(group: Level) -> bool:
+    """Its accuracy fell by more than 1 point."""
+    change = group.of("accuracy", "change")
+    return change is not None and change.value < -FALL - ROUNDING
+
+
+def flag(group: Level) -> str:
     """`fell*`, `fell`, `kept` or nothing, as FLAGS explains."""
-    if shift.fell:
-        return "fell*" if shift.excludes_0 else "fell"
-    return "kept" if shift.rules_out_fall else ""
+    change = group.of("accuracy", "change")
+    if change is None:
+        return ""
+    if fell(group):
+        return "fell*" if change.high < 0 else "fell"
+    return "kept" if change.low > -FALL else ""

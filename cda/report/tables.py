@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from cda.numbers.measures import MEASURES
-from cda.report.numbers import NOT_ESTIMATED, count, inert, p_value, printed, visible, width
-from cda.results.base import Missing, Number
+from cda.report.numbers import (
+    FORMS,
+    NOT_ESTIMATED,
+    cell,
+    count,
+    in_each,
+    inert,
+    n_of,
+    p_value,
+    printed,
+    signed,
+    visible,
+    width,
+)
+from cda.results.base import Estimate, Missing, Number, Test
+from cda.results.effects import Grouping, Level, SameMargin
+from cda.stats.levels import FEWEST_PROMPTS, MOST_LEVELS
 
+T = TypeVar("T")
+Columns = Mapping[str, Callable[[T], str]]
+"""Headings, and the cell of a row below each."""
 Row = tuple[str, ...]
+_MOST_POOLED = 8
 # Characters that begin a list or a heading in Markdown at the start of a line.
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
@@ -94,6 +113,59 @@ class TableOf:
 
 def _named(level: str, name: str, labels: Mapping[str, str]) -> str:
     return labels.get(name, MEASURES[name].title if level == "measure" else name)
+
+
+COUNTS: Columns[Level] = {
+    "n": lambda level: str(level.n),
+    "prompts": lambda level: str(level.n_prompts),
+}
+TESTED: Columns[Level] = {
+    "p": lambda level: cell(level.test, lambda test: p_value(test.p_value), ""),
+    "p (Holm)": lambda level: cell(level.test, lambda test: cell(test.p_holm, p_value), ""),
+}
+"""Columns of counts and of the levels' tests."""
+
+
+def levels_table(
+    caption: str, heading: str, rows: Iterable[tuple[str, T]], columns: Columns[T], last: Iterable[Row] = ()
+) -> Table | None:
+    """A row for each level, its name first, then `last`; None without rows. A row may be several levels of one name."""
+    levels = [(name, *(shown(row) for shown in columns.values())) for name, row in rows]
+    return table(caption, (heading, *columns), [*levels, *last])
+
+
+def level_number(measure: str, moment: str) -> Callable[[Level], str]:
+    """A column of one number of each level, in the form of its unit."""
+
+    def shown(level: Level) -> str:
+        match level.found.get(measure, {}).get(moment):
+            case Estimate() as found:
+                form: Callable[[Estimate], str] = FORMS.get(found.unit, signed)  # type: ignore[call-overload]
+                return form(found)
+            case SameMargin(value=value):
+                return in_each(value)
+            case None:
+                return ""
+        return NOT_ESTIMATED
+
+    return shown
+
+
+def p_differ(test: Test | Missing, missing: str = NOT_ESTIMATED) -> str:
+    """p of the test that levels are alike, Holm's if it belongs to a family."""
+    return cell(test, lambda own: p_value(own.p_value if own.p_holm is None else own.p_holm), missing)
+
+
+def grouping_sentences(of: str, by: Grouping, rows: str) -> Iterator[str]:
+    """What was pooled, and how many rows have no level. `of`: the column, `rows`: what it divides."""
+    if by.pooled:
+        largest = sorted(by.pooled.items(), key=lambda item: (-item[1], item[0]))
+        shown = ", ".join(f"{inert(name)} ({n})" for name, n in largest[:_MOST_POOLED])
+        more = f" and {n_of(len(by.pooled) - _MOST_POOLED, 'other')}" if len(by.pooled) > _MOST_POOLED else ""
+        why = f"fewer than {FEWEST_PROMPTS} prompts, or beyond the {MOST_LEVELS} largest"
+        yield f"{of}: levels with {why}, are pooled: {shown}{more}."
+    if by.n_missing:
+        yield f"{of}: {rows} without a value, in no level: {by.n_missing}."
 
 
 def plain_table(table: Table) -> str:

@@ -11,7 +11,7 @@ from cda.records import Exclusions
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Result
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
-from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, ByColumn, FeatureDrift
+from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.shown import MadeBy, Shown, of_room
 from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Quality, Seeds, VotedBias
@@ -74,7 +74,7 @@ class AuditResult(Shown):
     """By bias; empty if no panel was asked."""
     criteria: dict[str, dict[str, JudgedBias]] = Field(default_factory=dict)
     """Bias to criterion of the judge's rubric; empty without criteria."""
-    by: dict[str, dict[On, dict[str, ByColumn | Missing]]] = Field(default_factory=dict)
+    by: dict[str, dict[On, dict[str, Grouping | Missing]]] = Field(default_factory=dict)
     """By bias: contrasts and triples, by the columns of `audit.by`; Missing with its reason if no row has the column, or it does not
     divide them. Empty without such columns."""
     quality: Quality | None

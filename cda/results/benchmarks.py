@@ -8,6 +8,7 @@ from pydantic import Field
 
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Result, Test
+from cda.results.effects import Level
 from cda.results.facts import Scorer
 from cda.results.shown import MadeBy, Shown
 
@@ -55,65 +56,26 @@ class QualityScoring(AskedModel):
     """Settings `score.log_ratio` of causal models."""
 
 
-class Accuracy(Result):
-    """Accuracy of one scoring in a group."""
-
-    estimate: Estimate
-    standard_error: float
-    """Clustered by prompt; from the spread within subsets if these have fixed weights."""
-    n_ties: int
-    """Comparisons with a margin of exactly 0."""
-
-
-class AccuracyShift(Result):
-    """Change of a group's accuracy between two scorings of the same items."""
-
-    estimate: Estimate
-    """Second − first, paired."""
-    standard_error: float
-    """Standard error of the paired change, by whole prompts."""
-    p_value: float
-    """p of no change: signs of whole prompts flipped."""
-    p_method: str
-    p_holm: float | None
-    """Adjusted over all sections of the command; None for other groups."""
-    fell: bool
-    """The estimate is below −1 point."""
-    excludes_0: bool
-    """The interval lies below 0 altogether."""
-    rules_out_fall: bool
-    """The interval lies above −1 point altogether."""
-
-
-class AccuracyGroup(Result):
-    """A subset, a section, or all of a set."""
-
-    name: str
-    scores: dict[str, Accuracy]
-    """By label of the scoring."""
-    shift: AccuracyShift | None
-    """None if there is one scoring."""
-
-
 class Accuracies(Result):
-    """Accuracy by group."""
+    """Accuracy by group: `accuracy` under each scoring and, of two, its change; the test of no change is adjusted (Holm) for all
+    sections of the command."""
 
-    overall: AccuracyGroup
+    overall: Level
     """Mean of the sections if subsets have weights, else of all items."""
-    sections: tuple[AccuracyGroup, ...]
+    sections: tuple[Level, ...]
     """In order of appearance."""
-    subsets: tuple[AccuracyGroup, ...]
+    subsets: tuple[Level, ...]
     """In order of appearance."""
-    cells: tuple[AccuracyGroup, ...]
+    cells: tuple[Level, ...]
     """RM-Bench's matrix: `1 over 2` is the concise chosen response over the detailed rejected one."""
 
     @property
     def labels(self) -> tuple[str, ...]:
         """Names of the scorings."""
-        return tuple(self.overall.scores)
+        return tuple(label for label in self.overall.found["accuracy"] if label != "change")
 
     @property
-    def shown(self) -> tuple[AccuracyGroup, ...]:
+    def shown(self) -> tuple[Level, ...]:
         """Sections, and overall if there are several sections."""
         return (*self.sections, self.overall) if len(self.sections) > 1 else self.sections
 
@@ -158,7 +120,7 @@ class QualityResult(Shown):
     """Measurements of `cda quality`."""
 
     made_by = MadeBy("cda quality", "quality.json", "cda.benchmarks.quality_report:quality_document")
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     scorings: tuple[QualityScoring, ...]
     """One, or two that are compared."""
     n_tests: int

@@ -158,7 +158,7 @@ class MeanOver(Result):
     """As the mean's numbers name it."""
     audits: tuple[str, ...]
     interval_over: Literal["models and prompts", "prompts"]
-    """`prompts`: too few audits to say anything of others; the interval holds for these."""
+    """`prompts`: of one share at least the interval is over prompts alone and holds for these audits: too few to say anything of others."""
     left_out: int
     """Contrasts that at least one of them has no margin on."""
     sd: float

@@ -7,7 +7,7 @@ from typing import Literal
 from cda.records import Exclusions
 from cda.results.base import Estimate, Missing, Result, Test
 from cda.results.benchmarks import AskedLLM
-from cda.results.effects import ChoiceOdds, Contingency, LabelRates
+from cda.results.effects import ChoiceOdds, Grouping, LabelRates
 from cda.results.shown import MadeBy, Shown
 
 
@@ -27,38 +27,6 @@ class DataBias(LabelRates):
     """Exact test that as many pairs have it on the chosen side alone as on the rejected side alone."""
 
 
-class GroupBias(Result):
-    """One bias in the pairs of one group."""
-
-    contingency: Contingency | Missing
-    r_train: Estimate | Missing
-    """Correlation of the attribute with being chosen, each pair in both orders."""
-    test: Test | Missing
-    """As of all pairs; Holm over the biases of all groups of the column."""
-
-
-class DataGroup(Result):
-    """Pairs that share a value of a column."""
-
-    value: str
-    """The value; `(other values)` for several with few prompts together, `(no value)` for rows without any."""
-    n_values: int
-    """Distinct values in it: 1, except for several together."""
-    n_pairs: int
-    n_prompts: int
-    biases: dict[str, GroupBias]
-
-
-class ByColumn(Result):
-    """Every bias by a column of the pairs."""
-
-    column: str
-    groups: tuple[DataGroup, ...]
-    """The largest first, those of several values and of none last."""
-    differ: dict[str, Test | Missing]
-    """By bias, the test that the choice goes to the side with it equally often in all groups."""
-
-
 class Regression(Result):
     """The one logistic regression that all adjusted odds are of."""
 
@@ -75,7 +43,7 @@ class DataResult(Shown):
     """Measurements of `cda data`."""
 
     made_by = MadeBy("cda data", "data.json", "cda.preferences.data_page:data_document")
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     pairs: str
     """The data, without the folders of this machine."""
     split: str
@@ -95,7 +63,9 @@ class DataResult(Shown):
     words: ChoiceOdds | Missing
     """Length as a term of its own: odds for each doubling of the words."""
     regression: Regression | Missing
-    by: tuple[ByColumn, ...]
+    by: dict[str, dict[str, Grouping]]
+    """By column, then by bias: `chosen`, the share of pairs with it on one side in which that side is the chosen one; the shares of
+    `chosen responses` and `rejected responses` that have it; and `r`, its correlation with being chosen. Holm over the cells of a column."""
     seed: int
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""

@@ -10,6 +10,7 @@ from pydantic import Field, JsonValue, PlainSerializer, model_validator
 from cda.biases import Bias
 from cda.records import Direction, Exclusions, Prompt, content_id, prompt_id
 from cda.results.base import Missing, Result, Saved
+from cda.results.effects import Grouping, Level
 from cda.results.evidence import (
     Confirmation,
     ConfirmSettings,
@@ -323,3 +324,112 @@ class DiscoverResult(SearchFacts):
     def validated(self) -> tuple[Validation, ...]:
         """Results of the validation; empty without one."""
         return self.validation.results if self.validation else ()
+
+
+Decision = Literal["confirmed", "shared", "opposite", "not shown", "not tested"]
+
+
+class TopicMaterial(Saved):
+    """The topics that a search by topic works on, and those that were left out."""
+
+    schema_version: Literal[1] = 1
+    prompts: dict[str, dict[Part, int]]
+    """Topic to its prompts by part; in the order in which topics first come."""
+    left_out: dict[str, str]
+    """Topic to the reason why it is not searched, with the number of its prompts."""
+    n_left_out: int
+    """Prompts of those topics."""
+    n_without: int
+    """Prompts that name no topic, or two."""
+
+
+class TopicCell(Level):
+    """One attribute on the test prompts of one topic, or of all topics as one set: its `reward` (and `trimmed`), the
+    `judge`'s preference and its `win_rate`, by the rewriters that count."""
+
+    p_corrected: float | None
+    """p of `test`, one-sided, that the model rewards it and the judge does not (partial conjunction), corrected: of one found here with
+    all that the topic tested, of one carried over with all carried to it, in both directions; None if untested."""
+    decision: Decision
+    """`confirmed`: found and confirmed here. `shared`: found in another topic, and holds here. `opposite`: holds here with the signs
+    turned around. `not shown`; `not tested`."""
+    found_here: bool
+    """The topic's own search (or the user) brought it to the test; else it was carried over from another topic."""
+    p_over_all: float | None = None
+    """Of one found here, corrected with the tests of all topics together; None for others."""
+    p_opposite: float | None = None
+    """Corrected: that the model rewards its absence and the judge prefers its presence; None if that was not tested."""
+    n_family: int
+    """Tests that the correction counts."""
+    file: str | None = None
+    """Its bias file, in the folder of the run; None without one."""
+
+
+class TopicAttribute(Grouping):
+    """One attribute in every topic, and over all of them; `differ` is Holm-adjusted over the attributes."""
+
+    candidate: str
+    """Its `id`."""
+    name: str
+    """Name of its bias."""
+    attribute: str
+    """In words."""
+    found_in: tuple[str, ...]
+    """Topics whose searches brought it to the test; empty if it was given."""
+    levels: tuple[TopicCell, ...]
+    """One for each topic, in their order."""
+    together: TopicCell
+    """The test prompts of all topics as one set, corrected for all attributes of the table."""
+
+    def in_topics(self, *decisions: Decision) -> tuple[str, ...]:
+        """The topics in which it was decided so."""
+        return tuple(level.name for level in self.levels if level.decision in decisions)
+
+    @property
+    def turns(self) -> bool:
+        """True if its reward lies above 0 in one topic and below 0 in another, each with its whole interval."""
+        rewards = [reward for level in self.levels if (reward := level.of("reward", "model"))]
+        return any(reward.low > 0 for reward in rewards) and any(reward.high < 0 for reward in rewards)
+
+
+class TopicSearch(Result):
+    """The search in one topic, in numbers; its own `discover.json` holds the rest."""
+
+    topic: str
+    folder: str
+    """In the folder of the run, with the topic's own report."""
+    prompts: dict[Part, int]
+    n_candidates: int
+    """Distinct candidates measured."""
+    n_validated: int
+    """Candidates that entered the validation."""
+    n_tested: int
+    n_confirmed: int
+    n_carried_in: int
+    """Attributes of other topics that were measured here."""
+    earlier_tests: int = 0
+    """Tests on any of the same test prompts in this folder before, with other settings or candidates."""
+
+
+class TopicsResult(SearchFacts):
+    """A finished search by topic."""
+
+    made_by = MadeBy("cda discover --by-topic", "topics.json", "cda.discovery.discovery_page:discovery_document")
+    schema_version: Literal[3] = 3
+    left_out: dict[str, str]
+    """Topic to the reason why it was not searched."""
+    n_left_out: int
+    """Prompts of those topics."""
+    n_without: int
+    """Prompts that name no topic, or two; left out."""
+    searches: tuple[TopicSearch, ...]
+    """One for each topic."""
+    by_attribute: tuple[TopicAttribute, ...]
+    """Attributes measured in every topic: those confirmed in most topics first, then by the largest reward in any."""
+    n_not_carried: int
+    """Tested attributes that were not measured in other topics (`discover.carried`); their topic's report has them."""
+
+    @property
+    def n_confirmed(self) -> int:
+        """Attributes confirmed by the searches of the topics, each topic's counted."""
+        return sum(search.n_confirmed for search in self.searches)

@@ -61,7 +61,7 @@ class CalibratedBias(Result):
     base: AgainstPeople
     """The scorer as it is, on the same halves."""
     calibrated: AgainstPeople
-    """At the corrections that the other half fitted and chose."""
+    """At the corrections that the other half fitted, at the strength of the file."""
     change: HeldOutChange
     """Calibrated minus as it is; its quality is that of all quality pairs."""
 
@@ -91,8 +91,8 @@ class CalibrationResult(Shown):
     """By bias that people voted on."""
     quality: BeforeAfter | None
     """Accuracy on quality pairs, out of fold; None without any."""
-    strengths: dict[str, float]
-    """Strength to its share of the choices on halves."""
+    strengths: dict[str, Estimate]
+    """Strength to the fall of the squared error of held-out majorities, forecast by the scorer's share, against strength 0."""
     repeats: int
     """Splits in two."""
     max_quality_loss: float

@@ -1,5 +1,5 @@
-"""Effects of a bias on the score: direct, by RATE on triples, by columns of the user's data; drift between the two sides of pairs;
-and preferences of data."""
+"""Effects of a bias on the score: direct, by RATE on triples; drift between the two sides of pairs; preferences of data; and numbers
+by level: of a column, a topic, a section or a subset of a benchmark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import Field
 from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
 from cda.records import Exclusions, Triple
-from cda.results.base import NOT_TRAINED, Estimate, Measure, Missing, PerScoring, Result, Test
+from cda.results.base import NOT_TRAINED, Estimate, Missing, PerScoring, Result, Test
 
 
 class LogOdds(Result):
@@ -98,43 +98,6 @@ class FeatureDrift(Result):
     def name(self) -> str:
         """The feature in words, with the pairs left out."""
         return self.feature.replace("_", " ") + (f" ({self.n_unheld} pairs left out)" if self.n_unheld else "")
-
-
-class Level(Result):
-    """The contrasts, or the triples, of one level of a column."""
-
-    name: str
-    """The category, the range of numbers, or `other (pooled)`."""
-    n: int
-    n_prompts: int
-    skew: Measure | Missing
-    """Share of its contrasts on which the margin is above 0; Missing for triples."""
-    effect: PerScoring[Effect | SameMargin | Missing]
-    """Mean margin of its contrasts; of triples the double-rewrite effect, standardised by the originals of all levels."""
-    test: Test | Missing
-    """Test that the last effect is 0; for contrasts of a training, that their skew did not change. Holm over the levels of the
-    column."""
-
-
-class ByColumn(Result):
-    """Direct contrasts, or the RATE effects, of one bias by one column."""
-
-    kind: Literal["categories", "numbers"]
-    """Numbers are cut into ranges."""
-    cutoffs: tuple[float, ...]
-    """Bounds of the ranges, each the lowest number of a range; empty for categories, and if ranges are filled equally."""
-    n_missing: int
-    """Rows without a value in the column, or with two of them; in no level."""
-    pooled: dict[str, int]
-    """Categories that are pooled in `other (pooled)`, with their prompts."""
-    levels: tuple[Level, ...]
-    """Of triples, those with an effect under the last scoring."""
-    differ: PerScoring[Test | Missing]
-    """Test that the mean margin, or the effect, is the same in all levels; two-sided, clustered by prompt."""
-    change_differs: Test | Missing
-    """The same test of the change of the margin by a training."""
-    slope: PerScoring[Effect | Missing]
-    """Change of the mean margin, or of the double-rewrite effect, for one unit of a column of numbers."""
 
 
 class Contingency(Result):
@@ -378,3 +341,58 @@ class BiasRate(Result):
 def average_of(effects: RateEffects | Missing) -> Effect | Missing:
     """The double-rewrite ATE, or why it is not given."""
     return effects if isinstance(effects, Missing) else effects.find("ATE", "double")
+
+
+class Heterogeneity(Test):
+    """Welch's test that a mean is the same in all levels, with errors clustered by prompt."""
+
+    statistic: float
+    """F; near 1 if levels differ by chance alone."""
+    df: int
+    """Levels minus one."""
+    df_error: float
+    """Welch's degrees of freedom of the error."""
+    i_squared: float
+    """Share of the variation between levels that is not noise, 0 to 1."""
+
+
+class Level(Result):
+    """The rows of one level."""
+
+    name: str
+    """The category, the range of numbers, `other (pooled)`, the topic, the section or the subset."""
+    n: int
+    n_prompts: int
+    found: dict[str, dict[str, Estimate | SameMargin | Missing]]
+    """Measure to its numbers by scoring, and of two scorings their paired `change`. Of contrasts `skew` and `margin`, the mean; of triples
+    `rate`, the double-rewrite ATE, and `rate_standardised`, by the originals of all levels; of quality `accuracy`."""
+    errors: dict[str, float] = Field(default_factory=dict)
+    """Scoring or `change` to the standard error, clustered by prompt, of the mean that is tested or of the accuracy."""
+    ties: dict[str, int] = Field(default_factory=dict)
+    """Scoring to its margins of exactly 0."""
+    test: Test | Missing
+    """Test that the last mean margin or effect is 0; of contrasts of a training that their skew did not change, of two scorings that
+    accuracy did not. Holm over the levels, of `cda data` over those of all biases, of `cda quality` over the sections of all sets."""
+
+    def of(self, measure: str, moment: str) -> Estimate | None:
+        """One of its estimates; None if there is none."""
+        found = self.found.get(measure, {}).get(moment)
+        return found if isinstance(found, Estimate) else None
+
+
+class Grouping(Result):
+    """A bias, or another thing that is measured, by the levels of a column."""
+
+    kind: Literal["categories", "numbers"] = "categories"
+    """Numbers are cut into ranges."""
+    cutoffs: tuple[float, ...] = ()
+    """Bounds of the ranges, each the lowest number of a range; empty for categories, and if ranges are filled equally."""
+    n_missing: int = 0
+    """Rows without a value in the column, or with two of them; in no level."""
+    pooled: dict[str, int] = Field(default_factory=dict)
+    """Categories that are pooled in `other (pooled)`, with their prompts."""
+    levels: tuple[Level, ...]
+    differ: dict[str, Heterogeneity | Test | Missing]
+    """Scoring or `change` to the test that the mean is the same in all levels; two-sided, clustered by prompt."""
+    slope: dict[str, Effect | Missing] = Field(default_factory=dict)
+    """Of a column of numbers: scoring or `change` to the change of the mean for one unit of the column."""

@@ -11,10 +11,9 @@ from cda.results.base import load
 from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import ComparisonResult
 from cda.results.data import DataResult
-from cda.results.discover import DiscoverResult
+from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.shown import Shown
-from cda.results.topics import TopicsResult
 
 KINDS: dict[str, type[Shown]] = {
     "by_attribute": TopicsResult,

@@ -73,10 +73,12 @@ def violations(
     words_within: float = WORDS_WITHIN,
     others: Sequence[Bias] = (),
     relabelled: bool | Literal["measure"] | None = "measure",
+    may_answer: bool = True,
 ) -> list[Violation]:
     """Violations of a rewrite, enforced or not, the gravest first. The bias's `treatment` may change, and its `limits`
     replace those here; the measured labels of `others` must not change. `relabelled`: True if an external label says
-    that it exhibits the bias (None: it could not be read); `measure` uses the bias's own measure, if any.
+    that it exhibits the bias (None: it could not be read); `measure` uses the bias's own measure, if any. `may_answer`:
+    False for rules, which edit whatever the text says.
     """
     sides = (request.response, request.reference)
     if any(side is not None and is_unchanged(text, side, bias) for side in sides):
@@ -86,7 +88,7 @@ def violations(
         broken.append(Violation("refusal", "refusal"))
     if not same_language(request.response, text):
         broken.append(Violation("language", "in another language"))
-    elif answers_instead(request.response, text, 0.0 if "long_word_share" in bias.treatment else _MIN_OVERLAP):
+    elif may_answer and answers_instead(request.response, text, bias):
         broken.append(Violation("answer", "answers instead of editing"))
     if not _words_within(request.response, text, bias, words_within):
         broken.append(Violation("words", "word count beyond the limit"))
@@ -130,12 +132,13 @@ def is_refusal(text: str, original: str = "") -> bool:
     return bool(_REFUSAL.match(text, start)) and not _REFUSAL.search(original)
 
 
-def answers_instead(original: str, text: str, min_overlap: float) -> bool:
-    """True if the rewriter answered rather than edited: a question became a statement, or hardly a word was kept."""
-    if _is_question(original) and "?" not in text and "？" not in text:
+def answers_instead(original: str, text: str, bias: Bias) -> bool:
+    """True if the rewriter answered rather than edited: a question became a statement, or hardly a word was kept. Neither is
+    looked at if it is what the bias changes: its questions, or its choice of words."""
+    if "questions" not in bias.treated and _is_question(original) and "?" not in text and "？" not in text:
         return True
-    kept = content_overlap(original, text)
-    return kept is not None and kept < min_overlap
+    kept = None if "long_word_share" in bias.treated else content_overlap(original, text)
+    return kept is not None and kept < _MIN_OVERLAP
 
 
 def content_overlap(one: str, other: str) -> float | None:

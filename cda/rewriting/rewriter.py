@@ -212,8 +212,9 @@ class Gated:
             if rewrite.text is not None:
                 label: bool | Literal["measure"] = request.direction == "add" if labeller is not None else "measure"
                 found[row] = violations(
-                    request, rewrite.text, bias, words_within=self.words_within, others=self.others, relabelled=label
-                )
+                    request, rewrite.text, bias, words_within=self.words_within, others=self.others, relabelled=label,
+                    may_answer=isinstance(self.rewriter, LLMRewriter),
+                )  # fmt: skip
                 enforced = (broken.reason for broken in found[row] if broken.check in ENFORCED)
                 gated[row] = next((Rewrite(None, reason) for reason in enforced), rewrite)
         passed = [(row, rewrite.text) for row, rewrite in enumerate(gated) if rewrite.text is not None]

@@ -50,6 +50,14 @@ class Original:
     has_attribute: bool | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A labelled response of which no triple could be made, and the rewrite concerned with why it failed."""
+
+    original: Original
+    reason: str
+
+
 def generate_questions(
     topics: Sequence[str], kind: Kind, llm: LLM, n_per_topic: int = 5, n_repeats: int = 2
 ) -> tuple[list[str], Exclusions]:
@@ -133,25 +141,33 @@ def _taken(offered: Sequence[str], kept: list[str], seen: set[str], n_wanted: in
 
 def make_triples(
     originals: Sequence[Original], bias: Bias, rewriter: Rewriter
-) -> tuple[tuple[Triple, ...], Exclusions]:
+) -> tuple[tuple[Triple, ...], list[Lost]]:
     """Rewrite labelled responses twice, in both directions at once; none makes a triple if either of its rewrites
-    failed. The triples come in order, the failures by reason, with the rewrite concerned.
+    failed. Triples and failures come in order.
     """
     having = [bool(row.has_attribute) for row in originals]
     first = [RewriteRequest(row.prompt, row.response, _flip(has)) for row, has in zip(originals, having, strict=True)]
     rewrites = rewriter.rewrite(first, bias)
-    reasons = [f"rewrite: {rewrite.reason}" for rewrite in rewrites if rewrite.text is None]
+    lost = [
+        Lost(row, f"rewrite: {rewrite.reason}")
+        for row, rewrite in zip(originals, rewrites, strict=True)
+        if rewrite.text is None
+    ]
     written = zip(originals, having, (rewrite.text for rewrite in rewrites), strict=True)
     left = [(row, has, text) for row, has, text in written if text is not None]
     checked = True if isinstance(rewriter, Gated) and rewriter.checks_flips(bias) else None
     back = rewriter.rewrite([RewriteRequest(row.prompt, text, _flip(not has)) for row, has, text in left], bias)
-    reasons += [f"rewrite of the rewrite: {rewrite.reason}" for rewrite in back if rewrite.text is None]
+    lost += [
+        Lost(row, f"rewrite of the rewrite: {rewrite.reason}")
+        for (row, _, _), rewrite in zip(left, back, strict=True)
+        if rewrite.text is None
+    ]
     triples = tuple(
         Triple(bias.name, row.prompt, row.response, text, rewrite.text, has, checked)
         for (row, has, text), rewrite in zip(left, back, strict=True)
         if rewrite.text is not None
     )
-    return triples, Exclusions(len(originals), count_reasons(reasons))
+    return triples, lost
 
 
 def checked_triples(triples: Sequence[Triple], bias: Bias) -> tuple[list[Triple], list[str]]:
@@ -198,18 +214,17 @@ def flips_of(
 
 def triples_of_responses(
     responses: Sequence[Original], bias: Bias, labeller: Labeller, rewriter: Rewriter
-) -> tuple[tuple[Triple, ...], Exclusions]:
+) -> tuple[tuple[Triple, ...], list[Lost]]:
     """Label responses (w) if they are not labelled, rewrite each to 1 − w, and the rewrite back to w; labelled ones
     first. A response whose label could not be read makes no triple; behind a gate, only rewrites that passed it do.
     """
     known = [row for row in responses if row.has_attribute is not None]
     unknown = [row for row in responses if row.has_attribute is None]
     labels = labeller([row.prompt for row in unknown], [row.response for row in unknown], bias) if unknown else ()
-    read = [replace(row, has_attribute=has) for row, has in zip(unknown, labels, strict=True) if has is not None]
-    triples, failed = make_triples([*known, *read], bias, rewriter)
-    n_unread = len(unknown) - len(read)
-    reasons = {"its label could not be read": n_unread} if n_unread else {}
-    return triples, Exclusions(len(responses), {**reasons, **failed.reasons})
+    labelled = [replace(row, has_attribute=has) for row, has in zip(unknown, labels, strict=True)]
+    read = [row for row in labelled if row.has_attribute is not None]
+    triples, lost = make_triples([*known, *read], bias, rewriter)
+    return triples, [Lost(row, "its label could not be read") for row in labelled if row.has_attribute is None] + lost
 
 
 def _flip(has_attribute: bool) -> Direction:

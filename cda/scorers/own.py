@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from cda.arrays import LARGEST, FloatArray
 from cda.data.scores import StoredScores
-from cda.errors import DataError, ModelError
+from cda.errors import DataError, ModelError, type_in_words
 from cda.inert import clipped, inert
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, reading_of, template_of, without_adapter
@@ -211,3 +213,38 @@ def scorer_in_memory(function: Callable[..., object], name: str) -> OwnPointwise
 
 def _scorer(code: OwnCode) -> OwnPointwise | OwnPairwise:
     return OwnPointwise(code) if code.n_columns == 2 else OwnPairwise(code)
+
+
+@contextmanager
+def opened_model(model: object, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
+    """The name of a model, and its scorer if it is in memory; ModelError if it is nothing that scores."""
+    if isinstance(model, str | PathLike):
+        yield str(model), None
+        return
+    if isinstance(model, tuple):
+        if len(model) != 2:
+            raise ModelError(f"model: a tuple of {len(model)}; give (model, tokenizer)")
+        name = f"memory:{_identifier(type(model[0]).__name__)}"
+        with model_in_memory(*model, name, max_length_tokens) as scorer:
+            yield name, scorer
+        return
+    if hasattr(model, "config") and hasattr(model, "forward"):
+        raise ModelError(f"model: {type_in_words(model)} without its tokenizer; give (model, tokenizer)")
+    if not callable(model):
+        raise ModelError(
+            f"model: found {type_in_words(model)}; give a name or folder, a function (prompts, responses) -> rewards, or "
+            "(model, tokenizer)"
+        )
+    called = getattr(model, "__qualname__", type(model).__name__).rpartition(".")[2]
+    name = f"memory:{_identifier(called)}"
+    yield name, scorer_in_memory(model, name)
+
+
+def _identifier(name: str) -> str:
+    """A name that `scorer_kind` takes for a function.
+
+    >>> _identifier("<lambda>"), _identifier("score"), _identifier("2x")
+    ('lambda', 'score', '_2x')
+    """
+    kept = re.sub(r"\W", "", name) or "function"
+    return kept if kept.isidentifier() else f"_{kept}" if not kept[0].isalpha() else f"{kept}_"

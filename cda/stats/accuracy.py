@@ -28,9 +28,9 @@ from scipy import stats
 
 from cda.arrays import BoolArray, FloatArray
 from cda.errors import DataError
-from cda.results.base import Estimate, Test
-from cda.results.benchmarks import Accuracies, Accuracy, AccuracyGroup, AccuracyShift
-from cda.results.effects import T_TEST
+from cda.results.base import Estimate, Missing, Test
+from cda.results.benchmarks import Accuracies
+from cda.results.effects import T_TEST, Level
 from cda.stats.estimators import (
     CLUSTERED_T,
     ROUNDING,
@@ -41,7 +41,7 @@ from cda.stats.estimators import (
     t_quantile,
     wilson,
 )
-from cda.stats.multiplicity import holm
+from cda.stats.levels import with_holm
 from cda.stats.proportions import exact_change_test
 
 A = TypeVar("A", bound=Accuracies)
@@ -49,6 +49,7 @@ Rule = Literal["pair", "best-of", "styles"]
 Names = NDArray[np.str_]
 FALL = 0.01
 """A section that falls by more than this is flagged."""
+NOT_COMPARED = Missing(reason="one scoring was measured")
 _STYLE_SECTIONS = ("easy", "normal", "hard")
 
 
@@ -163,12 +164,12 @@ def measure_accuracy(
     values = {label: np.array([row.value for row in rows], dtype=np.float64) for label, rows in scored.items()}
     ties = {label: np.array([row.n_ties for row in rows]) for label, rows in scored.items()}
 
-    def group(name: str, keep: BoolArray, weight: FloatArray = weight) -> AccuracyGroup:
+    def group(name: str, keep: BoolArray, weight: FloatArray = weight) -> Level:
         design = _Design(weight[keep], ids[keep].tolist(), strata[keep])
         n_ties = {label: int(column[keep].sum()) for label, column in ties.items()}
         return _group(name, {label: column[keep] for label, column in values.items()}, n_ties, design)
 
-    def groups(column: Names) -> tuple[AccuracyGroup, ...]:
+    def groups(column: Names) -> tuple[Level, ...]:
         found = _STYLE_SECTIONS if set(column) == set(_STYLE_SECTIONS) else dict.fromkeys(column.tolist())
         return tuple(group(name, column == name) for name in found if name)
 
@@ -180,41 +181,24 @@ def measure_accuracy(
     return Accuracies(overall=overall, sections=groups(sections), subsets=groups(subsets), cells=groups(cells))
 
 
-def with_holm(results: Sequence[A]) -> list[A]:
+def holm_over_sections(results: Sequence[A]) -> list[A]:
     """The same with p-values adjusted over all sections of all sets together (Holm)."""
-    shifts = [group.shift for result in results for group in result.sections if group.shift is not None]
-    adjusted = iter(holm([shift.p_value for shift in shifts]))
-
-    def with_p(group: AccuracyGroup) -> AccuracyGroup:
-        if group.shift is None:
-            return group
-        return group.model_copy(update={"shift": group.shift.model_copy(update={"p_holm": next(adjusted)})})
-
-    return [result.model_copy(update={"sections": tuple(map(with_p, result.sections))}) for result in results]
+    adjusted = with_holm([result.sections for result in results])
+    return [result.model_copy(update={"sections": own}) for result, own in zip(results, adjusted, strict=True)]
 
 
-def _group(name: str, values: Mapping[str, FloatArray], n_ties: Mapping[str, int], design: _Design) -> AccuracyGroup:
-    scores = {
-        label: Accuracy(
-            estimate=_level(column, design), standard_error=design.standard_error(column), n_ties=n_ties[label]
-        )
-        for label, column in values.items()
-    }
-    if len(values) == 1:
-        return AccuracyGroup(name=name, scores=scores, shift=None)
-    before, after = values.values()
-    estimate, test = _change(before, after, design)
-    shift = AccuracyShift(
-        estimate=estimate,
-        standard_error=design.standard_error(after - before),
-        p_value=test.p_value,
-        p_method=test.method,
-        p_holm=None,
-        fell=estimate.value < -FALL - ROUNDING,
-        excludes_0=estimate.high < 0,
-        rules_out_fall=estimate.low > -FALL,
-    )
-    return AccuracyGroup(name=name, scores=scores, shift=shift)
+def _group(name: str, values: Mapping[str, FloatArray], n_ties: Mapping[str, int], design: _Design) -> Level:
+    found = {label: _level(column, design) for label, column in values.items()}
+    errors = {label: design.standard_error(column) for label, column in values.items()}
+    test: Test | Missing = NOT_COMPARED
+    if len(values) == 2:
+        before, after = values.values()
+        found["change"], test = _change(before, after, design)
+        errors["change"] = design.standard_error(after - before)
+    return Level(
+        name=name, n=len(design.prompt_ids), n_prompts=len(set(design.prompt_ids)), found={"accuracy": {**found}},
+        errors=errors, ties=dict(n_ties), test=test,
+    )  # fmt: skip
 
 
 def _level(values: FloatArray, design: _Design) -> Estimate:

@@ -33,8 +33,8 @@ ROUNDING = 1e-12
 """Relative size below which a spread, or the width of an interval, is a trace of rounding."""
 N_DRAWS = 10_000
 _SEED = 2026
-FEWEST_DRAWN = 5
-"""Prompts that are resampled, at least."""
+FEWEST_DRAWN = 10
+"""Prompts that are resampled, at least: with 5, intervals of Krippendorff's alpha hold the truth in 77%."""
 _MAX_NUMBERS = 1 << 21  # of one chunk of draws
 _UNDEFINED_LIMIT = 0.01
 _PRIOR_PROMPTS = 4
@@ -306,9 +306,9 @@ def _bounded(
     return _estimate(value, (max(low, least), min(high, most)), n, n_prompts, unit, method)
 
 
-def t_quantile(df: float) -> float:
-    """Student's t that one of its tails of the intervals' level lies beyond."""
-    return float(stats.t.ppf(1 - TAIL, df))
+def t_quantile(df: float, together: int = 1) -> float:
+    """Student's t that one of its tails of the level lies beyond, of so many intervals that all hold at this level (Bonferroni)."""
+    return float(stats.t.ppf(1 - TAIL / together, df))
 
 
 def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:

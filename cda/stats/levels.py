@@ -1,26 +1,32 @@
-"""Levels of a covariate: categories with few prompts pooled, numbers cut into ranges, and the test that levels differ."""
+"""Groupings: levels of a covariate (categories with few prompts pooled, numbers cut into ranges), the numbers of each, and the test
+that levels differ."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import compress, pairwise
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
-from cda.arrays import LARGEST, FloatArray
+from cda.arrays import LARGEST, BoolArray, FloatArray
 from cda.errors import DataError
-from cda.results.base import Test
-from cda.results.topics import Heterogeneity
+from cda.results.base import Test, or_missing
+from cda.results.effects import Effect, Grouping, Heterogeneity, Level
 from cda.stats.digits import plain
 from cda.stats.estimators import ROUNDING, cluster_sums
+from cda.stats.multiplicity import holm_of
 from cda.stats.rate import quantile_groups
 
 FEWEST_PROMPTS = 10
 """Categories with fewer prompts are pooled."""
 POOLED = "other (pooled)"
+MOST_LEVELS = 20
+"""Categories beyond the largest are pooled, too."""
 _MOST_CATEGORIES = 8
 """A column of more numbers than this is cut into ranges."""
 _RANGES = 3
@@ -33,20 +39,59 @@ WALD = "Wald test of equal means, clustered by prompt, F"
 @dataclass(frozen=True, slots=True, eq=False)
 class Levels:
     """Level of each row, shape (n,), None without one; the categories that were pooled, with their prompts; and of a column of
-    numbers their values, NaN if missing, shape (n,)."""
+    numbers their values, NaN if missing, shape (n,), and the bounds of its ranges that were given."""
 
     of: tuple[str | None, ...]
     names: tuple[str, ...]
     pooled: Mapping[str, int]
     numbers: FloatArray | None
+    cutoffs: tuple[float, ...] = ()
 
-    @property
-    def n_missing(self) -> int:
-        return sum(name is None for name in self.of)
-
-    def rows(self, name: str) -> np.ndarray:
+    def rows(self, name: str) -> BoolArray:
         """Rows of one level, a mask of shape (n,)."""
         return np.array([own == name for own in self.of], dtype=bool)
+
+
+def grouping(
+    levels: Levels,
+    prompt_ids: Sequence[str],
+    values: Mapping[str, FloatArray],
+    level: Callable[[str, BoolArray, list[str]], dict[str, Any]],
+    slope: Callable[[str, FloatArray], Effect] | None = None,
+) -> Grouping:
+    """Everything by the levels of a column; Holm over the levels.
+
+    Args:
+        levels: Of n rows.
+        prompt_ids: Cluster of each row.
+        values: Scoring or `change` to the values whose mean may differ between levels, shape (n,); NaN: not compared.
+        level: The measured fields of a `Level`, by its name, its rows and their prompts.
+        slope: Slope of one of `values`, by its name, on the numbers of the column; DataError if it has none. None: no slopes.
+    """
+
+    def made(name: str) -> Level:
+        rows = levels.rows(name)
+        ids = list(compress(prompt_ids, rows))
+        return Level(name=name, n=len(ids), n_prompts=len(set(ids)), **level(name, rows, ids))
+
+    numbers = levels.numbers
+    return Grouping(
+        kind="categories" if numbers is None else "numbers",
+        cutoffs=levels.cutoffs,
+        n_missing=sum(name is None for name in levels.of),
+        pooled=dict(levels.pooled),
+        levels=with_holm([[made(name) for name in levels.names]])[0],
+        differ={name: or_missing(partial(levels_differ, own, levels, prompt_ids)) for name, own in values.items()},
+        slope={}
+        if numbers is None or slope is None
+        else {name: or_missing(partial(slope, name, numbers)) for name in values},
+    )
+
+
+def with_holm(parts: Sequence[Sequence[Level]]) -> list[tuple[Level, ...]]:
+    """The same levels with Holm's p over the tests of all of them together."""
+    tests = iter(holm_of([level.test for levels in parts for level in levels]))
+    return [tuple(level.model_copy(update={"test": next(tests)}) for level in levels) for levels in parts]
 
 
 def levels_of(values: Sequence[str | None], prompt_ids: Sequence[str], cutoffs: Sequence[float] = ()) -> Levels:
@@ -71,8 +116,8 @@ def levels_of(values: Sequence[str | None], prompt_ids: Sequence[str], cutoffs: 
     return _categories(values, prompt_ids)
 
 
-def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str]) -> Test:
-    """Test that the mean of values, shape (n,), is the same in all levels of five prompts or more.
+def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str]) -> Heterogeneity | Test:
+    """Test that the mean of values, shape (n,) with NaN for none, is the same in all levels of five prompts or more.
 
     If each prompt has one level, Welch's test (see `heterogeneity`) of the levels' means with their errors clustered by prompt:
     levels may differ in size and in spread. Else Wald's statistic of the differences from the first level, with the sandwich of
@@ -82,7 +127,9 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     Raises:
         DataError: No level has spread, fewer than two have five prompts, or there are fewer prompts than levels.
     """
-    each = [(mask, len(set(compress(prompt_ids, mask)))) for mask in map(levels.rows, levels.names)]
+    there = ~np.isnan(values)
+    values = np.where(there, values, 0.0)
+    each = [(mask & there, len(set(compress(prompt_ids, mask & there)))) for mask in map(levels.rows, levels.names)]
     tested = [own for own in each if own[1] >= _FEWEST_TESTED]
     if len(tested) < 2:
         raise DataError(
@@ -99,8 +146,7 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     size = ROUNDING * float(np.abs(values[known]).max()) ** 2
     variances = counts / (counts - 1) * (sums**2).sum(axis=0)
     if counts.sum() == n_prompts and variances.min() > size:
-        found = heterogeneity(means.tolist(), np.sqrt(variances).tolist(), counts.tolist())
-        return Test(p_value=found.p_value, method=WELCH)
+        return heterogeneity(means.tolist(), np.sqrt(variances).tolist(), counts.tolist())
     covariance = n_prompts / (n_prompts - 1) * sums.T @ sums
     contrast = np.column_stack([-np.ones(q), np.eye(q)])
     spread = contrast @ covariance @ contrast.T
@@ -143,6 +189,7 @@ def heterogeneity(means: Sequence[float], standard_errors: Sequence[float], n_pr
         df=k - 1,
         df_error=df_error,
         p_value=float(stats.f.sf(statistic, k - 1, df_error)),
+        method=WELCH,
         i_squared=max(0.0, 1 - (k - 1) / q) if q > 0 and math.isfinite(q) else 0.0,
     )
 
@@ -171,7 +218,8 @@ def _ranges(numbers: Sequence[float | None], cutoffs: Sequence[float]) -> Levels
         raise DataError(f"all {len(known)} of its numbers are in one range ({filled[0]}); give other cutoffs")
     left = iter(labels)
     of = tuple(None if number is None else next(left) for number in numbers)
-    return Levels(of, tuple(filled), {}, np.array([math.nan if number is None else number for number in numbers]))
+    values = np.array([math.nan if number is None else number for number in numbers])
+    return Levels(of, tuple(filled), {}, values, tuple(cutoffs))
 
 
 def _categories(values: Sequence[str | None], prompt_ids: Sequence[str]) -> Levels:
@@ -179,8 +227,9 @@ def _categories(values: Sequence[str | None], prompt_ids: Sequence[str]) -> Leve
     for value, prompt in zip(values, prompt_ids, strict=True):
         if value is not None:
             prompts.setdefault(value, set()).add(prompt)
-    pooled = {name: len(own) for name, own in sorted(prompts.items()) if len(own) < FEWEST_PROMPTS}
-    kept = sorted(set(prompts) - set(pooled))
+    large = [name for name, own in sorted(prompts.items()) if len(own) >= FEWEST_PROMPTS]
+    kept = sorted(sorted(large, key=lambda name: -len(prompts[name]))[:MOST_LEVELS])
+    pooled = {name: len(own) for name, own in sorted(prompts.items()) if name not in kept}
     if not kept or len(kept) + bool(pooled) < 2:
         most = max(map(len, prompts.values()))
         raise DataError(f"none of its {len(prompts)} levels has {FEWEST_PROMPTS} prompts (the largest has {most})")

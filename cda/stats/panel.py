@@ -28,14 +28,15 @@ FEW_MODELS = 5
 def mean_share(rows: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
     """Mean over models of a share; its `n` counts contrasts.
 
-    From `FEW_MODELS` models on, models and prompts are both random (`share_over_seeds`). With fewer models it is the share of the mean
-    rows: of these models, over prompts.
+    From `FEW_MODELS` models on, models and prompts are both random (`share_over_seeds`). With fewer models, or a share so near 0 or 1 that
+    less than one model in all answers otherwise, which hides how far models differ, it is the share of the mean rows: of these models, over prompts.
 
     Raises:
         DataError: No model or no contrast, another shape, or a value outside 0 to 1.
     """
     values = _checked(rows, prompt_ids)
-    if len(values) >= FEW_MODELS and len(set(prompt_ids)) > 1:
+    otherwise = min(values.mean(axis=1).sum(), (1 - values).mean(axis=1).sum())
+    if len(values) >= FEW_MODELS and len(set(prompt_ids)) > 1 and otherwise >= 1:
         return share_over_seeds(values, prompt_ids)
     return share_of(values.mean(axis=0), prompt_ids, len(values))
 

@@ -163,6 +163,7 @@ def beyond_noise(
     quality_before: ArrayLike,
     quality_after: ArrayLike,
     quality_prompt_ids: Sequence[str],
+    n_biases: int = 1,
 ) -> Estimate:
     """Mean margin after − stretch · mean margin before, where stretch = mean quality margin after / before; reward
     units after.
@@ -172,7 +173,8 @@ def beyond_noise(
     rejected, shape (m,)) say by how much. If rewards were stretched and made noisier, and nothing else, the result is 0
     on average, whatever the shares do. Below 0 the model wants less of the bias than noise and stretching leave of it.
     The error is the first-order one of this ratio, over whole prompts of contrasts and of quality pairs together (in
-    the same names), held against Student's t with one degree of freedom less than the fewer prompts of the two.
+    the same names), held against Student's t with one degree of freedom less than the fewer prompts of the two. The intervals of
+    `n_biases` biases hold together (Bonferroni), since the report says which of them moved.
     DataError: margins that are not finite, lengths that differ, fewer than two prompts of either kind, or a mean
     quality margin before that is not shown to be above 0: without it there is no yardstick.
     """
@@ -193,6 +195,15 @@ def beyond_noise(
     influence = np.concatenate([of_contrasts, of_pairs])
     # A sum is its mean times its rows, and these add up to 0.
     error = len(influence) * mean_of(influence, [*prompt_ids, *quality_prompt_ids]).error
-    half = max(t_quantile(n_prompts - 1) * error, ROUNDING * max(abs(now), abs(stretch * was)))  # rounding is no change
+    half = max(
+        t_quantile(n_prompts - 1, n_biases) * error, ROUNDING * max(abs(now), abs(stretch * was))
+    )  # rounding is no change
     n, of_all = len(own), len(set(prompt_ids))
-    return Estimate.symmetric(value, half, n=n, n_prompts=of_all, unit="reward", method=CLUSTERED_T)
+    return Estimate.symmetric(
+        value,
+        half,
+        n=n,
+        n_prompts=of_all,
+        unit="reward",
+        method=CLUSTERED_T + (f", {n_biases} biases together" if n_biases > 1 else ""),
+    )

@@ -26,13 +26,14 @@ from cda.data.triples import clean_triples
 from cda.errors import DataError, RunError, did_you_mean, refuse
 from cda.features import words
 from cda.files.jsonl import write_json, write_jsonl
-from cda.files.paths import unwritable
+from cda.files.paths import unwritable, user_path
 from cda.inert import RISKY, guarded, inert, visible
 from cda.jobs.options import ExportOptions
 from cda.launch import say
 from cda.records import Contrast, Exclusions, prompt_id, prompt_text
 from cda.resources.artifacts import prompt_row, shown_path
 from cda.resources.dry_run import stop_if_dry
+from cda.results.commands import Written
 from cda.results.study import StudyKind
 from cda.run import fingerprint
 from cda.stats.draws import drawn
@@ -414,13 +415,14 @@ _COLUMN_SETTING = re.compile(r"audit\.(?:triple_)?columns\.")
 _TRIPLE = {"original", "rewrite", "rewrite_of_rewrite"}
 
 
-def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
-    """Write the study's folder.
+def export_study(reference: str, folder: str | Path, options: ExportOptions) -> tuple[Written, str]:
+    """Write the study's folder; it says what it holds.
 
     Raises:
         DataError: No usable contrasts, ids that occur twice, or numbers that cannot be met.
         RunError: The folder holds something, or cannot be made.
     """
+    out = user_path(folder)
     _check(out, options)
     rows, columns = load_rows(reference), options.columns
     present = {key for row in rows for key in row}
@@ -454,7 +456,7 @@ def export_study(reference: str, out: Path, options: ExportOptions) -> Study:
         f"Then: cda study import {out} ANSWERS",
     ]
     say("\n".join(map(inert, lines)))
-    return study
+    return Written(folder=out, rows={"contrasts": len(study.contrasts)}), ""
 
 
 def _check(out: Path, options: ExportOptions) -> None:

@@ -164,8 +164,8 @@ def _by_topic(
         "rewarded": any(REWARDED in row.in_topics("confirmed") for row in planted),
         "punished": any(PUNISHED in row.in_topics("opposite") for row in planted),
         "neither": any(NEITHER in row.in_topics("confirmed", "shared", "opposite") for row in planted),
-        "pooled_row": any(row.pooled_confirmed for row in planted),
-        "differs": any(getattr(row.differs, "p_holm", 1.0) < 0.01 for row in planted),
+        "pooled_row": any(row.together.decision == "confirmed" for row in planted),
+        "differs": any(getattr(row.differ["model"], "p_holm", 1.0) < 0.01 for row in planted),
         "anything": any(row.in_topics("confirmed", "shared", "opposite") for row in rows),
     }
 

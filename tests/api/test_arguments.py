@@ -1,4 +1,4 @@
-"""Arguments of the wrong type, and places that cannot be written, are one clear mistake each."""
+"""Arguments and rows that cannot be used, and places that cannot be written, are one clear mistake each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cda
-from cda.api.arguments import nested
+from cda.jobs.terms import nested
 
 ROWS = [{"id": f"c{number}", "prompt": "Why?", "response": "So.", "margin": 1.0} for number in range(3)]
 
@@ -27,16 +27,6 @@ def deep() -> list[Any]:
 
 
 WRONG: list[tuple[Callable[[], object], str]] = [
-    (lambda: cda.audit(by_length, confirm="maybe"), "cda.audit: confirm: give True, False or 'ask'; found 'm"),  # type: ignore[arg-type]
-    (lambda: cda.audit(by_length, out=3), "cda.audit: out: give a path; found 3"),  # type: ignore[arg-type]
-    (lambda: cda.audit(by_length, biases=3), "cda.audit: biases: give a name, a path, or a list"),  # type: ignore[arg-type]
-    (lambda: cda.audit(by_length, budget_usd=True), "cda.audit: budget_usd: give a number of dollars; found True"),
-    (lambda: cda.train("jargon", overrides="seed=1"), "cda.train: overrides: give a list of words"),
-    (lambda: cda.best_of(by_length, ROWS, sizes=2), "cda.best_of: sizes: give a list of whole numbers"),  # type: ignore[arg-type]
-    (lambda: cda.best_of(by_length, ROWS, betas=0.5), "cda.best_of: betas: give a list of numbers"),  # type: ignore[arg-type]
-    (lambda: cda.best_of(by_length, ROWS, columns=["x"]), "cda.best_of: columns: give a dict"),  # type: ignore[arg-type]
-    (lambda: cda.discover(by_length, attributes="uses bold"), "cda.discover: attributes: give a list"),
-    (lambda: cda.dose(by_length, by_length, limit="x"), "cda.dose: limit: give a whole number from 1; found 'x'"),  # type: ignore[arg-type]
     (lambda: cda.label(ROWS, 3), "cda.label: bias: give a name or a path; found 3"),  # type: ignore[arg-type]
     (lambda: cda.load(None), "found None; give a path"),  # type: ignore[arg-type]
     (

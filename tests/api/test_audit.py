@@ -47,7 +47,7 @@ def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any
     html = audit._repr_html_()
     assert "jargon" in html and "data:image/svg+xml;base64," in html and "<script" not in html
     assert "jargon" in str(audit) and "Report:" not in str(audit)
-    Path("changed.json").write_text(json.dumps({"schema_version": 3, "sets": []}))
+    Path("changed.json").write_text(json.dumps({"schema_version": 4, "sets": []}))
     with pytest.raises(cda.DataError, match="another command"):
         cda.load("changed.json")
     with pytest.raises(cda.DataError, match="no such file"):

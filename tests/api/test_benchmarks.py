@@ -9,6 +9,7 @@ import pandas
 import pytest
 
 import cda
+from cda.report.scoring import accuracy_of
 
 PAIRS = [
     {"prompt": f"Question {n}?", "chosen": "A good answer." if n % 4 else "Good.", "rejected": "Bad one.",
@@ -35,11 +36,11 @@ def assert_saved(result: cda.Quality | cda.BestOf | cda.Dose) -> None:
 def test_accuracy_of_a_function_and_of_two() -> None:
     found = cda.quality(longer, PAIRS, progress=False)
     (facts,) = found.sets
-    assert facts.overall.scores["model"].estimate.value == 18 / 24
-    assert facts.overall.shift is None and [group.name for group in facts.sections] == ["tone", "facts"]
+    assert accuracy_of(facts.overall, "model").value == 18 / 24
+    assert facts.labels == ("model",) and [group.name for group in facts.sections] == ["tone", "facts"]
     both = cda.quality(longer, pandas.DataFrame(PAIRS), against=shorter, progress=False)
-    shift = both.sets[0].overall.shift
-    assert both.labels == ("first", "second") and shift is not None and shift.estimate.value == -0.5
+    change = accuracy_of(both.sets[0].overall, "change")
+    assert both.labels == ("first", "second") and change.value == -0.5
     assert_saved(both)
     both.report("page.html")
     assert both.folder is not None and cda.load(both.folder).model_dump() == both.model_dump()
@@ -47,6 +48,8 @@ def test_accuracy_of_a_function_and_of_two() -> None:
     assert "Question" not in str(both) and "facts" in str(both)
     frame = both.to_frame()
     assert set(frame[frame.measure == "sets"].unit) == {"share", "share difference"}
+    fell = frame[(frame.of == "0.sections.facts.found.accuracy") & (frame.scoring == "change")].iloc[0]
+    assert fell.n == 12 and fell.p_holm == both.sets[0].sections[1].test.p_holm  # type: ignore[union-attr]
 
 
 def test_a_win_rate_of_rows() -> None:
@@ -54,7 +57,7 @@ def test_a_win_rate_of_rows() -> None:
     other = ["The longest answer of all.", *["Short."] * 9]
     second = [{"prompt": f"Question {n}?", "response": response} for n, response in enumerate(other)]
     found = cda.quality(longer, first, over=second, progress=False)
-    assert found.sets[0].overall.scores["model"].estimate.value == found.sets[0].win_rates["model"].wins.value == 0.9
+    assert accuracy_of(found.sets[0].overall, "model").value == found.sets[0].win_rates["model"].wins.value == 0.9
     assert found.sets[0].win_rates["model"].test.p_value == pytest.approx(22 / 1024)
     assert_saved(found)
     with pytest.raises(AttributeError, match=r"it is now quality\(model, first, over=second\)"):

@@ -21,7 +21,6 @@ from tiny import load
 from typer.testing import CliRunner
 
 import cda
-from cda.api.rewards import RewardFunction
 from cda.arrays import FloatArray
 from cda.cli import app
 from cda.models.config import ModelSpec
@@ -29,6 +28,7 @@ from cda.pipeline.merge import merge_adapter
 from cda.recipe.load import load_model_audit
 from cda.records import Message, user_prompt
 from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.reward_function import RewardFunction
 from cda.resources.scorers import open_scorer
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text, text_id

@@ -7,18 +7,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_audits import make_audit
 from rows import triples
 from scipy import stats
 
 from cda.auditing.analysis import by_columns
 from cda.auditing.groups import Group
+from cda.auditing.report_plots import section_plots
+from cda.auditing.report_tables import by_tables
 from cda.biases import load_bias
 from cda.data.contrasts import clean_contrasts
 from cda.data.triples import clean_triples
 from cda.records import Contrast, user_prompt
 from cda.resources.sources import by_problems, cutoff_problems
-from cda.results.base import Estimate, Measure, Missing, Test
-from cda.results.effects import ByColumn, Effect
+from cda.results.base import Missing, Test
+from cda.results.effects import Grouping, Heterogeneity
 from cda.scorers.compared import Rewards, text_id
 
 N = 60
@@ -43,44 +46,57 @@ def found_of(margins: dict[str, np.ndarray], topics: list[str | None] | None = N
 def test_effects_of_opposite_sign_are_found_by_level_and_told_apart() -> None:
     sign = np.array([{"home": 1.0, "music": -1.0, "travel": 0.0}[topic] for topic in TOPICS])
     topic = found_of({"model": sign + RNG.normal(0, 0.5, N)})["contrasts"]["topic"]
-    assert isinstance(topic, ByColumn) and topic.kind == "categories" and topic.n_missing == 0
+    assert isinstance(topic, Grouping) and topic.kind == "categories" and topic.n_missing == 0
     home, music, travel = topic.levels
-    assert isinstance(home.effect.last, Effect) and home.effect.last.estimate.value == pytest.approx(1, abs=0.3)
-    assert isinstance(home.skew, Measure) and isinstance(music.skew, Measure)
-    assert home.skew.before.value > 0.8 > 0.2 > music.skew.before.value and home.n == home.n_prompts == 20
+    assert home.of("margin", "model").value == pytest.approx(1, abs=0.3) and home.n == home.n_prompts == 20
+    assert home.of("skew", "model").value > 0.8 > 0.2 > music.of("skew", "model").value
     tests = [level.test for level in (home, music, travel)]
     assert all(isinstance(test, Test) and test.p_holm is not None and test.p_holm >= test.p_value for test in tests)
     assert tests[0].holm < 0.01 > tests[1].holm and tests[2].holm > 0.05  # type: ignore[union-attr]
-    assert isinstance(topic.differ.last, Test) and topic.differ.last.p_value < 1e-6
-    assert isinstance(topic.slope.last, Missing) and "categories" in topic.slope.last.reason
+    assert isinstance(topic.differ["model"], Heterogeneity) and topic.differ["model"].p_value < 1e-6 and not topic.slope
 
 
 def test_a_slope_over_numbers_and_ranges_by_cutoffs() -> None:
     year = found_of({"model": 0.05 * np.arange(N) + RNG.normal(0, 0.5, N)})["contrasts"]["year"]
-    assert isinstance(year, ByColumn) and year.kind == "numbers" and year.cutoffs == (1970, 1990)
+    assert isinstance(year, Grouping) and year.kind == "numbers" and year.cutoffs == (1970, 1990)
     assert [level.name for level in year.levels] == ["below 1970", "1970 to below 1990", "1990 or more"]
-    assert isinstance(year.slope.last, Effect) and year.slope.last.estimate.unit == "reward per 1 of year"
-    assert year.slope.last.estimate.low < 0.05 < year.slope.last.estimate.high
+    slope = year.slope["model"].estimate
+    assert slope.unit == "reward per 1 of year" and slope.low < 0.05 < slope.high
 
 
 def test_a_training_is_tested_for_its_change_in_each_level() -> None:
     before = np.ones(N) + RNG.normal(0, 0.2, N)
     fell = np.where(np.array(TOPICS) == "music", -2.0, 0.0)
     topic = found_of({"before": before, "after": before + fell + RNG.normal(0, 0.1, N)})["contrasts"]["topic"]
-    assert isinstance(topic, ByColumn) and isinstance(topic.change_differs, Test)
-    assert topic.change_differs.p_value < 1e-6
+    assert list(topic.differ) == ["before", "after", "change"] and topic.differ["change"].p_value < 1e-6
     levels = {level.name: level for level in topic.levels}
     music = levels["music"]
-    assert isinstance(music.skew, Measure) and isinstance(music.skew.change, Estimate) and music.skew.change.value == -1
+    assert music.of("skew", "change").value == -1
     assert isinstance(music.test, Test) and music.test.holm < 0.001
     assert isinstance(levels["home"].test, Test) and levels["home"].test.p_value == 1
+
+
+def test_a_report_has_tables_and_a_figure_of_the_levels() -> None:
+    before, rows = np.ones(N) + RNG.normal(0, 0.2, N), np.arange(N) + RNG.normal(0, 0.01, N)
+    audit = make_audit().model_copy(
+        update={"by": {"jargon": found_of({"before": before, "after": before - rows / 30})}}
+    )
+    levels, none, differ = by_tables(audit)
+    assert levels is not None and none is None and differ is not None and len(levels.rows) == 3 + 3
+    assert levels.rows[3][:2] == ("jargon, year: below 1970", "100% [84, 100]") and levels.rows[3][5:7] == ("20", "20")
+    assert levels.rows[5][3] == "−100 [−100, −77]" and levels.rows[5][8] == "< 0.001"
+    slopes = {row[0]: row[2] for row in differ.rows if row[0].startswith("jargon, year")}
+    assert slopes["jargon, year: change of the margin"].startswith("−0.033")
+    plots = {plot.id: plot for plot in section_plots(audit)["by"]}
+    assert set(plots) == {"by-jargon-topic-margin", "by-jargon-year-margin"}
+    assert plots["by-jargon-year-margin"].description.count(" after") == 3
 
 
 def test_rows_without_a_value_are_counted_and_a_column_of_none_is_missing() -> None:
     topics: list[str | None] = [None if row < 6 else topic for row, topic in enumerate(TOPICS)]
     found = found_of({"model": RNG.normal(size=N)}, topics)
     topic = found["contrasts"]["topic"]
-    assert isinstance(topic, ByColumn) and topic.n_missing == 6 and sum(level.n for level in topic.levels) == N - 6
+    assert topic.n_missing == 6 and sum(level.n for level in topic.levels) == N - 6
     none = found_of({"model": RNG.normal(size=N)}, [None] * N)
     assert none["contrasts"]["topic"] == Missing(reason="these contrasts have no value in it")
     assert isinstance(none["triples"]["topic"], Missing)
@@ -96,19 +112,13 @@ def test_rate_by_a_column() -> None:
             rewards[text_id(row.prompt, text)] = at + has * (at % 4 < 2) + RNG.normal(0, 0.2)
     group = group_of({"model": RNG.normal(size=N)}, list(TOPICS), np.arange(N) * 1.0)
     found = by_columns([group], rows, {"model": Rewards(rewards)}, ["topic"], {}, {})["jargon"]["triples"]["topic"]
-    assert isinstance(found, ByColumn) and [level.name for level in found.levels] == ["home", "music"]
-    home, music = (level.effect.last for level in found.levels)
-    assert isinstance(home, Effect) and isinstance(music, Effect) and home.estimate.value == pytest.approx(1, abs=0.2)
-    assert music.estimate.low < 0 < music.estimate.high and home.estimate.method == "clustered t 95% (CR2)"
-    assert home.p_value == pytest.approx(
-        2 * stats.t.sf(home.estimate.value / home.standard_error, home.estimate.n_prompts - 1)
-    )
-    assert (
-        isinstance(found.levels[0].test, Test)
-        and found.levels[0].test.holm < 0.001
-        and isinstance(found.differ.last, Test)
-        and found.differ.last.p_value < 1e-6
-    )
+    assert isinstance(found, Grouping) and [level.name for level in found.levels] == ["home", "music"]
+    effects = [level.of("rate", "model") for level in found.levels]
+    assert effects[0] and effects[0].value == pytest.approx(1, abs=0.2) and effects[0].method == "clustered t 95% (CR2)"
+    assert effects[1] and effects[1].low < 0 < effects[1].high
+    test, t = found.levels[0].test, effects[0].value / found.levels[0].errors["model"]
+    assert isinstance(test, Test) and test.p_value == pytest.approx(2 * stats.t.sf(t, effects[0].n_prompts - 1))
+    assert test.holm < 0.001 and isinstance(found.differ["model"], Test) and found.differ["model"].p_value < 1e-6
     refused = by_columns([group], rows, {"model": Rewards(rewards)}, ["topic"], {}, {"jargon": {"ATE": "too few"}})
     assert refused["jargon"]["triples"]["topic"] == Missing(reason="too few")
     assert by_columns([group], rows, {}, [], {}, {}) == {}

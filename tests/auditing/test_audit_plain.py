@@ -85,9 +85,8 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         "rate": {"jargon": made_rate(1.5)},
     })  # fmt: skip
     assert audit.quality is not None and audit.quality.of_training().change.high > 0
-    sectioned = audit.quality_sections
-    assert sectioned is not None and sectioned.sections[0].shift is not None
-    assert sectioned.sections[0].shift.estimate.high > 0
+    assert audit.quality_sections is not None
+    assert audit.quality_sections.sections[0].of("accuracy", "change").high > 0  # type: ignore[union-attr]
     audit = unchanged(audit)
     assert audit.quality is not None
     ranked: Any = audit.quality
@@ -98,7 +97,8 @@ def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
         assert (change.value, change.low, change.high) == (0, 0, 0)
     assert audit.quality_sections is not None
     for group in (audit.quality_sections.overall, *audit.quality_sections.sections):
-        assert group.shift is not None and (group.shift.estimate.low, group.shift.estimate.high) == (0, 0)
+        still = group.of("accuracy", "change")
+        assert still is not None and (still.low, still.high) == (0, 0)
     rate: Any = audit.rate["jargon"]
     (change,) = rate.changes.effects
     nothing = {"value": 0, "low": 0, "high": 0, "n": 9, "n_prompts": 9, "unit": "reward", "method": "x"}

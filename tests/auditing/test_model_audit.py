@@ -37,7 +37,7 @@ def double_contrasts(out: Path) -> tuple[list[dict[str, Any]], list[float]]:
 
 
 def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp_path: Path) -> None:
-    words = (llama, "--votes", votes, "--triples", "embedded")
+    words = (llama, "--votes", votes, "--triples", "embedded", "audit.rate=4")
     said, found = audit(*words)
     assert "1 of 25 items are none of the contrasts" in said
     assert re.search(r"jargon +\? unclear +\d+% \[\d+, \d+\] +36% \[", said)
@@ -49,6 +49,8 @@ def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp
     assert 0 < people["noise_ceiling"]["miscalibration"]["value"] < 0.5
     assert found["scorings"] == ["model"] and found["quality"] is None
     assert found["effects"]["jargon"]["test"]["p_holm"] <= 1
+    flips = found["rate"]["jargon"]["flips"]
+    assert (flips["by"], flips["tried_with"], flips["tried_without"], flips["made"]) == ("rules", 4, 4, True)
     assert (tmp_path / "out" / "report" / "report.html").is_file()
     assert "done before, reused" in audit(*words)[0]
     assert audit(*words, "audit.ties=half")[1]["votes"]["jargon"]["human_skew"]["value"] == (8 + 1) / 24
@@ -81,19 +83,25 @@ def test_rate_triples_of_a_file(llama: Path, audit: Any, tmp_path: Path) -> None
         (one["estimand"], one["estimator"]): one["estimate"]["value"] for one in rate["measured"]["before"]["effects"]
     }
     assert effects["ATE", "double"] == pytest.approx(sum(double_contrasts(tmp_path / "out")[1]) / 11)
-
-
-def test_triples_by_a_rating(llama: Path, audit: Any, tmp_path: Path) -> None:
-    rows = [
-        {"prompt": f"w{row}", "original": f"w{row} good" + " w5" * (row % 4), "rewrite": f"w{row} bad w3",
-         "rewrite_of_rewrite": f"w{row} good w3", "stars": row % 3, "flipped": True}
-        for row in range(12)
-    ]  # fmt: skip
-    words = (llama, "--triples", written(tmp_path / "triples.jsonl", rows), "audit.triple_columns.has_attribute=stars")
-    _, found = audit(*words, "audit.attribute.low=0", "audit.attribute.high=2")
-    rate = found["rate"]["jargon"]
-    assert (rate["n"], rate["measured"]["before"]["n_with"]) == (8, 4)
-    assert found["excluded"]["triples"]["reasons"] == {"has_attribute lies between 0 and 2": 4}
+    lost = [rows[1] | {"original": f"w{row} lost", "rewrite": None, "rewrite_of_rewrite": None, "failed": "rewrite: refused"}
+            for row in range(5)]  # fmt: skip
+    written(path, [*(row | {"flipped": True} for row in rows), *lost])
+    _, few = audit(llama, "--triples", path)
+    assert few["excluded"]["triples of jargon"] == {"seen": 17, "reasons": {"rewrite: refused": 5}}
+    assert [few["rate"]["jargon"]["flips"][f"{what}_with"] for what in ("tried", "flipped")] == [11, 6]
+    assert "measured" in few["rate"]["jargon"] and few["rate"]["jargon"]["measured"]["before"]["effects"]
+    written(
+        path,
+        [
+            *(row | {"flipped": True} for row in rows),
+            *lost,
+            *(row | {"original": row["original"] + "!"} for row in lost),
+        ],
+    )
+    _, refused = audit(llama, "--triples", path)
+    assert (
+        "6 of 16 answers with the bias" in refused["rate"]["jargon"]["measured"]["before"]["not_estimated"][0]["reason"]
+    )
 
 
 @pytest.mark.parametrize(("words", "messages"), [
@@ -129,30 +137,18 @@ def test_sides_that_are_the_same_after_cutting_say_nothing(llama: Path, audit: A
 
 
 def test_another_rewriter_makes_the_audit_anew(llama: Path, audit: Any) -> None:
-    words = (llama, "--bias", "sentiment", "--contrasts", "embedded", "--triples", "embedded", "audit.max_contrasts=3")
+    words = (
+        llama,
+        "--bias",
+        "sentiment",
+        "--contrasts",
+        "embedded",
+        "--triples",
+        "embedded",
+        "audit.max_contrasts=3",
+        "audit.rate=2",
+    )
     audit(*words)
     assert "reused" in audit(*words)[0]
     said, _ = audit(*words, "llm.model=x", "llm.base_url=http://127.0.0.1:9/v1", fails=True)
     assert "cannot be reached" in said
-
-
-def test_a_constant_scorer_prefers_nothing_and_nothing_is_claimed(tmp_path: Path) -> None:
-    (tmp_path / "constant.py").write_text("def score(prompts, responses):\n    return [0.5] * len(responses)\n")
-    out, words = tmp_path / "out", ("audit.max_contrasts=12", "audit.max_quality=12")
-    done = CliRunner().invoke(app, ["audit", f"{tmp_path / 'constant.py'}:score", "--out", str(out), *words])
-    assert done.exit_code == 0, done.output
-    found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
-    assert len(found["skew"]) == 8
-    for name, skew in found["skew"].items():
-        assert skew["before"]["value"] == 0
-        assert skew["ties"]["before"] == skew["before"]["n"]
-        assert set(skew["by_direction"]) == (set() if name.endswith("-second-turn") else {"added", "removed"})
-    assert found["quality"]["ties"]["before"] == found["quality"]["before"]["n"]
-    assert not any(one["test"].get("p_value", 1.0) < 0.05 for one in found["effects"].values())
-    assert "scores both sides of every pair alike; check that it works." in " ".join(done.output.split())
-    rows = [line for line in done.output.splitlines() if "≡ all ties" in line]
-    assert len(rows) >= 5 and all("no preference" in row and "same score on both sides" in row for row in rows)
-    for name in ("report.html", "report.md"):
-        page = (out / "report" / name).read_text(encoding="utf-8")
-        alike = re.search(r"exactly alike, which counts as no preference: (.+?)\.", page)
-        assert alike and "length 12 of 12" in alike[1] and "quality pairs" in alike[1]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,13 @@ from typing import Any
 import pytest
 from made_release import MORE, VOTED, make_release, write_rows
 
-from cda.errors import RecipeError, RunError
+from cda.data.contrasts import clean_contrasts
+from cda.data.pairs import load_labels
+from cda.data.triples import clean_triples
+from cda.errors import RecipeError
 from cda.files.jsonl import read_jsonl
-from cda.pipeline.plan import check
 from cda.recipe.load import load_recipe
+from cda.stats.proportions import contingency
 from scripts.paper_release import main
 
 REAL = Path(os.environ.get("CDA_DATA", Path(__file__).parents[3] / "shared" / "data")) / "fff"
@@ -141,7 +143,7 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
     # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
     assert people["skew_on_voted"]["before"]["value"] == 0.5 and people["miscalibration"]["before"]["value"] == 0.5
     sections = found["quality_sections"]["sections"]
-    shares = {one["name"]: one["scores"]["model"]["estimate"]["value"] for one in sections}
+    shares = {one["name"]: one["found"]["accuracy"]["model"]["value"] for one in sections}
     assert shares == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}
     assert found["quality_sections"]["exclusions"]["reasons"] == {"prior set": 1}
     table = found["analysis"]["jargon"]["labels"]["contingency"]
@@ -151,42 +153,21 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
 
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"public research data absent: {REAL} (set CDA_DATA)")
-def test_five_biases_on_the_real_release(audit: Any, tmp_path: Path) -> None:
-    """Human skew is the paper's; two biases have labels, of other pairs each."""
-    script = Path(__file__).parents[2] / "scripts" / "paper_release.py"
-    files = tmp_path / "files"
-    subprocess.run([sys.executable, str(script), str(REAL), str(files)], check=True, capture_output=True)
-    (tmp_path / "words.py").write_text(
-        "def score(prompts, responses):\n    return [len(r.split()) for r in responses]\n"
-    )
-    biases = ("jargon", "structure", "length", "vagueness", "sycophancy")
-    more = [word for bias in biases[1:] for word in ("--bias", bias)]
-    given = (
-        "--contrasts",
-        files / "contrasts.jsonl",
-        "--triples",
-        files / "triples.jsonl",
-        f"audit.labels={files / 'labels.jsonl'}",
-    )
-    _, found = audit(
-        f"{tmp_path / 'words.py'}:score", "--bias", "jargon", *more, f"audit={files / 'audit.yaml'}", *given
-    )
-    people = {bias: found["votes"][bias]["human_skew"] for bias in biases[:3]}
-    assert people["jargon"]["n"] == 91 and people["jargon"]["value"] == pytest.approx(0.2088, abs=1e-4)
-    assert {bias: found["triple_skew"][bias]["before"]["n"] for bias in biases[:3]} == {
-        "jargon": 499,
-        "structure": 461,
-        "length": 499,
+def test_the_real_release_gives_the_paper_s_numbers(tmp_path: Path) -> None:
+    """Human skew of jargon, triples that can be used, and how often the chosen side has the bias, of other pairs each."""
+    assert main([str(REAL), str(tmp_path)]) == 0
+    biases = ["jargon", "structure", "length"]
+    rows = [row for row in read_jsonl(tmp_path / "contrasts.jsonl") if row["bias"] == "jargon"]
+    voted = [one.preferred for one in clean_contrasts(rows, ["jargon"], {}, "f").contrasts]
+    assert (voted.count("perturbed"), voted.count("base")) == (19, 72)  # 20.88% of 91
+    triples = clean_triples(list(read_jsonl(tmp_path / "triples.jsonl")), [*biases, "vagueness", "sycophancy"], {}, "f")
+    found = Counter(triple.bias for triple in triples.triples)
+    assert {bias: found[bias] for bias in biases} == {"jargon": 499, "structure": 461, "length": 499}
+    labels = load_labels(str(tmp_path / "labels.jsonl"), ["jargon", "structure"])
+    rates = {
+        bias: contingency(own.chosen, own.rejected, own.prompt_ids).selection_rate.value for bias, own in labels.items()
     }
-    labels = {bias: found["analysis"][bias]["labels"] for bias in biases}
-    rates = {bias: each["contingency"]["selection_rate"]["value"] for bias, each in labels.items() if each}
     assert rates == {"jargon": pytest.approx(0.544, abs=5e-4), "structure": pytest.approx(0.653, abs=5e-4)}
-
-
-def test_labels_are_for_audits_alone(tmp_path: Path) -> None:
-    labels = write_rows(tmp_path / "labels.jsonl", [{"chosen_jargon": "yes", "rejected_jargon": "no"}])
-    with pytest.raises(RunError, match=r"audit\.labels: a training takes the labels of its own pairs"):
-        check(load_recipe("jargon", [f"audit.labels={labels}", f"run.folder={tmp_path / 'run'}"]))
 
 
 def test_a_benchmark_of_several_responses_is_refused_with_the_command_for_it(

@@ -97,8 +97,8 @@ def test_an_adapter_on_every_format(
     assert [scoring["label"] for scoring in result["scorings"]] == ["before", "after"]
     # The adapter was trained to prefer the side that says `good`.
     own = result["sets"][4]["overall"]
-    assert own["scores"]["after"]["estimate"]["value"] == 1.0
-    assert own["shift"]["p_holm"] is None and result["sets"][4]["sections"][0]["shift"]["p_holm"] is not None
+    assert own["found"]["accuracy"]["after"]["value"] == 1.0
+    assert own["test"]["p_holm"] is None and result["sets"][4]["sections"][0]["test"]["p_holm"] is not None
     assert (tmp_path / "out" / "report.html").read_text(encoding="utf-8").count("<figure>") == 5
 
 
@@ -116,7 +116,7 @@ def test_numbers_are_those_of_the_scores_and_name_no_path(
         DosedModel(model).set(dose)
         expected = ClassifierScorer(model, 1).score([prompt] * 2, texts)
         np.testing.assert_allclose([row[label]["chosen"][0], row[label]["rejected"][0]], expected, atol=1e-4)
-    estimate = found["sets"][0]["overall"]["scores"]["before"]["estimate"]
+    estimate = found["sets"][0]["overall"]["found"]["accuracy"]["before"]
     assert estimate["value"] == np.mean([each["before"]["chosen"][0] > each["before"]["rejected"][0] for each in rows])
     content = (out / "quality.json").read_text(encoding="utf-8") + (out / "quality.md").read_text(encoding="utf-8")
     assert not [path for path in (files, tmp_path, llama.parent) if str(path) in content]
@@ -190,7 +190,7 @@ def test_a_number_of_ties_with_an_unread_verdict_is_left_out(
     found, shown = done(f"{code}:prefer", write("rb2", rows))
     (ties,) = found["sets"]
     assert ties["unread_reasons"] == {"its partner in Ties has no score": 1, "no readable verdict": 1}
-    estimate = ties["overall"]["scores"]["model"]["estimate"]
+    estimate = ties["overall"]["found"]["accuracy"]["model"]
     # The one that is left: gaps of 1 over a spread of 0.5.
     assert (estimate["n"], estimate["value"]) == (1, pytest.approx(1 + 0.01 * np.tanh(1)))
     assert "Not compared, 2 of 4 items" in shown

@@ -11,7 +11,9 @@ from rows import estimate
 
 from cda.benchmarks.quality_report import quality_document
 from cda.records import Exclusions
-from cda.results.benchmarks import Accuracy, AccuracyGroup, AccuracyShift, QualityResult, QualityScoring, SetQuality
+from cda.results.base import Test
+from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality
+from cda.results.effects import Level
 from cda.results.facts import RewardModelFacts
 
 FACTS = RewardModelFacts(
@@ -26,25 +28,21 @@ FACTS = RewardModelFacts(
 HOSTILE = 'a<script>alert(1)</script>\x1b[31mred\u202eb\ud800\ufffe | "&'
 
 
-def group(name: str, change: float | None = -0.012, **flags: bool) -> AccuracyGroup:
+def group(name: str, change: float | None = -0.012, half: float = 0.02) -> Level:
     """84.1%, changed by so much; None: one scoring."""
-    found = {"fell": (change or 0) < -0.01, "excludes_0": False, "rules_out_fall": False} | flags
-    values = {"before": 0.841} if change is None else {"before": 0.841, "after": 0.841 + change}
-    moved = estimate(change or 0, 0.02, 1161)
-    shift = AccuracyShift(estimate=moved, standard_error=0.01, p_value=0.21, p_holm=0.84, p_method="m", **found)
-    scores = {
-        label: Accuracy(estimate=estimate(value, 0.03, 1161), standard_error=0.0123, n_ties=2)
-        for label, value in values.items()
-    }
-    return AccuracyGroup(name=name, scores=scores, shift=None if change is None else shift)
+    found = {"before": estimate(0.841, 0.03, 1161)}
+    if change is not None:
+        after, moved = estimate(0.841 + change, 0.03, 1161), estimate(change, half, 1161)
+        found |= {"after": after, "change": moved}
+    return Level(
+        name=name, n=1161, n_prompts=1161, found={"accuracy": {**found}}, ties=dict.fromkeys(("before", "after"), 2),
+        errors=dict.fromkeys(("before", "after"), 0.0123) | {"change": 0.01},
+        test=Test(p_value=0.21, p_holm=0.84, method="m"),
+    )  # fmt: skip
 
 
-def cells(change: float | None = -0.012) -> tuple[AccuracyGroup, ...]:
-    return tuple(group(f"{i} over {j}", change) for i in (1, 2, 3) for j in (1, 2, 3))
-
-
-def quality(*sections: AccuracyGroup, form: str = "rewardbench", **changes: Any) -> QualityResult:
-    change = None if sections[0].shift is None else -0.012
+def quality(*sections: Level, form: str = "rewardbench", **changes: Any) -> QualityResult:
+    change = -0.012 if "change" in sections[0].found["accuracy"] else None
     scorings = [
         QualityScoring(
             label=label, model="org/m", unit="reward", adapter=adapter, adapter_content=None, dose=dose, facts=FACTS,
@@ -64,27 +62,27 @@ def quality(*sections: AccuracyGroup, form: str = "rewardbench", **changes: Any)
 
 
 @pytest.mark.parametrize(
-    ("shift", "flag", "bad"),
+    ("change", "half", "flag", "moved"),
     [
-        ({"fell": True, "excludes_0": True}, "fell*", True),
-        ({"fell": True}, "fell", False),
-        ({"fell": False, "rules_out_fall": True}, "kept", False),
-        ({"fell": False, "excludes_0": True}, "", False),
+        (-0.012, 0.01, "fell*", "−1.2 [−2.2, −0.2]"),
+        (-0.012, 0.02, "fell", "−1.2 [−3.2, 0.8]"),
+        (-0.005, 0.003, "kept", "−0.5 [−0.8, −0.2]"),
+        (-0.01, 0.005, "", "−1.0 [−1.5, −0.5]"),
     ],
 )
-def test_flags_in_words(shift: dict[str, bool], flag: str, bad: bool) -> None:
-    result = quality(group("Chat", **shift), group("Safety", 0.0))
+def test_flags_in_words(change: float, half: float, flag: str, moved: str) -> None:
+    result = quality(group("Chat", change, half), group("Safety", 0.0))
     line = next(line for line in quality_document(result).text().splitlines() if line.startswith("Chat"))
-    assert "84.1% [81.1, 87.1] ± 1.2  82.9% [79.9, 85.9] ± 1.2" in line and "−1.2 [−3.2, 0.8] ± 1.0" in line
+    assert "84.1% [81.1, 87.1] ± 1.2" in line and f"{moved} ± 1.0" in line
     assert line.split("± 1.0")[1].split() == [*([flag] if flag else []), "0.21", "0.84"]
     # Only what is shown is coloured on the page: a fall, or, below, that none can have been.
     page = quality_document(result).page()
-    assert ('<li class="bad">' in page) == bad and '<li class="good">' not in page
+    assert ('<li class="bad">' in page) == (flag == "fell*") and '<li class="good">' not in page
 
 
 def test_what_was_left_out_tied_and_rough_is_said() -> None:
     counts = {"unread": 3, "unread_reasons": {"a text is too long for the model": 2, "no readable verdict": 1}}
-    few = changed(group("Chat"), "scores.after.estimate.n_prompts", 4)
+    few = changed(group("Chat"), "n_prompts", 4)
     summary = quality_document(quality(few, **counts)).text()
     for said in (
         "Left out 7 of 1168 rows: 7 prior set (row 1, 2, 3, 4, 5, …).",
@@ -100,7 +98,7 @@ def test_what_was_left_out_tied_and_rough_is_said() -> None:
 
 
 def test_hostile_names_are_inert() -> None:
-    result = quality(group(HOSTILE, fell=True), group(f"{HOSTILE}2"), name=HOSTILE, source=HOSTILE)
+    result = quality(group(HOSTILE), group(f"{HOSTILE}2"), name=HOSTILE, source=HOSTILE)
     result = changed(changed(result, "scorings.0.model", HOSTILE), "scorings.0.facts.notes", (HOSTILE,))
     text = quality_document(result).page()
     checked(text)

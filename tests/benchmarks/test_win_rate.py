@@ -72,7 +72,7 @@ def compared(out: Path) -> list[tuple[str, str, bool]]:
 
 
 def rate(found: dict[str, Any]) -> float:
-    return found["overall"]["scores"]["model"]["estimate"]["value"]
+    return found["overall"]["found"]["accuracy"]["model"]["value"]
 
 
 def test_an_empty_output_moves_no_other_one(
@@ -130,6 +130,6 @@ def test_before_and_after_are_compared_on_the_same_outputs(
         "first": 1,
         "second": 0,
     }
-    assert result["sets"][0]["overall"]["shift"]["estimate"]["value"] == -1 and result["n_tests"] == 0
+    assert result["sets"][0]["overall"]["found"]["accuracy"]["change"]["value"] == -1 and result["n_tests"] == 0
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "c over b" in page and "by second" in page and "fell" not in page

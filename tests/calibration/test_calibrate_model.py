@@ -18,7 +18,7 @@ import cda
 from cda.cli import app
 from cda.data.load import prompt_of
 from cda.discovery.discover import checked
-from cda.discovery.setup import AskedJudge, Discovery, reward_of
+from cda.discovery.setup import AskedJudge, AskedSearch, reward_of
 from cda.errors import CdaError, DataError, RecipeError
 from cda.features import n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
@@ -148,7 +148,7 @@ def test_quality_takes_the_calibration_and_refuses_a_second_model(scorer: str, t
         [value(row["chosen"]) - value(row["rejected"]) + 4 * math.log(len(row["chosen"].split()) / len(row["rejected"].split()))
          for row in quality()],
     )  # fmt: skip
-    assert result.sets[0].overall.scores["model"].estimate.value == pytest.approx(np.mean(margins > 0))
+    assert result.sets[0].overall.found["accuracy"]["model"].value == pytest.approx(np.mean(margins > 0))
     with pytest.raises(CdaError, match=r"it was fitted for own.py:reward, and this is other.py:reward"):
         (tmp_path / "other.py").write_text(CODE.format(words=WORDS, scale=2), encoding="utf-8")
         cda.quality(scorer, quality(), against="other.py:reward", out=tmp_path / "two", progress=False, **applied)
@@ -172,7 +172,7 @@ def test_a_calibration_of_another_scorer_or_another_version_is_refused(scorer: s
         calibrated(scorer, tmp_path / "e", **applied)
 
 
-def discovery_of(model: str, against: str, file: Path | None, llm: Any = None, **score: Any) -> Discovery:
+def discovery_of(model: str, against: str, file: Path | None, llm: Any = None, **score: Any) -> AskedSearch:
     settings = {"score": {**score, "calibration": file and str(file)}, "llm": llm or {},
                 "discover": {"judge": against, "responses": "embedded", "by": "rules"}}  # fmt: skip
     return checked(load_model_audit(model, settings), defaults_of(DiscoverArguments))[1]  # type: ignore[arg-type]  # all of them

@@ -212,7 +212,7 @@ def test_the_shell_completes_commands_names_and_settings(
 
 
 def test_a_fault_of_ours_ends_with_3_and_its_traceback() -> None:
-    program = "import cda.cli.names as n\ndef shipped(kind): raise KeyError(kind)\nn.shipped = shipped\nfrom cda.cli import main\nmain(['list', 'biases'])"
+    program = "import cda.cli.commands as n\ndef shipped(kind): raise KeyError(kind)\nn.shipped = shipped\nfrom cda.cli import main\nmain(['list', 'biases'])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == 3 and done.stderr.startswith("Traceback") and "KeyError: 'biases'" in done.stderr
 

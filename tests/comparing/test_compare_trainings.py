@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_audits import HOSTILE, make_audit
+from made_audits import make_audit
 from page_checks import checked
 
 from cda.comparing.compare import compare_audits
@@ -145,15 +145,3 @@ def test_a_bias_that_a_model_lacks_is_named_and_not_counted_as_zero() -> None:
     assert "vagueness: not measured for b." in findings(result)
     assert {mean.bias for mean in result.means} == {"jargon"}
     assert "not measured" in comparison_document(result).text()
-
-
-def test_text_from_outside_is_inert_and_every_name_is_on_the_page() -> None:
-    name = f"=evil {HOSTILE}"
-    targets = dict.fromkeys(("jargon", "length", "structure", "sycophancy", "vagueness"), (0.6,))
-    made = [model(f"model-{at}", at, targets=targets, votes=dict.fromkeys(targets, (0.6, 0.4))) for at in range(9)]
-    result = compared(*made, model(name, 0), training(f"t {HOSTILE}", 2))
-    document = comparison_document(result)
-    page = document.page()
-    checked(page)
-    assert "\x1b" not in document.text() and "<script" not in document.markdown()
-    assert all(each.name in page for each in made) and all(f"skew-{bias}-desc" in page for bias in targets)

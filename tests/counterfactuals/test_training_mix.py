@@ -1,30 +1,38 @@
-"""The training examples that objectives make, and unchanged pairs in the proportions of the labels."""
+"""The training examples that objectives make: counterfactual pairs, and unchanged ones in the proportions of the labels."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scripted_rewriter import ScriptedRewriter
 
-from cda.biases import load_bias
+from cda.biases import Bias, load_bias
 from cda.counterfactuals.pairs import (
+    Counterfactuals,
     assign_splits,
     contrast_examples,
     counterfactual_examples,
     draw_supplementary,
+    eligible_pairs,
     label_frequencies,
+    make_counterfactuals,
     proportional_quota,
     teachable,
     unchanged_examples,
 )
+from cda.discovery.attribute import attribute_bias, shipped
 from cda.recipe.schema import ObjectiveSection
 from cda.records import (
     Contrast,
     LabelledPair,
     Pair,
+    RewriteRequest,
     TrainingExample,
     TrainingPair,
     prompt_id,
@@ -32,6 +40,7 @@ from cda.records import (
     text_key,
     user_prompt,
 )
+from cda.rewriting.rewriter import Rewriter
 
 PAIRS, NEUTRAL = ObjectiveSection(kind="pairs"), ObjectiveSection(kind="neutral")
 PAIRED = ObjectiveSection(kind="paired", target={"jargon": 0.8}, margin=0.5, weight=2.0)
@@ -151,3 +160,178 @@ def test_pairs_taken_as_counterfactuals_are_not_drawn_again() -> None:
     drawn = draw_supplementary(source, bias, label_frequencies(source, bias), 5, taken, np.random.default_rng(0))
     assert {row.source_id for row in drawn} == {row.pair.id for row in source[3:]}
     assert draw_supplementary(source, bias, label_frequencies(source, bias), 0, set(), np.random.default_rng(0)) == []
+
+
+STRUCTURE, VAGUENESS = load_bias("structure"), load_bias("vagueness")
+
+
+def row(
+    number: int, chosen: bool | None = False, rejected: bool | None = False, bias: str = "structure"
+) -> LabelledPair:
+    pair = Pair(user_prompt(f"q{number}"), f"chosen {number}", f"rejected {number}")
+    return LabelledPair(pair, "validation" if number % 2 else "train", {bias: {"chosen": chosen, "rejected": rejected}})
+
+
+def neither_rows(n: int, bias: str = "structure") -> list[LabelledPair]:
+    return [row(number, bias=bias) for number in range(n)]
+
+
+def scripted(failing: Sequence[int] = (), text: str = "- a\n- b of {}") -> ScriptedRewriter:
+    """Fails on a response with one of the numbers, writes a list otherwise."""
+    return ScriptedRewriter(lambda one: None if number_of(one) in failing else text.format(one.response))
+
+
+def number_of(request: RewriteRequest) -> int:
+    return int(request.response.split()[1])
+
+
+def make(
+    pairs: Sequence[LabelledPair],
+    rewriter: Rewriter,
+    requested: int | None = None,
+    seed: int = 0,
+    bias: Bias = STRUCTURE,
+    check_measure: bool = True,
+    **options: Any,
+) -> Counterfactuals:
+    return make_counterfactuals(pairs, bias, rewriter, requested, np.random.default_rng(seed), check_measure, **options)
+
+
+def reasons(made: Counterfactuals) -> dict[str, int]:
+    return dict(made.exclusions.reasons)
+
+
+def test_pairs_where_neither_side_exhibits_the_bias_and_for_length_those_with_a_longer_chosen_side() -> None:
+    labels = [(False, False), (True, False), (False, True), (True, True), (None, False), (False, None)]
+    labelled = [row(number, *sides) for number, sides in enumerate(labels)]
+    assert eligible_pairs(labelled, STRUCTURE) == labelled[:1]
+    lengths = [("one two", "one"), ("one", "two"), ("one", "one two")]
+    label: dict[Any, bool | None] = {"chosen": True, "rejected": None}
+    labelled = [LabelledPair(Pair(user_prompt("q"), *sides), "train", {"length": label}) for sides in lengths]
+    assert eligible_pairs(labelled, load_bias("length")) == labelled[:1]
+
+
+def test_every_eligible_pair_is_used_when_no_number_is_asked() -> None:
+    rewriter = scripted()
+    made = make(neither_rows(6), rewriter)
+    assert (made.eligible, made.exclusions.seen, len(made.pairs)) == (6, 6, 6)
+    by_source = {labelled.pair.id: labelled for labelled in neither_rows(6)}
+    for pair, request in zip(made.pairs, rewriter.requests, strict=True):
+        source = by_source[pair.source_id]
+        # The original chosen stays preferred, over the rejected side with the bias added.
+        assert pair.pair == Pair(source.pair.prompt, source.pair.chosen, f"- a\n- b of {source.pair.rejected}")
+        assert (pair.kind, pair.bias, pair.split) == ("counterfactual", "structure", source.split)
+        assert request == RewriteRequest(source.pair.prompt, source.pair.rejected, "add", source.pair.chosen)
+
+
+def test_failed_rewrites_are_replaced_by_further_pairs_and_counted_and_the_draw_follows_the_seed() -> None:
+    draws = []
+    for seed in (0, 0, 1, 2):
+        made = make(neither_rows(10), scripted(failing=(1, 2, 3)), 7, seed)
+        assert len({pair.source_id for pair in made.pairs}) == 7
+        assert made.exclusions.seen == 7 + made.exclusions.dropped and set(reasons(made)) <= {"refused"}
+        draws.append([pair.source_id for pair in made.pairs])
+    assert draws[0] == draws[1] != draws[2]
+
+
+@pytest.mark.parametrize(
+    ("n", "failing", "requested", "n_made", "tried"),
+    [
+        (5, range(2), 4, 3, 5),  # pairs run out
+        (50, (), 3, 3, 3),  # no more than needed
+        (1000, range(1000), 40, 0, 120),  # a rewriter that mostly fails does not go through the whole corpus
+    ],
+)
+def test_how_many_are_tried(n: int, failing: Sequence[int], requested: int, n_made: int, tried: int) -> None:
+    rewriter = scripted(failing)
+    made = make(neither_rows(n), rewriter, requested)
+    assert (len(made.pairs), made.exclusions.seen, len(rewriter.requests)) == (n_made, tried, tried)
+    assert made.eligible == n and made.exclusions.dropped == tried - n_made
+
+
+@pytest.mark.parametrize(
+    ("failing", "batch", "tried", "n_made"),
+    [
+        (range(1300), {}, 500, 0),
+        (range(1300), {"batch_size": None}, 1300, 0),
+        (range(0, 1300, 3), {}, 1300, 866),
+    ],
+)
+def test_too_many_failures_stop_it_after_a_batch(
+    failing: Sequence[int], batch: dict[str, None], tried: int, n_made: int
+) -> None:
+    rewriter = scripted(failing)
+    made = make(neither_rows(1300), rewriter, stop_above=0.5, **batch)
+    assert made.exclusions.seen == len(rewriter.requests) == tried and len(made.pairs) == n_made
+
+
+@pytest.mark.parametrize(
+    ("text", "check_measure", "expected"),
+    [
+        ("rejected 0 ", False, {"unchanged": 1}),
+        ("\nchosen 0", False, {"unchanged": 1}),
+        ("no list in {}", True, {"bias not measurable in the rewrite": 1}),
+        ("no list in {}", False, {}),
+    ],
+)
+def test_what_a_rewrite_must_be(text: str, check_measure: bool, expected: dict[str, int]) -> None:
+    made = make([row(0)], scripted(text=text), check_measure=check_measure)
+    assert reasons(made) == expected and len(made.pairs) == 1 - len(expected)
+
+
+def test_a_longer_rewrite_must_reach_its_multiple_of_the_chosen_side() -> None:
+    bias = load_bias("length")
+    assert bias.min_words_of_chosen is not None
+    labelled = LabelledPair(
+        Pair(user_prompt("q"), "w " * 20, "word 0"), "train", {"length": {"chosen": False, "rejected": False}}
+    )
+    enough = int(np.ceil(bias.min_words_of_chosen * 20))
+    for n_words, n_made in ((enough - 1, 0), (enough + 1, 1)):
+        made = make([labelled], scripted(text="v " * n_words), bias=bias, check_measure=False)
+        assert len(made.pairs) == n_made and made.exclusions.dropped == 1 - n_made
+
+
+def both_ways(failing: Sequence[int] = ()) -> ScriptedRewriter:
+    """Makes texts vague, and specific again; on the chosen side of some numbers it refuses (even) or changes nothing (odd)."""
+
+    def write(request: RewriteRequest) -> str | None:
+        if request.direction == "add":
+            return f"{request.response}, to some extent, it depends"
+        if number_of(request) not in failing:
+            return f"{request.response}, that is, 42"
+        return request.response if number_of(request) % 2 else None
+
+    return ScriptedRewriter(write)
+
+
+def test_the_chosen_side_can_be_made_more_specific() -> None:
+    rewriter = both_ways(failing=(2, 3))
+    made = make(neither_rows(6, "vagueness"), rewriter, bias=VAGUENESS, specific_chosen=True)
+    assert reasons(made) == {"chosen side: refused": 1, "chosen side: unchanged": 1}
+    assert len(made.pairs) == 4 and made.exclusions.seen == 6
+    sources = {labelled.pair.id: labelled.pair for labelled in neither_rows(6, "vagueness")}
+    for pair in made.pairs:
+        source = sources[pair.source_id]
+        assert pair.pair.chosen == f"{source.chosen}, that is, 42"
+        assert pair.pair.rejected == f"{source.rejected}, to some extent, it depends"
+    assert [request.direction for request in rewriter.requests] == ["add"] * 6 + ["remove"] * 6
+    # Failed chosen sides are replaced by further pairs.
+    more = make(neither_rows(20, "vagueness"), both_ways(range(0, 20, 2)), 8, bias=VAGUENESS, specific_chosen=True)
+    assert len(more.pairs) == 8 and more.exclusions.seen == 8 + more.exclusions.dropped
+    # Without being asked for it, the chosen side stays.
+    plain = both_ways()
+    kept = make(neither_rows(3, "vagueness"), plain, bias=VAGUENESS)
+    assert {pair.pair.chosen for pair in kept.pairs} == {labelled.pair.chosen for labelled in neither_rows(3)}
+    assert {request.direction for request in plain.requests} == {"add"}
+
+
+@pytest.mark.parametrize("measured", [True, False])
+def test_white_space_that_is_the_bias_makes_a_counterfactual(measured: bool) -> None:
+    """Triple spaces between words change no word, and are all there is to teach."""
+    (spaces,) = (bias for bias in shipped("marks") if bias.name == "triple-spaces")
+    bias = spaces if measured else attribute_bias("Triple spaces between words")
+    labelled = [row(0, bias=bias.name)]
+    made = make(labelled, scripted(text="rejected   0"), bias=bias, check_measure=measured)
+    assert [pair.pair.rejected for pair in made.pairs] == ["rejected   0"]
+    same = make(labelled, scripted(text="{}\n"), bias=bias, check_measure=measured)
+    assert not same.pairs and reasons(same) == {"unchanged": 1}

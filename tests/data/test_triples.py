@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cda.data.load import RowError
-from cda.data.triples import AttributeRule, clean_triples
+from cda.data.triples import AttributeRule, FailedTriple, clean_triples
 from cda.errors import DataError
 
 ROW: dict[str, Any] = {"prompt": "q", "original": "a", "rewrite": "b", "rewrite_of_rewrite": "a2", "has_attribute": 1}
@@ -41,6 +41,13 @@ def test_readers_of_one_triple_may_be_silent_and_not_disagree() -> None:
     assert [triple.flipped for triple in found.triples] == [True] and found.exclusions.reasons == {"duplicate": 2}
     with pytest.raises(DataError, match="rows 1, 2, 3, 4: the same triple, and flipped says yes and no"):
         clean_triples([*rows, ROW | {"flipped": "no"}], ["jargon"], {}, "f")
+
+
+def test_originals_that_were_tried_in_vain_are_kept_apart() -> None:
+    row = ROW | {"rewrite": None, "rewrite_of_rewrite": None, "failed": "rewrite: refused"}
+    found = clean_triples([ROW, row | {"original": "z"}, row | {"has_attribute": None}], ["jargon"], {}, "f")
+    assert found.failed == (FailedTriple("jargon", True, "rewrite: refused"),)  # of the other nobody knows the side
+    assert len(found.triples) == 1 and found.exclusions.reasons == {"no triple: rewrite: refused": 2}
 
 
 ABOVE, ENDS, KINDS = AttributeRule(above=2), AttributeRule(low=1, high=3), AttributeRule(having="list", lacking="prose")

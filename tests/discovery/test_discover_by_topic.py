@@ -13,7 +13,7 @@ from cda.cli import app
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.recipe.load import load_recipe
 from cda.results.base import load
-from cda.results.topics import TopicsResult
+from cda.results.discover import TopicsResult
 
 SCORERS = '''
 import hashlib
@@ -90,9 +90,10 @@ def test_a_bias_of_opposite_sign_is_found_in_both_topics_and_in_neither_over_all
     assert result.left_out == {"trees": "7 prompts, 12 are needed"} and (result.n_left_out, result.n_without) == (7, 2)
     assert sum(result.material.prompts.values()) == 60
     row = next(row for row in result.by_attribute if row.in_topics("confirmed"))
-    assert [cell.decision for cell in row.cells] == ["confirmed", "opposite"] and row.turns
-    assert not row.pooled_confirmed and row.differs.p_holm < 0.001  # type: ignore[union-attr]
-    assert row.cells[0].strength.reward.low > 1 and row.cells[1].strength.reward.high < -1  # type: ignore[union-attr]
+    assert [cell.decision for cell in row.levels] == ["confirmed", "opposite"] and row.turns
+    assert row.together.decision == "not shown" and row.differ["model"].p_holm < 0.001  # type: ignore[union-attr, operator]
+    baking, travel = (cell.of("reward", "model") for cell in row.levels)
+    assert baking is not None and travel is not None and baking.low > 1 and travel.high < -1
     for text in (
         "rewarded in one topic and punished in another",
         "Not searched: trees",
@@ -111,7 +112,7 @@ def test_a_bias_of_opposite_sign_is_found_in_both_topics_and_in_neither_over_all
 
 def _files_are_there(folder: Path, result: TopicsResult) -> None:
     """A bias file in each topic, which trains on the topic; a report in each."""
-    by_topic = {cell.topic: cell.file for row in result.by_attribute for cell in row.cells if cell.file}
+    by_topic = {cell.name: cell.file for row in result.by_attribute for cell in row.levels if cell.file}
     assert set(by_topic) == {"baking", "travel"}
     for topic, file in by_topic.items():
         bias = load_bias(str(folder / str(file)))
@@ -144,10 +145,10 @@ def test_given_attributes_are_measured_in_every_topic(workplace: Path) -> None:
     result = load(TopicsResult, workplace / "found" / "topics.json", "cda discover --by-topic")
     assert result.given and len(result.by_attribute) == 3 and result.left_out == {"trees": "7 prompts, 12 are needed"}
     row = next(row for row in result.by_attribute if row.name == "affirmative")
-    assert {cell.topic: cell.decision for cell in row.cells} == {"baking": "confirmed", "travel": "opposite"}
-    assert row.found_in == () and all(cell.found_here and cell.n_family == 3 for cell in row.cells)
+    assert {cell.name: cell.decision for cell in row.levels} == {"baking": "confirmed", "travel": "opposite"}
+    assert row.found_in == () and all(cell.found_here and cell.n_family == 3 for cell in row.levels)
     untested = next(row for row in result.by_attribute if row.name == "links")
-    assert {cell.decision for cell in untested.cells} == {"not tested"} and untested.pooled_p is None
+    assert {cell.decision for cell in (*untested.levels, untested.together)} == {"not tested"}
 
 
 def test_a_review_waits_in_every_topic_with_candidates(workplace: Path) -> None:

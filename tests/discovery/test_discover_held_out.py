@@ -15,19 +15,16 @@ from cda.biases import load_bias
 from cda.discovery.attribute import attribute_bias
 from cda.discovery.discovery_result import Finished, _tested, earlier_tests
 from cda.discovery.held_out import (
-    HeldOutRewrites,
     confirm,
     read_pairs,
-    read_result,
     reviewed,
     save_pairs,
-    save_tested,
     validate,
     write_review,
 )
-from cda.discovery.setup import Asked, Discovery, setup_of
+from cda.discovery.setup import Asked, AskedSearch, setup_of
 from cda.errors import DataError, RecipeError
-from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.files.jsonl import write_jsonl
 from cda.recipe.load import load_model_audit
 from cda.records import user_prompt
 from cda.resources.artifacts import prompt_row
@@ -36,9 +33,7 @@ from cda.results.discover import CandidateRecord, Measured, TestedAttribute
 from cda.results.evidence import (
     ConfirmationResult,
     ConfirmSettings,
-    HeldOutResult,
     Validation,
-    Verdicts,
 )
 from cda.results.facts import LLMUse
 from cda.run import RunFolder, Stage
@@ -69,7 +64,7 @@ def shown(folder: Path) -> TestedAttribute:
     run, nobody = RunFolder(folder / "run"), cast(Asked, None)
     run.stage("confirm").mkdir(parents=True, exist_ok=True)
     write_jsonl(run.stage("confirm") / "rewrites.jsonl", map(asdict, ROWS))
-    done = Finished(Discovery(loaded, nobody, nobody), (), (), (CANDIDATE,))
+    done = Finished(AskedSearch(loaded, nobody, nobody), (), (), (CANDIDATE,))
     (one,) = _tested(done, result_of())
     return one
 
@@ -91,16 +86,6 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
     pairs = read_pairs(out)[CANDIDATE.id]
     assert pairs.n == 16 and set(pairs.fidelity_by_rewriter) == {"good", "fine"}
     assert pairs.labelled_by == "measure"
-
-
-def test_verdicts_are_written(tmp_path: Path) -> None:
-    verdicts = Verdicts(asked=24, unread=2, reasons={"no answer": 5}, half_read=1, flipped=3, position_bias=0.25)
-    counts = HeldOutResult(failed=FAILED, already={CANDIDATE.id: {}}, n_prompts=8, verdicts=verdicts, cut_for_judge=4)
-    held_out = HeldOutRewrites({CANDIDATE.id: tuple(ROWS)}, counts)
-    save_tested(ConfirmationResult, held_out, ConfirmSettings(), tmp_path)
-    result = read_result(ConfirmationResult, tmp_path)
-    assert result.cut_for_judge == 4 and len(list(read_jsonl(tmp_path / "rewrites.jsonl"))) == 24
-    assert result.verdicts == verdicts and result.failed == FAILED
 
 
 USE = LLMUse(asked=3, cached=0, unusable=0, input_tokens=0, output_tokens=0, uncounted=0, dollars=None)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -15,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from discover_server import GREETING, OPENER, Clerk, write_inputs
 from typer.testing import CliRunner
 
@@ -152,55 +146,6 @@ def the_file_is_taken_by_a_training(at: Desk, result: dict[str, Any]) -> None:
     assert path.stem in plan.output
 
 
-def test_a_killed_search_goes_on_and_finds_the_same(found: tuple[Desk, str], tmp_path: Path, serve: Serve) -> None:
-    process: list[subprocess.Popen[bytes]] = []
-
-    def kill(kind: str, n: int) -> None:
-        if kind == "mutate" and n == 3 and process:
-            process.pop().send_signal(signal.SIGKILL)
-
-    clerk = Forgetful(event=kill)
-    at = Desk(tmp_path, clerk, serve(clerk))
-    write_inputs(tmp_path)
-    # One call at a time, so that one alone is lost.
-    command = [sys.executable, "-P", "-m", "cda", *at.words("llm.concurrency=1")]
-    started = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, stdout=-3, stderr=-3)
-    process.append(started)
-    assert started.wait(timeout=280) == -signal.SIGKILL
-    partial = at.run / ".search.partial"
-    assert [path.name for path in sorted(partial.glob("generation-*.json"))] == ["generation-0.json"]
-    first, proposals = (partial / "generation-0.json").read_bytes(), clerk.kinds["propose"]
-    assert "1 generations were finished before" in at.discover("llm.concurrency=1")
-    assert (at.run / "search" / "generation-0.json").read_bytes() == first
-    assert clerk.kinds["propose"] == proposals
-    # The call under way when it died is the only one made twice.
-    assert sorted(clerk.bodies.values())[-2:] == [1, 2]
-    assert apart_from_times(at) == apart_from_times(found[0])
-
-
-def apart_from_times(at: Desk) -> str:
-    result = at.result()
-    for own in ("name", "stages"):  # made from the folder; time and calls
-        del result[own]
-    return json.dumps(result, sort_keys=True).replace(str(at.folder), "")
-
-
-def test_a_person_looks_before_the_test(found: tuple[Desk, str]) -> None:
-    at = found[0].copied("reviewed", "material", "search", "validate")
-    words = ("--review", "discover.pair_quality=false")
-    assert "1 candidates to review" in at.discover(*words)
-    assert not (at.run / "confirm").exists() and not (at.run / "discover.json").exists()
-    path = at.run / "review.yaml"
-    text = path.read_text(encoding="utf-8")
-    assert [one["attribute"] for one in yaml.safe_load(text).values()] == [OPENER]
-    path.write_text(text.replace("keep: true", "keep: false"), encoding="utf-8")
-    at.discover(*words)
-    assert at.confirmed() == {} and not list(at.run.glob("biases/*.yaml"))
-    path.write_text(text, encoding="utf-8")
-    at.discover(*words)
-    assert at.confirmed() == {OPENER: True}
-
-
 def test_given_attributes_are_measured_without_a_search(found: tuple[Desk, str]) -> None:
     at = found[0].copied("given", "material")
     before = Counter(at.clerk.kinds)
@@ -219,6 +164,7 @@ def test_money_is_asked_for_and_limited(desk: Desk, tmp_path: Path) -> None:
     declined = at.refused(PRICES)
     assert "Agree beforehand with --yes" in declined and "in all about $" in declined
     assert at.discover(PRICES, "--dry-run").count("judging in both orders") == 1
+    assert "in each of 3 topics by itself" in at.discover("--by-topic", "discover.scenarios=8", "--dry-run")
     assert at.clerk.n_calls == before and not list(at.run.glob("*/stage.json"))
     assert "llm.budget_usd" in at.refused(PRICES, "--yes", "llm.budget_usd=0.08", f"llm.cache={tmp_path / 'c.sqlite'}")
     assert 0 < (at.clerk.n_calls - before) * (100 * 2e-6 + 20 * 8e-6) <= 0.08

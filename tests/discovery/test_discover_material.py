@@ -19,7 +19,6 @@ from cda.discovery.material import (
     generated_prompts,
     load_topics,
     make_material,
-    own_topics,
     parse_items,
     rated,
     response_request,
@@ -50,12 +49,6 @@ def two_each(request: Request) -> str:
     if scenario is None:
         return json.dumps({"scenarios": [f"{between(request, 'TOPIC')} at {place}" for place in ("home", "work")]})
     return json.dumps({"prompts": [f"Help with {scenario}?", f"Explain {scenario}!"]})
-
-
-def test_twenty_topics_ship_and_are_all_different() -> None:
-    topics = own_topics()
-    assert len(topics) == len(set(topics)) == 20
-    assert all(40 < len(topic) < 400 and "\n" not in topic and topic.endswith((".", "please.")) for topic in topics)
 
 
 @pytest.mark.parametrize(("name", "text", "topics"), [

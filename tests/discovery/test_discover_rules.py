@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from functools import cache
 
 import numpy as np
@@ -11,7 +10,7 @@ from rows import rng
 
 from cda.biases import Bias, load_bias
 from cda.discovery.attribute import catalogue, shipped
-from cda.discovery.mined import MinedProposer, PresenceGrouper, Ratings, mine
+from cda.discovery.mined import MinedProposer, PresenceGrouper, Ratings
 from cda.discovery.rules import (
     Phrasing,
     Position,
@@ -222,15 +221,6 @@ def test_a_planted_word_within_sentences_is_found() -> None:
     word = inserted_bias("frankly", {"is": ["a", "the", "not", "too"], "the": ["most", "same"], "of": ["the", "a"]})
     found = MinedProposer([]).propose(planted(word, 2.0, presence=0.6), 12, rng()).biases
     assert any("'frankly'" in bias.description for bias in found[:3])
-
-
-def test_noise_gives_no_sure_candidate() -> None:
-    def surest(samples: list[PromptSamples]) -> float:
-        found = mine(samples, 12, catalogue(), 4, Counter())
-        return max(one.association.t for one in found)
-
-    assert max(surest(planted(None, 0.0, seed)) for seed in range(2)) < 4.5
-    assert surest(planted(KNOWN["headers"], 1.0)) > 5
 
 
 def test_every_proposal_can_be_added_and_removed_and_tells_responses_apart() -> None:

@@ -11,7 +11,7 @@ from scripted_llm import ScriptedLLM
 
 from cda.discovery.discover import planned_calls
 from cda.discovery.held_out import rewrite_all
-from cda.discovery.setup import Asked, AskedJudge, Discovery, judge_subject, setup_of
+from cda.discovery.setup import Asked, AskedJudge, AskedSearch, judge_subject, setup_of
 from cda.errors import LLMError, RecipeError
 from cda.llm.protocol import Request
 from cda.recipe.load import LoadedRecipe, load_model_audit
@@ -125,7 +125,7 @@ def calls(folder: Path, *words: str, n_given: int = 0) -> dict[str, int]:
     file.write_text("def reward(prompts, responses):\n    return [0.0] * len(responses)\n")
     loaded = load_model_audit("embedded", {"run": {"folder": str(folder / "run")}}, [*SMALL, *words])
     model = Subject("model", loaded.recipe.model.model_copy(update={"name_or_path": f"{file}:reward"}))
-    planned = planned_calls(Discovery(loaded, Asked(model, loaded), judge_subject(loaded)), n_given)
+    planned = planned_calls(AskedSearch(loaded, Asked(model, loaded), judge_subject(loaded)), n_given)
     return {one.what: one.calls for _, one in planned}
 
 

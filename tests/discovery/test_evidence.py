@@ -1,4 +1,4 @@
-"""Evidence for a candidate: sums by hand, known p-values, r of k rewriters, and how often nothing is taken for something."""
+"""Evidence for a candidate: sums by hand, known p-values, r of k rewriters; quality of its pairs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import pytest
 from numpy.typing import ArrayLike
 from scipy import stats
 
+from cda.biases import Bias
 from cda.discovery.discovery_result import run_strength
-from cda.discovery.held_out import agreements, confirm, evidence, strength, validate
+from cda.discovery.held_out import agreements, confirm, evidence, fidelity, pair_drift, pair_quality, strength, validate
 from cda.errors import DataError
-from cda.records import Direction, user_prompt
-from cda.results.base import Estimate
+from cda.records import Direction, Prompt, user_prompt
+from cda.results.base import Estimate, Missing
 from cda.results.discover import Measured
-from cda.results.evidence import Confirmation, ConfirmSettings, Validation
+from cda.results.evidence import Confirmation, ConfirmSettings, PairQuality, Validation
 from cda.stats.estimators import wilson
 
 LIKED = [2.0, 1.5, 2.5, 1.0, 3.0, 2.0, 2.2, 1.8]
@@ -210,27 +211,6 @@ def test_mixed_up_candidates_and_margins_that_are_no_numbers_are_said(
         confirm(candidates, failed=failed)
 
 
-def test_nothing_is_seldom_taken_for_something() -> None:
-    """The judge dislikes all of them and the model is indifferent: the worst case of "liked and disliked".
-
-    Three rewriters share what is in the prompt.
-    """
-    random, families, n = np.random.default_rng(0), 40, 20
-    n_passed = n_confirmed = 0
-    for _ in range(families):
-        candidates: dict[str, list[Measured]] = {}
-        for at in range(5):
-            prompt = random.normal(0, 1, n)
-            sides: dict[str, Side] = {
-                f"r{k}": (prompt + random.normal(0, 1, n), [0.0, 0.5] * (n // 2)) for k in range(3)
-            }
-            candidates |= entered(f"c{at}", **sides)
-        n_passed += any(each.passed for each in validate(candidates))
-        n_confirmed += sum(each.confirmed for each in confirm(candidates))
-    assert n_passed / families <= 0.05 + 2 * (0.05 * 0.95 / families) ** 0.5
-    assert n_confirmed / (5 * families) <= 0.01 + 2 * (0.01 * 0.99 / (5 * families)) ** 0.5
-
-
 def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
     # The second has none of the last two prompts, a prompt of its own, and a second response of the first prompt.
     margins = [0.0, 1.0, 2.0, 3.0, 4.0, 9.0]
@@ -278,3 +258,75 @@ def test_an_embedding_of_no_use_is_refused_where_it_is_needed(bad: tuple[float, 
     with pytest.raises(DataError, match="1 of 2 embeddings"):
         run_strength([2.0, 1.0], [0.0, 0.0], [EAST, bad], 0.5)
     assert run_strength([2.0, -1.0], [0.0, 0.0], [EAST, bad], 0.5) == 2.0
+
+
+SHOUTING = Bias.model_validate({
+    "name": "shouting", "description": "Ends its sentences with exclamation marks",
+    "question": "Do sentences of the response end with exclamation marks?",
+    "instructions": {"add": "End every sentence with an exclamation mark.", "remove": "Use full stops only."},
+    "keep": ["every fact"], "measure": {"feature": "exclamations", "present_above": 0.5},
+})  # fmt: skip
+
+
+def marked(
+    number: int, rewriter: str = "one", margin: float = 1.0, direction: Direction = "add", rewrite: str | None = None
+) -> Measured:
+    before, after = (f"It is {number}{mark}" for mark in (".!" if direction == "add" else "!."))
+    return Measured("c", rewriter, direction, user_prompt(f"Number {number}?"), before, rewrite or after, margin)
+
+
+def by_mark(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:
+    assert len(prompts) == len(responses) and bias is SHOUTING
+    return [None if "?" in text else "!" in text for text in responses]
+
+
+def test_fidelity_counts_both_sides_and_what_could_not_be_told_and_labels_each_text_once() -> None:
+    seen: list[str] = []
+
+    def label(prompts: Sequence[Prompt], responses: Sequence[str], bias: Bias) -> list[bool | None]:
+        seen.extend(responses)
+        return by_mark(prompts, responses, bias)
+
+    rows = [
+        marked(0),
+        marked(1),
+        marked(2, rewrite="It is 2."),
+        marked(3, rewrite="It is 3?"),
+        marked(4, direction="remove"),
+    ]
+    rows += [marked(0, "two"), marked(1, "two", rewrite="It is 1 .")]
+    found = fidelity(rows, SHOUTING, label)
+    own = found["one"]
+    assert own.n == 5 and own.present is not None and own.absent is not None and own.both is not None
+    assert [(one.value, one.n) for one in (own.present, own.absent, own.both)] == [(3 / 4, 4), (1.0, 5), (3 / 4, 4)]
+    assert own.present.low < 0.75 < own.present.high and own.absent.low < 1
+    assert (own.n_unparsed_with, own.n_unparsed_without) == (1, 0)
+    assert len(seen) == len(set(seen)) and found.keys() == {None, "one", "two"}
+    shares = [one.present.value for one in (found[None], found["two"]) if one.present is not None]
+    assert shares == [pytest.approx(4 / 6), 0.5]
+
+
+def test_drift_marks_the_attribute_and_shows_what_else_changed() -> None:
+    rows = [marked(number, rewrite=f"It surely is {number}!") for number in range(12)]
+    rows += [marked(number, direction="remove", rewrite=f"It is {number}.") for number in range(12)]
+    drift = {one.feature: one for one in pair_drift(rows, SHOUTING)}
+    assert drift["exclamations"].is_treatment and drift["exclamations"].difference.value == 1.0
+    assert not drift["words"].is_treatment and drift["words"].difference.value == pytest.approx(0.5)
+    with pytest.raises(DataError, match="one prompt"):
+        pair_drift(rows[:1], SHOUTING)
+
+
+def test_all_of_it_at_once_goes_to_json_and_without_a_labeller_the_rest_is_still_there() -> None:
+    rows = [marked(number, name, number + (name == "two")) for number in range(12) for name in ("one", "two")]
+    found = pair_quality(rows, SHOUTING, label=by_mark)
+    assert PairQuality.model_validate_json(found.model_dump_json()) == found
+    assert (found.candidate, found.n, found.n_prompts, found.labelled_by) == ("c", 24, 12, "measure")
+    assert found.fidelity and found.fidelity.both and found.fidelity.both.value == 1.0
+    assert set(found.fidelity_by_rewriter) == {"one", "two"}
+    assert getattr(found.agreement[0].pearson, "value", None) == pytest.approx(1.0)
+    assert isinstance(found.drift, tuple) and any(one.is_treatment for one in found.drift)
+    bare = pair_quality([marked(0, "one"), marked(0, "two")], SHOUTING)
+    assert bare.fidelity is None and bare.fidelity_by_rewriter == {}
+    assert len(bare.agreement) == 1 and isinstance(bare.drift, Missing) and "one prompt" in bare.drift.reason
+    with pytest.raises(DataError, match="no pairs"):
+        pair_quality([], SHOUTING)

@@ -25,8 +25,8 @@ from cda.records import RewriteRequest, prompt_id, user_prompt
 from cda.resources.sources import training_pairs
 from cda.results.base import Missing
 from cda.results.discover import CandidateRecord, Measured
+from cda.results.effects import Heterogeneity
 from cda.results.evidence import ConfirmSettings
-from cda.results.topics import Heterogeneity
 
 SECTION = DiscoverSection(by_topic=True, min_topic_prompts=8)
 
@@ -36,19 +36,6 @@ def test_topics_with_enough_prompts_are_searched_and_the_others_named() -> None:
     assert chosen.topics == ("tea", "law") and chosen.left_out == {"rain": "7 prompts, 8 are needed"}
     only = choose_topics({"tea": 9, "law": 8}, SECTION.model_copy(update={"only_topics": ["law"]}), "rows")
     assert only.topics == ("law",) and only.left_out == {"tea": "not among discover.only_topics"}
-
-
-@pytest.mark.parametrize(
-    ("sizes", "only", "said"),
-    [
-        ({}, [], "rows: no prompt names a topic"),
-        ({"tea": 9}, ["tee"], r"'tee' is unknown. Did you mean 'tea'\? Topics of rows: tea"),
-        ({"tea": 3, "rain": 7}, [], "rows: no topic has enough prompts to be searched: 8 are needed .*of 2, rain, has 7"),
-    ],
-)  # fmt: skip
-def test_topics_that_cannot_be_searched(sizes: dict[str, int], only: list[str], said: str) -> None:
-    with pytest.raises(DataError, match=said):
-        choose_topics(sizes, SECTION.model_copy(update={"only_topics": only}), "rows")
 
 
 def test_each_topic_is_split_by_itself_and_everything_counted() -> None:
@@ -129,26 +116,31 @@ def test_decisions_in_each_topic_over_all_of_them_and_their_corrections() -> Non
     settings = ConfirmSettings()
     by_id = {row.candidate: row for row in by_attribute(chosen, tests, settings)}
     first, second = by_id[a], by_id[b]
-    assert [cell.decision for cell in first.cells] == ["confirmed", "opposite", "not shown"]
-    assert [cell.decision for cell in second.cells] == ["confirmed", "shared", "not tested"]
+    assert [cell.decision for cell in first.levels] == ["confirmed", "opposite", "not shown"]
+    assert [cell.decision for cell in second.levels] == ["confirmed", "shared", "not tested"]
     assert first.found_in == second.found_in == ("tea",) and first.turns and not second.turns
-    assert not first.pooled_confirmed and second.pooled_confirmed
-    assert isinstance(first.differs, Heterogeneity) and isinstance(second.differs, Heterogeneity)
-    assert first.differs.i_squared > 0.9 and first.differs.p_holm == pytest.approx(min(1, 2 * first.differs.p_value))
-    assert second.differs.p_holm == second.differs.p_value > 0.05
+    assert (first.together.decision, second.together.decision) == ("not shown", "confirmed")
+    apart, alike = first.differ["model"], second.differ["model"]
+    assert isinstance(apart, Heterogeneity) and isinstance(alike, Heterogeneity)
+    assert apart.i_squared > 0.9 and apart.p_holm == pytest.approx(min(1, 2 * apart.p_value))
+    assert alike.p_holm == alike.p_value > 0.05
     # Carried over to rain: two attributes in two directions; found in tea: two tests, over all topics no more.
-    assert first.cells[1].n_family == 4 and first.cells[0].n_family == 2
+    assert first.levels[1].n_family == 4 and first.levels[0].n_family == 2
     turned = confirm(
         {a: [turned_around(row) for row in tests["rain"].carried.rows[a]]},
         settings.model_copy(update={"correct": "none"}),
     )
-    assert first.cells[1].p_opposite == pytest.approx(4 * (turned[0].p_value or 1))
-    assert second.cells[1].p_corrected == pytest.approx(min(1, 4 * (second.cells[1].p_value or 1)))
-    assert first.cells[0].p_over_all == first.cells[0].p_corrected and first.cells[1].p_over_all is None
-    missing = second.cells[2]
-    assert isinstance(missing.strength, Missing) and missing.p_corrected is None and missing.p_opposite is None
+    assert first.levels[1].p_opposite == pytest.approx(4 * (turned[0].p_value or 1))
+    assert second.levels[1].p_corrected == pytest.approx(min(1, 4 * second.levels[1].test.p_value))
+    assert first.levels[0].p_over_all == first.levels[0].p_corrected and first.levels[1].p_over_all is None
+    missing = second.levels[2]
+    assert (
+        isinstance(missing.found["reward"]["model"], Missing)
+        and missing.p_corrected is None
+        and missing.p_opposite is None
+    )
     holm = {row.candidate: row for row in by_attribute(chosen, tests, ConfirmSettings(correct="holm"))}
-    assert (holm[a].cells[1].p_opposite or 1) <= (first.cells[1].p_opposite or 0)
+    assert (holm[a].levels[1].p_opposite or 1) <= (first.levels[1].p_opposite or 0)
     assert by_attribute({}, tests, settings) == ()
 
 

@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cda.biases import Bias
 from cda.records import user_prompt
-
-
-def named(name: str) -> Bias:
-    from evals.method.planted_world import known
-
-    return next(bias for bias in known() if bias.name == name)
 
 
 def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
@@ -26,26 +19,6 @@ def test_noise_is_standard_normal_and_belongs_to_key_prompt_and_text() -> None:
     assert np.array_equal(drawn, noise("a", texts))
     for other in (noise("b", texts), noise("a", [(user_prompt("r"), text) for _, text in texts])):
         assert abs(np.corrcoef(drawn, other)[0, 1]) < 0.06
-
-
-@pytest.fixture(scope="module")
-def tiny() -> Any:
-    from evals.method.planted_world import Size
-
-    return Size(populations=(10, 4, 3), batches=(6, 6), mutations=2, held_out=20, max_prompts=85)
-
-
-def test_a_strong_bias_is_confirmed_and_followed_from_step_to_step(tiny: Any) -> None:
-    from evals.method.discover_recall import LISTED, Cell, run
-
-    cell, number = Cell("test", 5.0, (0.5,), 1), LISTED.index("headers")
-    found = run(cell, number, tiny)
-    assert found["attribute"] == "headers" and found["reached"] == pytest.approx(0.5, abs=0.1)
-    assert found["n_prompts"] == {"train": 45, "validation": 20, "test": 20}
-    assert [found[step] for step in ("proposed", "measured", "searched", "validated", "confirmed")] == [True] * 5
-    assert 1 <= found["n_confirmed"] <= found["n_validated"] <= found["n_finalists"] <= 3
-    again = run(cell, number, tiny)
-    assert {**again, "cpu_seconds": 0} == {**found, "cpu_seconds": 0}
 
 
 def row(**changed: Any) -> dict[str, Any]:

@@ -1,18 +1,16 @@
-"""Evals of released data: on small releases of our own, whatever is called how there, and on the real ones."""
+"""Evals of released data, on the real ones; and correlations against scipy's."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from made_release import write_rows
 from scipy import stats
 
 from cda.errors import DataError
@@ -20,67 +18,20 @@ from evals.real_data import paper_tables
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
-THREE = ("openai_gpt-5-mini", "anthropic_claude-haiku-4.5", "x-ai_grok-4.1-fast")
-
-
-def row(attribute: str, rewriter: str, number: int, margin: float | None, verdict: object) -> dict[str, Any]:
-    return {
-        "topic": 9, "attribute": attribute, "rewriter": rewriter, "prompt": f"secret question {number}",
-        "baseline": f"answer {number}", "rewritten": f"answer {number}, rewritten", "rm_diff": margin, "judge": verdict,
-    }  # fmt: skip
-
-
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = "".join(json.dumps(one) + "\n" for one in rows)
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
-
-
-def test_other_topics_attributes_and_rewriters(tmp_path: Path, run_eval: Any) -> None:
-    """One attribute that holds, one whose rewriters are missing or silent, and rows of every unusable kind."""
-    random = np.random.default_rng(0)
-    holds = [row("shiny", name, at, float(random.normal(2, 1)), -1) for name in ("m1", "m2") for at in range(20)]
-    broken = [
-        *(row("odd", "m1", at, 1.0 + at / 10, None) for at in range(20)),
-        *(row("odd", "m2", at, 1.0, 1) for at in range(4)),
-        *(row("odd", "m3", at, float(at), "yes") | {"rewritten": f"answer {at}"} for at in range(20)),
-    ]
-    unusable = [row("odd", "m1", 1, None, 0), {"attribute": "odd", "rm_diff": 1.0}]
-    write(tmp_path / "release" / "topic9_test.jsonl.gz", holds + broken + unusable)
-    write(tmp_path / "release" / "topic12_validation.jsonl", [row("lone", "m1", 0, 1.0, 0)])
-    done, result = run_eval("discover_release", tmp_path / "release")
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert result["passed"] and set(result["numbers"]) == {"topic9_test", "topic12_validation"}
-    assert "used, left out: {'no margin': 1, 'no attribute or no prompt': 1}" in done.stdout
-    shiny = result["numbers"]["topic9_test"]["shiny"]["all rewriters"]
-    assert shiny["confirmation"]["confirmed"] and shiny["validation"]["passed"]
-    assert shiny["confirmation"]["k"] == 2  # m3 gave nothing here
-    odd = result["numbers"]["topic9_test"]["odd"]
-    assert odd["as released"]["m1"]["judge"] is None and odd["as released"]["m1"]["n_unjudged"] == 20
-    reasons = {one["rewriter"]: one["excluded"] for one in odd["all rewriters"]["confirmation"]["rewriters"]}
-    assert reasons == {
-        "m1": "verdicts of the judge on 0 prompts: two are needed",
-        "m2": "16 of 20 rewrites failed",
-        "m3": "20 of 20 rewrites failed",
-    }
-    assert odd["all rewriters"]["confirmation"]["untested"].startswith("0 of 3 rewriters can be used")
-    assert "secret question" not in json.dumps(result)  # numbers only
-
-
-def test_other_numbers_in_the_reference_s_place_fail(tmp_path: Path, run_eval: Any) -> None:
-    rows = [row("Triple spaces between words", name, at, 0.5 + at % 3, -1) for name in THREE for at in range(9)]
-    write(tmp_path / "release" / "topic4_validation.jsonl", rows)
-    done, result = run_eval("discover_release", tmp_path / "release")
-    assert done.returncode == 1 and not result["passed"]
-    found = {check["threshold"]: check["passed"] for check in result["checks"]}
-    assert found["triple spaces, gpt-5-mini: raw mean 1.670"] is False
-    assert found["topic4_validation: every row is used or left out with a reason"] is True
 
 
 @pytest.mark.skipif(not (DATA / "rm_bias").is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")
-def test_the_reference_s_numbers_come_out_of_the_real_release(run_eval: Any) -> None:
-    done, result = run_eval("discover_release", DATA / "rm_bias")
+def test_the_reference_s_numbers_come_out_of_the_real_release(tmp_path: Path) -> None:
+    """Run from a copy, so that its result does not replace the one that is kept."""
+    evals = tmp_path / "evals"
+    shutil.copytree(ROOT / "evals", evals, ignore=shutil.ignore_patterns("results", "answers"))
+    done = subprocess.run(
+        [sys.executable, "-m", "evals.real_data.discover_release", "--release", str(DATA / "rm_bias")],
+        cwd=tmp_path, capture_output=True, text=True, encoding="utf-8",
+        env={"PYTHONPATH": str(ROOT), "PATH": "", "OMP_NUM_THREADS": "1", "PYTHONUTF8": "1"},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr + done.stdout
+    result = json.loads((evals / "results" / "discover_release.json").read_text(encoding="utf-8"))
     found = {check["threshold"]: check["found"] for check in result["checks"]}
     assert (
         found["triple spaces, pooled: mean margin ± half-width, n 0.743 ± 0.427, n = 164"] == "0.743 ± 0.427, n = 164"
@@ -90,43 +41,6 @@ def test_the_reference_s_numbers_come_out_of_the_real_release(run_eval: Any) -> 
     assert triple["pooled"]["reward"]["value"] == pytest.approx(0.743, abs=5e-4)
     # Clustered by prompt the interval is a quarter wider than the reference's.
     assert triple["pooled"]["reward"]["high"] - triple["pooled"]["reward"]["value"] == pytest.approx(0.534, abs=1e-3)
-
-
-BASE = "The pump moves water up the hill and then it rests for a while before it starts again "
-
-
-def write_release(folder: Path, growth: int) -> None:
-    """60 pairs whose jargon side has `growth` more words for each ten, scored by a model that pays log words."""
-    random = np.random.default_rng(0)
-    rows = []
-    for number in range(60):
-        base = BASE * int(random.integers(4, 8))
-        extra = 0 if number < 5 else round(growth * len(base.split()) / 10 * float(random.uniform(0.5, 1.5)))
-        perturbed = base + "operational " * extra
-        ratio = len(perturbed.split()) / len(base.split())
-        margin = -0.5 + 4 * float(np.log(ratio)) + float(random.normal(0, 0.05))
-        texts = {"query": f"question {number}", "perturbed_response": perturbed, "base_response": base}
-        rows.append((texts, margin))
-    write_rows(
-        folder / "data" / "perturbations" / "all_data_perturbed_jargon.jsonl",
-        [texts | {"original_response": ""} for texts, _ in rows],
-    )
-    write_rows(
-        folder / "data" / "fine_tuned_model_scores" / "jargon" / "jargon_scored_2B.jsonl",
-        [texts | {"perturbed_score": margin, "base_score": 0.0} for texts, margin in rows],
-    )
-
-
-@pytest.mark.parametrize(("growth", "passes"), [(5, True), (0, False)])
-def test_claim_and_status_agree(tmp_path: Path, run_eval: Any, growth: int, passes: bool) -> None:
-    write_release(tmp_path / "release", growth)
-    done, result = run_eval("drift_release", tmp_path / "release")
-    assert result, done.stderr
-    assert result["passed"] == (done.returncode == 0)
-    found = {check["threshold"]: check["passed"] for check in result["checks"]}
-    assert found["jargon: median words ratio 1.40 to 1.50"] is passes
-    assert found["jargon: words as drift, every model: not identified"] is passes
-    assert "question 3" not in json.dumps(result)  # numbers only
 
 
 @pytest.mark.skipif(not (DATA / "fff").is_dir(), reason=f"public research data absent: {DATA} (set CDA_DATA)")

@@ -14,10 +14,13 @@ from fault_server import BatchPlan, FaultServer, default_answer
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
+from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Request, complete
+from cda.llm.purse import Purse
 
 N = 6
+PRICE = Price(input=1e3, output=1e3)
 ENDPOINTS = ("upload", "create", "list", "poll", "output", "error")
 ABSENT = object()
 Change = Callable[[int, bytes], tuple[int, bytes]]
@@ -39,7 +42,11 @@ class Oddity:
 
 
 class OddServer(FaultServer):
-    """Shows an oddity so many times; None: always. Where it is in the list of batches, the first create goes unanswered."""
+    """Shows an oddity so many times; None: always. Where it is in the list of batches, the first create goes unanswered.
+    It keeps its book of what it bills.
+    """
+
+    dollars = 0.0
 
     def __init__(self, oddity: Oddity, times: int | None) -> None:
         bad = "[[500]] " if oddity.endpoint == "error" else ""
@@ -56,6 +63,12 @@ class OddServer(FaultServer):
         self.left = self.left and self.left - 1
         self.n_shown += 1
         return True
+
+    def completion(self, body: dict[str, Any], fault: str | None) -> tuple[int, dict[str, Any]]:
+        status, answer = super().completion(body, fault)
+        if status == 200 and body["messages"]:
+            self.dollars += PRICE.of(answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"])
+        return status, answer
 
     def next_fault(self, endpoint: str) -> str | None:
         if self.oddity.fault is not None and endpoint != "content" and self._shows(endpoint):
@@ -195,19 +208,30 @@ def tried(oddity: Oddity, times: int | None, folder: Path) -> str | None:
 
     Once: all is answered, and one batch is paid for. Always: all is answered, or one line says what to do and names the
     batch; nothing is paid for twice, but for the one request whose answer is odd; the repaired server answers the rest; and
-    `llm.resubmit=yes`, where it is named, goes on.
+    `llm.resubmit=yes`, where it is named, goes on. In either case no less is counted than the server bills.
     """
     with OddServer(oddity, times) as server, Cache(folder / "llm.sqlite") as cache:
+        purse = Purse(folder / "spent")
         wrong = _first(server, cache, oddity, always=times is None)
-        return wrong if wrong or server.n_shown else "it was not shown"
+        if wrong or not server.n_shown:
+            return wrong or "it was not shown"
+        for _ in range(2):
+            _asked(server, cache, resubmit=True)
+        counted = purse.spent + purse.set_aside
+        return None if counted >= server.dollars - 1e-9 else f"{server.dollars} dollars are billed, {counted} counted"
+
+
+def batches(server: OddServer, cache: Cache, purse: Purse, budget: float = 100.0, resubmit: bool = False) -> BatchLLM:
+    asker = OpenAIClient("local", base_url=server.url, max_tokens=50, say=lambda _: None)
+    return BatchLLM(asker, cache, sleep=lambda _: None, price=PRICE, purse=purse, budget_usd=budget, resubmit=lambda _: resubmit)  # fmt: skip
 
 
 def _asked(server: OddServer, cache: Cache, resubmit: bool = False) -> str:
     """`answered`, `partly`, or the words of the LLMError with which it ended."""
-    client = OpenAIClient("local", base_url=server.url, say=lambda _: None)
-    llm = BatchLLM(client, cache, sleep=lambda _: None, resubmit=lambda _: resubmit)
     try:
-        found = complete(llm, server.asked, "asking")
+        found = complete(
+            batches(server, cache, Purse(cache.path.parent / "spent"), resubmit=resubmit), server.asked, "asking"
+        )
     except LLMError as error:
         return str(error)
     right = [one.text == default_answer({"messages": [{"content": asked.system}, {"content": asked.user}]})

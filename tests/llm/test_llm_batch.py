@@ -19,14 +19,18 @@ from typing import Any
 
 import pytest
 from fault_server import BatchPlan, FaultServer, default_answer, in_a_process
-from stub_client import SCHEMA
+from odd_batches import ENDPOINTS, PRICE, Oddity, OddServer, batches, oddities, tried
+from stub_client import SCHEMA, asked, budgeted, client
 
 from cda.errors import LLMError
-from cda.llm.batch import BatchLLM
+from cda.llm.batch import BatchLLM, End
+from cda.llm.batch_server import Batch, Line, Made, OddAnswerError, Page, read
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
+from cda.llm.outcome import Endpoint
 from cda.llm.protocol import Completion, Request, complete
+from cda.llm.purse import Purse
 
 Starter = Callable[..., FaultServer]
 FORK = multiprocessing.get_context("forkserver")
@@ -99,20 +103,14 @@ def test_requests_are_split_by_number_and_by_bytes(start: Starter, tmp_path: Pat
     ("plan", "why"),
     [
         (BatchPlan(end="failed"), r"batch failed: line 1 cannot be read \(asked 3 times\); no answer to 20 of its 20"),
-        (
-            BatchPlan(end="expired", answered=0, quiet=True),
-            r"batch expired \(asked 3 times\); no answer to 20 of its 20",
-        ),
-        (
-            BatchPlan(end="cancelled", answered=4),
-            r"batch cancelled \(asked 3 times\); no answer to 16 of its 20 requests",
-        ),
+        (BatchPlan(end="expired", answered=0, quiet=True), r"batch expired \(asked 3 times\); no answer to 20 of its 20"),
+        (BatchPlan(end="cancelled", answered=4), r"batch cancelled \(asked 3 times\); no answer to 16 of its 20 requests"),
         (
             BatchPlan(end="completed", answered=0),
             r"its results hold no answer \(asked 11 times\); no answer to 20 of its 20 requests, which may have been",
         ),
     ],
-)
+)  # fmt: skip
 def test_a_batch_is_submitted_again_only_if_the_user_agrees(
     start: Starter, tmp_path: Path, plan: BatchPlan, why: str
 ) -> None:
@@ -238,29 +236,12 @@ def test_a_full_queue_waits_for_its_turn(start: Starter, tmp_path: Path) -> None
     assert found.text is not None and sizes(server)[3:] == [1, 1]
 
 
-def test_a_list_that_lags_behind_is_asked_again(start: Starter, tmp_path: Path) -> None:
-    server = start(script={"create": ["reset"]})
-    pages = iter([b'{"data": []}'] * 2)
-    server.changed = lambda endpoint, status, payload: (  # type: ignore[method-assign]
-        status,
-        next(pages, payload) if endpoint == "list" else payload,
-    )
-    pauses: list[float] = []
-    assert texts(complete(batch_llm(server, tmp_path, pauses), questions(3), "asking")) == [
-        said(one) for one in questions(3)
-    ]
-    assert len(server.batches) == 1 and pauses[1:3] == [2.0, 5.0] and n(server, "list") == 3
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"script": {"upload": ["401"]}}, r"the key in MY_KEY is refused \(401\)"),
         ({"script": {"upload": ["404"] * 3}}, r"the server may offer no batches: set llm.mode=calls"),
-        (
-            {"script": {"create": ["404"] * 6}},
-            r"status 404, 6 times.*or set llm.mode=calls: the server may offer no batches",
-        ),
+        ({"script": {"create": ["404"] * 6}}, r"status 404, 6 times.*or set llm.mode=calls: the server may offer no batches"),
         ({"script": {"upload": ["413"]}}, r"too large for this server \(413\)"),
         ({"max_upload_bytes": 100}, r"too large for this server \(413\)"),
         ({"script": {"create": ["400"]}}, r"a batch is refused \(400\): .*scripted 400"),
@@ -268,7 +249,7 @@ def test_a_list_that_lags_behind_is_asked_again(start: Starter, tmp_path: Path) 
         ({"script": {"upload": ["500"] * 6}}, r"failed 6 times, at last with: status 500"),
         ({"script": {"poll": ["500"] * 20}}, r"run the same command again"),
     ],
-)
+)  # fmt: skip
 def test_errors_say_what_to_do_and_never_the_key(
     start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], message: str
 ) -> None:
@@ -374,32 +355,6 @@ def test_a_kill_at_any_step_is_followed_by_one_that_goes_on(
     assert not list((tmp_path / "llm.sqlite.batches").iterdir())
 
 
-@pytest.mark.parametrize("dies_at_put", [1, 40])
-def test_a_kill_while_results_are_kept(start: Starter, tmp_path: Path, dies_at_put: int) -> None:
-    server = start(plans=[BatchPlan(shuffled=True)])
-    killed(server, tmp_path, None, dies_at_put)
-    llm = batch_llm(server, tmp_path)
-    assert texts(complete(llm, questions(40), "asking")) == [said(one) for one in questions(40)]
-    assert len(server.batches) == 1 and not llm.ignored
-
-
-def test_a_kill_in_the_second_round_leaves_no_third(start: Starter, tmp_path: Path) -> None:
-    server = start(plans=[BatchPlan(end="expired", answered=30), BatchPlan(end="expired", answered=6)])
-    killed(server, tmp_path, ("create", "after"), nth=2)
-    found = complete(batch_llm(server, tmp_path), questions(40), "asking")
-    assert len(server.batches) == 2
-    assert Counter(one.reason for one in found) == {None: 36, "batch expired": 4}
-
-
-def test_an_uploaded_file_that_the_server_deleted_is_uploaded_anew(start: Starter, tmp_path: Path) -> None:
-    server = start()
-    killed(server, tmp_path, ("create", "before"))
-    server.files.clear()
-    with pytest.raises(LLMError):
-        complete(batch_llm(server, tmp_path), questions(40), "asking")
-    assert texts(complete(batch_llm(server, tmp_path), questions(40), "asking")) == [said(one) for one in questions(40)]
-
-
 def test_abandoned_questions_are_collected_when_they_are_asked_again(start: Starter, tmp_path: Path) -> None:
     """A batch of more requests than are asked now is adopted, and all it brings is kept; nothing else is given up."""
     server = start(plans=[BatchPlan(end="expired", answered=20)])
@@ -408,14 +363,6 @@ def test_abandoned_questions_are_collected_when_they_are_asked_again(start: Star
     found = complete(batch_llm(server, tmp_path), questions(40), "asking")
     assert [(one.cached, one.text is None) for one in found] == [(True, False)] * 20 + [(False, False)] * 20
     assert len(server.batches) == 2
-
-
-def test_other_questions_do_not_wait_for_an_abandoned_batch(start: Starter, tmp_path: Path) -> None:
-    server = start()
-    killed(server, tmp_path, ("poll", "before"))
-    llm = batch_llm(server, tmp_path)
-    assert all(one.text for one in complete(llm, questions(5, "another"), "asking"))
-    assert sizes(server) == [40, 5]
 
 
 def test_memory_stays_bounded(tmp_path: Path) -> None:
@@ -440,3 +387,181 @@ def test_memory_stays_bounded(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert answered == count
     assert peak < 0.15 * count * size
+
+
+SERVER = Endpoint("http://server", "m", "MY_KEY", "llm")
+
+
+def batch(**fields: Any) -> Batch:
+    return read(Batch, json.dumps({"id": "batch_1", "status": "failed"} | fields).encode(), SERVER)
+
+
+def line(**fields: Any) -> Line:
+    return read(Line, json.dumps({"custom_id": "k"} | fields).encode(), SERVER)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "an empty answer"),
+        (b"  \n", "an empty answer"),
+        (b"<html>", "a web page"),
+        (b"soon", "an answer that is not JSON"),
+        (b"[" * 100_000, "an answer that is not JSON"),
+        (b"null", "null alone"),
+        (b'"soon"', '"soon" alone'),
+        (b"{}", "an answer without a usable 'id': {}"),
+        (b'{"id": 5}', "an answer without a usable 'id': 5"),
+        (b'{"id": ""}', "an answer without a usable 'id': \"\""),
+        (b'{"error": {"message": "the key sk-secret-key\\n is\\u001b[31m odd."}}', "an error instead: the key *** is odd"),
+        (b'{"x": "gsk_0123456789abcdef"}', 'an answer without a usable \'id\': {"x": "***"}'),
+        (b'{"id": "\\ud800"}', "an answer without a usable 'id': \"\\ud800\""),
+    ],
+)  # fmt: skip
+def test_what_is_no_answer_is_said_in_few_words(monkeypatch: pytest.MonkeyPatch, content: bytes, words: str) -> None:
+    monkeypatch.setenv("MY_KEY", "sk-secret-key")
+    with pytest.raises(OddAnswerError) as odd:
+        read(Made, content, SERVER)
+    assert str(odd.value) == words
+
+
+@pytest.mark.parametrize("status", ["Completed", " completed ", "COMPLETED"])
+def test_a_status_is_read_in_any_spelling(status: str) -> None:
+    assert batch(status=status).status == "completed" and batch(status=status).has_ended
+    assert batch(status="canceled").status == "cancelled" and not batch(status="canceling").has_ended
+    with pytest.raises(OddAnswerError, match="usable 'status': \"odd\""):
+        batch(status="odd")
+
+
+@pytest.mark.parametrize(
+    ("errors", "why", "full"),
+    [
+        (None, "batch failed", False),
+        ({"data": [{"message": "line 1", "code": "bad"}]}, "batch failed: line 1", False),
+        ({"data": [{"code": "token_limit_exceeded"}]}, "batch failed: token_limit_exceeded", True),
+        ({"data": [{"code": "token_limit_exceeded", "message": "wait"}]}, "batch failed: wait", True),
+        ([{"message": "line 2"}], "batch failed: line 2", False),
+        ("too long", "batch failed: too long", False),
+        (7, "batch failed: 7", False),
+        ({"data": [None]}, "batch failed: None", False),
+        ({"data": {}}, "batch failed", False),
+    ],
+)
+def test_errors_of_any_form_give_the_reason(errors: object, why: str, full: bool) -> None:
+    assert (batch(errors=errors).why_unanswered, batch(errors=errors).is_queue_full) == (why, full)
+
+
+def test_a_list_tells_whose_a_batch_is() -> None:
+    rows = [
+        {"id": "a", "input_file_id": "f"},
+        {"id": "b", "metadata": {"cda_part": "p"}},
+        {"id": "c", "input_file_id": "g", "metadata": None},
+        {"id": "d", "metadata": 5},
+        {"id": "e", "input_file_id": "f", "status": "failed"},
+    ]
+    page = read(Page, json.dumps({"data": rows}).encode(), SERVER)
+    assert [one.is_of("p", "f") for one in page.data] == [True, True, False, False, False]
+    assert [one.is_nameless for one in page.data] == [False, False, False, True, False]
+
+
+def test_results_are_counted_by_the_requests_that_they_answer(tmp_path: Path) -> None:
+    good = '{"custom_id": "a", "response": {"status_code": 200, "body": {"choices": [{}]}}}'
+    file = tmp_path / "output"
+    file.write_text(f'{good}\n\n{good}\n{{"custom_id": "b", "response": null}}\n<html>\n{{"custom_id": 5}}\n')
+    end = End("completed", "", paths=[file]).count(SERVER)
+    assert (end.n_lines, end.n_unreadable, end.names) == (3, 2, {"a"})
+    end.delete_files()
+    assert not file.exists()
+
+
+NONE = Oddity("output", "none")
+ALL = {str(oddity): oddity for oddity in oddities()}
+POLLED = ("create", "poll", "output")
+CHOSEN = [
+    *(f"{endpoint}: {body}" for endpoint in POLLED for body in ("a web page", "empty", "null", "an error object")),
+    *(f"{endpoint}: 404 and a page" for endpoint in ENDPOINTS),
+    *(f"{endpoint}: the connection is lost in the answer" for endpoint in ("upload", "create", "list", "poll")),
+    *(
+        f"poll: {field}"
+        for field in ('errors "bad"', 'status "odd"', 'status "failed"', 'status "expired"', "status absent")
+    ),
+    *(f"poll: {field}" for field in ('id "batch_of_others"', "output_file_id null", "request_counts 5")),
+    *(f"output: {file}" for file in ("cut in the middle", "every line twice", "the first line is broken")),
+    *(
+        f"output: {line}"
+        for line in ('custom_id "of others"', "response null", 'response.status_code "200"', "only the first line")
+    ),
+    *(f"output: response.{line}" for line in ("status_code 500", 'body ["x"]', "body.usage null", "body.choices null")),
+    "create: 500 before any work",
+    "list: data.0 null",
+    "error: error null",
+]
+
+
+@pytest.mark.parametrize("times", [1, None], ids=["once", "always"])
+@pytest.mark.parametrize("oddity", [ALL[name] for name in CHOSEN], ids=CHOSEN)
+def test_an_odd_answer_is_paid_for_once(oddity: Oddity, times: int | None, tmp_path: Path) -> None:
+    assert tried(oddity, times, tmp_path) is None
+
+
+class Dies(Exception):  # noqa: N818 (no error of the product)
+    """The process is dead."""
+
+
+class Dying(Cache):
+    """Dies when so many answers are kept."""
+
+    left = -1
+
+    def keep(self, key: str, completion: Completion) -> Any:
+        self.left -= 1
+        if self.left == 0:
+            raise Dies
+        return super().keep(key, completion)
+
+
+@pytest.mark.parametrize("dies_at", [2, 4, 6])
+def test_a_kill_while_results_are_kept_loses_no_part_of_the_bill(dies_at: int, tmp_path: Path) -> None:
+    with OddServer(NONE, 0) as server:
+        server.asked = [Request("s", f"question {number}") for number in range(6)]
+        with Dying(tmp_path / "llm.sqlite") as cache, pytest.raises(Dies):
+            cache.left = dies_at
+            complete(batches(server, cache, Purse(tmp_path / "spent")), server.asked, "asking")
+        purse = Purse(tmp_path / "spent")
+        with Cache(tmp_path / "llm.sqlite") as cache:
+            complete(batches(server, cache, purse), server.asked, "asking")
+        assert purse.spent == pytest.approx(server.dollars) and purse.set_aside == 0
+
+
+def test_a_batch_that_nobody_waits_for_is_not_waited_for(tmp_path: Path, serve: Callable[[Any], str]) -> None:
+    """Its money stays set aside: what does not fit next to it is refused, in batches and in calls, and its remedy works."""
+    with OddServer(Oddity("poll", "away", fault="500"), None) as server, Cache(tmp_path / "llm.sqlite") as cache:
+        purse = Purse(tmp_path / "spent")
+        with pytest.raises(LLMError, match="Its batch goes on"):
+            complete(batches(server, cache, purse, 2.4), asked(*range(6)), "asking")
+        aside = purse.set_aside
+        assert 1.2 < aside < 2.4
+        said = r"\$2\.\d+ are set aside for batches under way \(llm\.mode=batch collects them\)"
+        with pytest.raises(LLMError, match=said):
+            complete(batches(server, cache, purse, 2.4), asked(*range(100, 106)), "asking")
+        calls = budgeted(client(serve(lambda _: None), max_tokens=900), PRICE, 2.4, purse)
+        with pytest.raises(LLMError, match=said):
+            list(calls.answers(asked("x"), "asking"))
+        server.left = 0
+        assert all(one.text for one in complete(batches(server, cache, purse, 2.4), asked(*range(6)), "asking"))
+        assert purse.set_aside == 0 and purse.spent == pytest.approx(server.dollars)
+
+
+def test_agreement_to_a_second_batch_counts_both(tmp_path: Path) -> None:
+    """A batch whose making was not answered, on a server without a list, may run: with the other one it must fit the budget."""
+    with (
+        OddServer(ALL["create: the connection is lost in the answer"], 1) as server,
+        Cache(tmp_path / "llm.sqlite") as cache,
+    ):
+        server.listing = False
+        purse = Purse(tmp_path / "spent")
+        with pytest.raises(LLMError, match=r"the budget of \$2\.4 .* is used up"):
+            complete(batches(server, cache, purse, 2.4, resubmit=True), asked(*range(6)), "asking")
+        assert len(server.batches) == 1
+        complete(batches(server, cache, purse, 6.0, resubmit=True), asked(*range(6)), "asking")
+        assert len(server.batches) == 2 and purse.spent > purse.uncounted > 1.2

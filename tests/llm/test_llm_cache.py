@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +17,15 @@ from typing import Any
 
 import pytest
 from fault_server import FaultServer
+from serving import Answer, Reply, said, user_text
 from stub_client import SETTINGS, Stub, asked, budgeted, client
 
+from cda.errors import LLMError
 from cda.llm.cache import Cache, CachedLLM, key_of
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.protocol import Completion, Request, complete
+from cda.llm.purse import Claims
 
 ROOT = Path(__file__).parent.parent.parent
 REQUEST = Request("s", "u", {"type": "object", "required": ["a"]}, "plain", 0)
@@ -110,27 +113,6 @@ def test_identical_requests_of_one_run_are_asked_once(path: Path) -> None:
     assert {count for user, count in stub.calls.items() if user != "3"} == {1}
 
 
-def test_little_is_taken_ahead_of_a_slow_consumer(path: Path) -> None:
-    handed = taken = most_ahead = 0
-
-    def lazily() -> Iterator[Request]:
-        nonlocal taken, most_ahead
-        for number in range(8_000):
-            taken += 1
-            most_ahead = max(most_ahead, taken - handed)
-            yield Request("s", str(number % 3000))
-
-    with Cache(path) as cache:
-        keys = [key_of(SETTINGS, Request("s", str(number))) for number in range(0, 3000, 2)]
-        for written in [cache.keep(key, Completion("half of them")) for key in keys]:
-            written.result()
-        with closing(CachedLLM(Stub(takes_s=0), cache).answers(lazily(), "asking", 8_000)) as found:
-            for _ in found:
-                handed += 1
-    assert handed == 8_000
-    assert most_ahead <= 64 + 2 * 4
-
-
 def test_the_bar_shows_hits_and_dollars_once(
     path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,3 +170,129 @@ def test_a_full_disk_stops_the_run_and_everything_before_is_kept(path: Path) -> 
     assert "full disk; what was answered until now is kept" in shown, shown + problems
     with Cache(path) as cache:
         assert len(cache) >= int(shown.split()[0]) > 10
+
+
+ASKING = """
+import sys, time
+from cda.user_errors import user_errors
+with user_errors():
+    from cda.llm.cache import Cache, CachedLLM
+    from cda.llm.openai_client import OpenAIClient; from cda.llm.protocol import Request
+    url, path, n, slow_s = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    llm = CachedLLM(OpenAIClient('m', url, concurrency=8, timeout_s=60), Cache(path))
+    asked = (Request('s', f'question {number}') for number in range(n))
+    found = llm.answers(asked, 'asking', n)
+    for _, one in found:
+        assert one.text, one
+        time.sleep(slow_s)
+"""
+
+
+def asking(url: str, path: Path, n: int, slow_s: float = 0.0) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", ASKING, url, str(path), str(n), str(slow_s)]
+    # A shell that starts the tests in the background has them ignore Ctrl-C.
+    heard = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, heard)
+
+
+def after_calls(server: FaultServer, n_calls: int, process: subprocess.Popen[str]) -> None:
+    while server.stats()["calls"] < n_calls:
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.002)
+
+
+def test_two_runs_at_once_pay_once(tmp_path: Path) -> None:
+    with FaultServer(latency_s=0.05) as server:
+        runs = [asking(server.url, tmp_path / "cache.sqlite", 120) for _ in range(2)]
+        problems = [run.communicate(timeout=60)[1] for run in runs]
+        assert [run.returncode for run in runs] == [0, 0], problems
+        assert server.stats()["calls"] == 120
+    assert not list((tmp_path / "cache.sqlite.claims").iterdir())
+
+
+def test_a_question_that_another_run_gave_up_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "cache.sqlite"
+    with FaultServer(latency_s=0.3, script={"chat": ["500"]}) as server, Cache(path) as one, Cache(path) as other:
+        found: list[Completion] = []
+
+        def ask(cache: Cache) -> None:
+            llm = CachedLLM(OpenAIClient("m", server.url, retries=0), cache)
+            found.extend(complete(llm, asked("u"), "asking"))
+
+        threads = [threading.Thread(target=ask, args=(cache,)) for cache in (one, other)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=30)
+        assert sorted(bool(completion.text) for completion in found) == [False, True]
+        assert server.stats()["calls"] == 2
+
+
+def test_claims_are_exclusive_and_follow_no_link(tmp_path: Path) -> None:
+    claims, others = Claims(tmp_path / "c"), Claims(tmp_path / "c")
+    held = claims.take("a" * 64)
+    assert held is not None and claims.take("a" * 64) is None and others.take("a" * 64) is None
+    held.release()
+    again = others.take("a" * 64)
+    assert again is not None
+    again.release()
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / "c" / ("b" * 32)).symlink_to(victim)
+    with pytest.raises(LLMError, match="cannot be written"):
+        claims.take("b" * 64)
+    assert victim.read_text() == "mine"
+    assert (tmp_path / "c" / ("b" * 32)).is_symlink()
+
+
+@pytest.mark.parametrize(
+    ("number", "status", "slow_s"),
+    [(signal.SIGINT, 130, 0.0), (signal.SIGTERM, 143, 0.5)],
+    ids=["ctrl-c while waiting", "sigterm in the code that takes the answers"],
+)
+def test_an_interrupt_keeps_every_answer_under_way(tmp_path: Path, number: int, status: int, slow_s: float) -> None:
+    path = tmp_path / "cache.sqlite"
+    with FaultServer(latency_s=0.6) as server:
+        first = asking(server.url, path, 200, slow_s)
+        after_calls(server, 14, first)
+        time.sleep(0.2)
+        os.kill(first.pid, number)
+        _, problems = first.communicate(timeout=30)
+        assert first.returncode == status and "stopped. The same command goes on" in problems, problems
+        assert "Traceback" not in problems and "calls under way are paid for" in problems
+        n_first = server.stats()["calls"]
+        assert server.stats()["lost"] == 0 and 14 <= n_first < 60
+        server.latency_s = 0.0
+        second = asking(server.url, path, 200)
+        assert second.wait(timeout=60) == 0, second.communicate()
+        assert server.stats()["answered_twice"] == 0 and server.stats()["calls"] == 200
+
+
+def test_a_second_interrupt_ends_at_once(tmp_path: Path) -> None:
+    with FaultServer(latency_s=25.0) as server:
+        run = asking(server.url, tmp_path / "cache.sqlite", 20)
+        after_calls(server, 8, run)
+        os.kill(run.pid, signal.SIGINT)
+        assert run.stderr is not None
+        while "paid for" not in run.stderr.readline():
+            assert run.poll() is None
+        os.kill(run.pid, signal.SIGINT)
+        _, problems = run.communicate(timeout=10)
+        assert run.returncode == 130 and "Traceback" not in problems, problems
+
+
+def test_closing_early_keeps_what_is_paid_for(speak: Callable[[Answer], str], tmp_path: Path) -> None:
+    def answer(body: dict[str, Any]) -> Reply:
+        time.sleep(0.0 if user_text(body) == "0" else 0.4)
+        return said("fine")
+
+    with Cache(tmp_path / "cache.sqlite") as cache:
+        llm = CachedLLM(OpenAIClient("m", speak(answer), concurrency=4), cache)
+        found = llm.answers(asked(*range(50)), "asking", 50)
+        next(found)
+        time.sleep(0.1)
+        found.close()
+        assert 4 <= len(cache) <= 5

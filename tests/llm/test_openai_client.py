@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import signal
-import threading
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from fault_server import FaultServer
-from serving import Answer, Reply, error, said, status, user_text
-from stub_client import QUESTION, SCHEMA, asked, client
+from serving import Answer, Reply, Served, error, said, status, user_text
+from stub_client import QUESTION, SCHEMA, client
 
 from cda.errors import LLMError
+from cda.keys import address_problem
 from cda.llm.batch import BatchLLM
+from cda.llm.batch_server import BatchServer
 from cda.llm.cache import Cache
 from cda.llm.openai_client import OpenAIClient
 from cda.llm.outcome import Again, Endpoint, of_content
@@ -68,10 +67,7 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], st
         (status(418, {"object": "error", "message": "teapot"}), "status 418: teapot"),
         ((413, b"too large", {"Content-Type": "text/plain"}), "status 413: too large"),
         (status(503), "no answer after 1 try (last: status 503)"),
-        (
-            status(200, {"error": {"message": "upstream"}}),
-            "no answer after 1 try (last: unfinished answer (error 503: upstream))",
-        ),
+        (status(200, {"error": {"message": "upstream"}}), "no answer after 1 try (last: unfinished answer (error 503: upstream))"),
         (
             (200, b"<html>"),
             "no answer after 1 try (last: status 200 with a web page; is the address that of the API, which mostly ends in /v1?)",
@@ -80,37 +76,13 @@ def test_answers_come_by_position_with_their_tokens(speak: Callable[[Answer], st
         ("drop", "no answer after 1 try (last: connection lost)"),
         ("hang", "no answer after 1 try (last: timed out after 0.3 s)"),
     ],
-)
+)  # fmt: skip
 def test_each_failure_has_a_reason_of_its_own_and_no_text(
     speak: Callable[[Answer], str], answer: Reply, reason: str
 ) -> None:
     answers, bodies = script(answer)
     found = one(client(speak(answers), timeout_s=0.3))
     assert found.text is None and found.reason == reason and len(bodies) == 1
-
-
-@pytest.mark.parametrize(
-    "fault", [status(500), status(408), status(409), "reset", "drop", "hang", (200, b'{"choi')], ids=str
-)
-def test_what_may_pass_is_tried_again_until_it_is_answered(speak: Callable[[Answer], str], fault: Reply) -> None:
-    answer, bodies = script(fault, fault, said("fine"))
-    assert one(client(speak(answer), retries=2, timeout_s=0.3)).text == "fine"
-    assert len(bodies) == 3
-
-
-def test_a_429_pauses_all_workers_and_is_never_counted_against_the_retries(speak: Callable[[Answer], str]) -> None:
-    at: list[float] = []
-
-    def answer(body: dict[str, Any]) -> Reply:
-        at.append(time.monotonic())
-        return status(429, retry_after="0.4" if len(at) <= 8 else "0.005") if len(at) <= 40 else said(user_text(body))
-
-    messages: list[str] = []
-    llm = client(speak(answer), concurrency=8, say=messages.append)
-    found = complete(llm, asked(*range(30)), "asking")
-    assert [answer.text for answer in found] == [str(number) for number in range(30)]
-    assert at[8] - max(at[:8]) >= 0.39
-    assert len(messages) == 1 and "429" in messages[0]
 
 
 def test_errors_that_no_call_survives_stop_at_once(
@@ -232,26 +204,6 @@ def test_a_server_without_schemas_is_found_out_once_and_asked_plainly(speak: Cal
     assert all("Say it plainly." in body["messages"][0]["content"] for body in bodies if "response_format" not in body)
 
 
-def test_closing_early_and_ctrl_c_end_the_thread_and_the_calls(speak: Callable[[Answer], str]) -> None:
-    def alive() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if thread.name == "llm-workers"]
-
-    url = speak(lambda body: said("fine") if user_text(body) == "0" else "hang")
-    found = client(url, concurrency=4).answers((Request("s", str(n)) for n in range(1000)), "asking", 1000)
-    assert next(found) == (0, Completion("fine", None, 7, 3))
-    assert alive() == ["llm-workers"]
-    started = time.monotonic()
-    found.close()
-    assert alive() == []
-    # A shell that starts the tests in the background has them ignore Ctrl-C.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
-    with pytest.raises(KeyboardInterrupt):
-        complete(client(url, concurrency=4), [Request("s", "x")] * 10, "asking")
-    signal.signal(signal.SIGINT, before)
-    assert alive() == [] and time.monotonic() - started < 5
-
-
 SERVER = Endpoint("http://x", "m", "NO_SUCH_KEY")
 ASKED = Request("s", "u", top_logprobs=20)
 LISTED = [{"token": "1", "logprob": -0.1}, {"token": "2", "logprob": -2.4}]
@@ -329,3 +281,106 @@ def test_batches_do_without(start: Callable[..., FaultServer], tmp_path: Path) -
     with Cache(tmp_path / "answers.sqlite") as cache, pytest.raises(LLMError, match=r"set llm\.mode=calls"):
         complete(BatchLLM(client(server.url), cache), [ASKED], "asking")
     assert server.stats()["endpoints"] == {}
+
+
+KEY = "0123456789abcdef0123456789abcdef"
+TOKEN = "eyJhbGciOiJSUzI1NiJ9.e30.c2ln"
+VERSION = "api-version=2024-10-21"
+
+
+@contextmanager
+def azure(reply: tuple[int, Any] | None = None) -> Iterator[tuple[str, list[str]]]:
+    """A server by Azure's reference, its address, and the paths that were asked: deployments want a version and one of two headers,
+    /openai/v1/ takes either header.
+    """
+    seen: list[str] = []
+
+    def ruled(_method: str, asked: str, _body: Any) -> Any:
+        seen.append(asked)
+        path, _, query = asked.partition("?")
+        key, bearer = server.headers[-1]["api-key"], server.headers[-1]["Authorization"]
+        is_new = path.startswith("/openai/v1/")
+        if reply is not None:
+            return reply
+        if not is_new and query != VERSION:
+            return 404, {"error": {"code": "404", "message": "Resource not found"}}
+        if key and bearer:
+            return 400, {"message": "Either API-KEY or Authorization header must be provided but not both"}
+        if not (key == KEY or bearer == f"Bearer {TOKEN}" or (is_new and bearer == f"Bearer {KEY}")):
+            return 401, {"error": {"code": "401", "message": "Access denied due to invalid subscription key."}}
+        if path == "/openai/deployments/gone/chat/completions":
+            return 404, {"error": {"code": "DeploymentNotFound", "message": "The API deployment does not exist."}}
+        if path in ("/openai/deployments/judge/chat/completions", "/openai/v1/chat/completions"):
+            return said("fine")[:2]
+        return (200, {"data": []}) if path == "/openai/v1/batches" else (404, {"error": {"message": path}})
+
+    server = Served(routes=ruled)
+    try:
+        yield server.url, seen
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize("key", [KEY, TOKEN], ids=["key", "token"])
+@pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        (f"/openai/deployments/judge?{VERSION}", f"/openai/deployments/judge/chat/completions?{VERSION}"),
+        (f"/openai/deployments/judge/?{VERSION}", f"/openai/deployments/judge/chat/completions?{VERSION}"),
+        (f"/openai/deployments/judge/chat/completions?{VERSION}", f"/openai/deployments/judge/chat/completions?{VERSION}"),
+        ("/openai/v1/", "/openai/v1/chat/completions"),
+        ("/openai/v1?api-version=preview", "/openai/v1/chat/completions?api-version=preview"),
+    ],
+)  # fmt: skip
+def test_every_form_of_azures_address_is_asked_with_its_query_and_one_header(
+    monkeypatch: pytest.MonkeyPatch, path: str, asked: str, key: str
+) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", key)
+    with azure() as (root, seen):
+        llm = client(root + path, api_key_env="AZURE_OPENAI_API_KEY")
+        assert llm.missing_key() + llm.wrong_address() == []
+        assert [one.text for one in complete(llm, [QUESTION] * 2, "asking")] == ["fine"] * 2
+        assert seen == [asked] * 2
+
+
+def test_batches_keep_the_query_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
+    with azure() as (root, seen):
+        llm = client(f"{root}/openai/v1/?api-version=preview", api_key_env="AZURE_OPENAI_API_KEY")
+        with closing(BatchServer(llm, lambda _: None, attempts=1, max_bytes=100)) as server:
+            assert server.listed("part", "file") is None
+    assert seen == ["/openai/v1/batches?api-version=preview&limit=100"]
+
+
+def test_its_errors_end_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", KEY)
+    with azure() as (root, _):
+        for path, key, words in (
+            ("gone", KEY, r"no model 'm' \(404\): The API deployment does not exist; check llm.model and llm.base_url"),
+            ("judge", "ffff" * 8, r"the key in AZURE_OPENAI_API_KEY is refused \(401\): Access denied due to invalid"),
+        ):
+            monkeypatch.setenv("AZURE_OPENAI_API_KEY", key)
+            with pytest.raises(LLMError, match=words) as caught:
+                llm = client(f"{root}/openai/deployments/{path}?{VERSION}", api_key_env="AZURE_OPENAI_API_KEY")
+                complete(llm, [QUESTION], "asking")
+            assert "\n" not in str(caught.value) and key not in str(caught.value)
+    inner = {"code": "ResponsibleAIPolicyViolation", "content_filter_result": {"hate": {"filtered": True}}}
+    filtered = {"message": "It was filtered", "param": "prompt", "code": "content_filter", "innererror": inner}
+    for content in (filtered, filtered | {"code": None}):
+        with azure((400, {"error": content})) as (root, _):
+            (found,) = complete(client(f"{root}/openai/deployments/judge?{VERSION}"), [QUESTION], "asking")
+            assert found.reason == FILTERED
+    by_gateway = {"statusCode": 429, "message": "Rate limit is exceeded. 9 calls per day"}
+    with azure((429, by_gateway)) as (root, _), pytest.raises(LLMError, match="the limit of a day is used up"):
+        complete(client(f"{root}/openai/deployments/judge?{VERSION}"), [QUESTION], "asking")
+
+
+@pytest.mark.parametrize(
+    "query", ["key=abc", "api-version=0123456789abcdef", f"{VERSION}&code=abc", f"{VERSION}#abc", "api-version="]
+)
+def test_any_other_query_may_hold_a_key_and_is_refused(query: str) -> None:
+    url = f"https://host/openai/deployments/judge?{query}"
+    (problem,) = client(url).wrong_address()
+    assert "other than api-version=DATE" in problem and "abc" not in problem
+    assert address_problem(f"https://host/?{VERSION}", with_version=True) is None
+    assert "holds a query (from '?' or '#' on), which" in str(address_problem(f"https://host/?{VERSION}"))

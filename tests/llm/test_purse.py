@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import multiprocessing
 import os
+import random
+import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx2
+import openai
 import pytest
+import yaml
+from billing import KINDS, OVER, Biller, some_ways
+from billing import PRICE as BILLED
 from fault_server import FaultServer
 from replies import reply
-from stub_client import Stub, asked, client
+from stub_client import Stub, answers, asked, budgeted, client
 
 from cda.counterfactuals import label
-from cda.errors import LLMError
+from cda.errors import LLMError, RecipeError
 from cda.llm.batch import BatchLLM
 from cda.llm.cache import Cache
-from cda.llm.money import Agreed, CountedLLM, Price, Tally
+from cda.llm.money import FILE, Agreed, CountedLLM, Price, Tally, listed_on, listed_price
 from cda.llm.openai_client import OpenAIClient
+from cda.llm.outcome import Again
 from cda.llm.protocol import complete
 from cda.llm.purse import FOLDER, Purse
 from cda.recipe.load import load_recipe
+from cda.resources.llm_access import Planned, price_of, sentence
 
 FORK = multiprocessing.get_context("forkserver")
 PRICE = Price(input=1.0, output=1.0)
@@ -161,3 +174,169 @@ def test_a_purse_that_is_done_with_leaves_no_file_open(tmp_path: Path) -> None:
         purse.begin(0.1, None)
         purse.end(0.1, 0.1)
     assert len(list((tmp_path / "owners").iterdir())) == 1 and purse.spent == pytest.approx(0.3)
+
+
+TABLE = yaml.safe_load(FILE.read_text(encoding="utf-8"))
+
+
+def test_every_listed_price_is_one_and_the_list_is_dated() -> None:
+    found = [listed_price(f"https://{host}/v1", model) for host, models in TABLE["hosts"].items() for model in models]
+    assert len(found) > 80 and all(isinstance(price, Price) and price.output >= price.input > 0 for price in found)
+    assert listed_on() == "2026-11-28"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "model", "price"),
+    [
+        (None, "gpt-4o-mini", (0.15, 0.6)),
+        ("https://api.openai.com/v1/", "gpt-4.1", (2, 8)),
+        ("https://API.OpenAI.com:443/v1", "gpt-4.1", (2, 8)),
+        ("https://api.anthropic.com/v1", "claude-haiku-4-5", (1, 5)),
+        # The same name elsewhere is another model, or costs nothing.
+        ("http://localhost:8000/v1", "gpt-4o", None),
+        ("https://api.openai.com.example.org/v1", "gpt-4o", None),
+        (None, "gpt-4o-of-my-own", None),
+        (None, None, None),
+        ("http://[", "gpt-4o", None),
+    ],
+)
+def test_a_price_is_listed_for_a_model_at_its_host(
+    base_url: str | None, model: str | None, price: tuple[float, float] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    assert listed_price(base_url, model) == (price and Price(input=price[0], output=price[1]))
+
+
+def test_the_address_of_the_environment_decides_without_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")
+    assert listed_price(None, "gpt-4o") is None
+
+
+def test_prices_given_come_first_and_may_lie_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    listed = load_recipe("jargon", ["llm.model=gpt-4o", "llm.budget_usd=1"]).recipe.llm
+    assert price_of(listed) == Price(input=2.5, output=10)
+    assert price_of(listed.model_copy(update={"mode": "batch"})) == Price(input=1.25, output=5)
+    assert "at the list price of 2026-11-28" in sentence(Planned("judging", 10, 1000, 100), listed)
+    file = tmp_path / "prices.yaml"
+    file.write_text("gpt-4o: {input: 1, output: 2}\nmine: {input: 3, output: 4}\n", encoding="utf-8")
+    given = load_recipe("jargon", ["llm.model=gpt-4o", f"llm.prices={file}"]).recipe.llm
+    assert price_of(given) == Price(input=1, output=2) and price_of(given.named("mine")) == Price(input=3, output=4)
+    assert price_of(given.named("gpt-4o-mini")) == Price(input=0.15, output=0.6)
+    assert "list price" not in sentence(Planned("judging", 10, 1000, 100), given)
+    assert given.model_dump()["prices"]["mine"] == {"input": 3, "output": 4}, "the manifest says the prices themselves"
+    further = ["llm.model=mine@there", f"llm.endpoints.there={{base_url: 'http://x/v1', prices: {file}}}"]
+    assert price_of(load_recipe("jargon", further).recipe.llm) == Price(input=3, output=4)
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (None, "no such file"),
+        ("gpt-4o: 2.5\n", "gpt-4o"),
+        ("gpt-4o: {input: -1, output: .inf}\n", "gpt-4o.input"),
+        ("gpt-4o: {inptu: 1, output: 2}\n", "inptu"),
+        ("[1, 2]\n", "expected `key: value` lines"),
+        ("gpt-4o: {input: 1\n", "prices.yaml"),
+    ],
+)
+def test_a_wrong_file_of_prices_is_named_with_its_mistakes(tmp_path: Path, content: str | None, problem: str) -> None:
+    file = tmp_path / "prices.yaml"
+    if content is not None:
+        file.write_text(content, encoding="utf-8")
+    with pytest.raises(RecipeError) as error:
+        load_recipe("jargon", ["llm.model=gpt-4o", f"llm.prices={file}"])
+    assert "llm.prices" in str(error.value) and str(file) in str(error.value) and problem in str(error.value)
+
+
+def test_a_model_without_a_price_says_how_to_give_one_and_the_way_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["llm.model=mine", "llm.base_url=http://localhost:1/v1", "llm.budget_usd=1"]
+    with pytest.raises(RecipeError, match=r"no price of 'mine' is known.*llm\.prices='\{mine: .*llm\.prices=FILE"):
+        load_recipe("jargon", words)
+    Path("p.yaml").write_text("mine: {input: 0.1, output: 0.2}\n", encoding="utf-8")
+    load_recipe("jargon", [*words, "llm.prices=p.yaml"])
+    load_recipe("jargon", [*words, "llm.prices={mine: {input: 0.1, output: 0.2}}"])
+
+
+N_SERVERS = 200
+
+
+class Transport:
+    """Takes the place of the connection: the server is asked in this process. At a kill the purse's folder is copied as it lies on
+    the disk at that moment, and nothing more reaches the server.
+    """
+
+    def __init__(self, server: Biller, seed: int) -> None:
+        self.server, self.rng = server, random.Random(seed)
+        self.kill_after, self.n_sent = -1, 0
+        self.folder, self.copy = Path(), Path()
+        self.is_dead = False
+
+    async def posted(self, _http: object, _path: str, body: dict[str, Any], *_: object) -> Any:
+        if self.is_dead:
+            raise LLMError("killed")
+        self.n_sent += 1
+        reply = self.server(body)
+        if self.n_sent == self.kill_after:
+            shutil.copytree(self.folder, self.copy)
+            self.is_dead = True
+        await asyncio.sleep(self.rng.choice([0, 0.001]))
+        if isinstance(reply, str):
+            return Again("timed out" if reply == "hang" else "connection lost")
+        code, content = reply[:2]
+        content = content if isinstance(content, bytes) else json.dumps(content).encode()
+        if code == 200:
+            return content
+        response = httpx2.Response(code, content=content, request=httpx2.Request("POST", "http://x"))
+        return openai.APIStatusError("no", response=response, body=None)
+
+
+def spend(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Biller, float, float]:
+    """A server, and all starts of a run with a budget; gives the most it may have billed, and the dollars in the purse."""
+    rng = random.Random(number)
+    server = Biller(some_ways(rng), number)
+    transport = Transport(server, number)
+    monkeypatch.setattr("cda.llm.connection.posted", transport.posted)
+    concurrency, n_kills, budget = rng.choice([1, 2, 5, 16]), rng.choice([0, 0, 1, 2]), rng.uniform(0.0005, 0.01)
+    folder = tmp_path / f"{number}-0"
+    for start in range(n_kills + 2):  # after the last kill it ends by itself, and is started once more
+        folder.mkdir(exist_ok=True)
+        transport.folder, transport.copy = folder, tmp_path / f"{number}-{start + 1}"
+        transport.is_dead, transport.n_sent = False, 0
+        transport.kill_after = rng.randint(1, 12) if start < n_kills else -1
+        purse = Purse(folder)
+        llm = budgeted(
+            client("http://x/v1", concurrency=concurrency, retries=2, backoff_s=0.0, max_tokens=60),
+            BILLED,
+            budget,
+            purse,
+        )
+        with suppress(LLMError):
+            answers(llm, asked(*(f"{start} {row}" for row in range(40))))
+        folder = transport.copy if transport.is_dead else folder
+    return server, server.allowed(budget, concurrency, n_kills + 2), purse.spent
+
+
+def test_the_budget_holds_whatever_servers_bill_and_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def opened(*_: object) -> Any:
+        yield None
+
+    monkeypatch.setattr("cda.llm.connection.opened_async", opened)
+    for module in ("money", "asking"):
+        monkeypatch.setattr(f"cda.llm.{module}._LOOK_AGAIN_S", 0.001)
+    ways: Counter[str] = Counter()
+    used_up = 0
+    for number in range(N_SERVERS):
+        server, allowed, spent = spend(number, tmp_path, monkeypatch)
+        assert server.dollars <= allowed, (number, server.ways, server.dollars, allowed)
+        if OVER not in server.ways:
+            # What is not known to be cheaper is counted at the most it could be: never less than was billed.
+            assert server.dollars <= spent * (1 + 1e-9), (number, server.ways, server.dollars, spent)
+        ways += server.n_by_way
+        used_up += spent > 0.5 * allowed
+    assert set(ways) == set(KINDS) and min(ways.values()) >= 10
+    assert used_up > N_SERVERS / 2, "most budgets are large enough to be used, and small enough to be used up"

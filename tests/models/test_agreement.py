@@ -197,8 +197,9 @@ def ends(names: Iterable[str]) -> set[str]:
     return {name[name.rindex(".layers.") + len(".layers.0") :] if ".layers." in name else name for name in names}
 
 
-@pytest.mark.parametrize("name", _configs())
-@pytest.mark.parametrize("kind", ["classifier", "causal"])
+@pytest.mark.parametrize(
+    ("name", "kind"), [*((name, "classifier") for name in _configs()), ("lora", "causal"), ("tokens", "causal"), ("vera", "causal")]
+)  # fmt: skip
 def test_each_tensor_of_an_adapter_is_needed_and_no_other(
     llama: Path, causal: Path, tmp_path: Path, name: str, kind: str
 ) -> None:

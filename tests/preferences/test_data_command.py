@@ -40,7 +40,7 @@ def rows(n: int = 60) -> list[dict[str, Any]]:
         sides = (LIST, PROSE) if listed else (PROSE, LIST)
         made.append(
             {"prompt": f"Question {number}?", "chosen": f"{sides[0]} {'so ' * (number % 7)}", "rejected": f"{sides[1]} {'so ' * (number % 9)}",
-             "source": source, "topic": "all"}
+             "source": source, "topic": "all", "year": 1960 + number if number else None}
         )  # fmt: skip
     return made
 
@@ -68,6 +68,8 @@ def test_planted_choices_come_back_in_every_file() -> None:
         "length",
         "--by",
         "source",
+        "--by",
+        "year",
         "--out",
         "found",
         "--figures",
@@ -84,14 +86,16 @@ def test_planted_choices_come_back_in_every_file() -> None:
     assert structure.odds.crude.estimate.value == pytest.approx(log(39 / 21))
     assert structure.odds.adjusted_for == ("number of words",)
     assert isinstance(structure.rule_accuracy, cda.Estimate) and structure.rule_accuracy.value == 39 / 60
-    (by,) = found.by
-    shares = {group.value: contingency(group.biases["structure"]).selection_rate.value for group in by.groups}
-    assert shares == {"web": 24 / 30, "forum": 15 / 30}
+    shares = {level.name: level.of("chosen", "data") for level in found.by["source"]["structure"].levels}
+    assert {name: share and share.value for name, share in shares.items()} == {"forum": 15 / 30, "web": 24 / 30}
+    year = found.by["year"]["structure"]
+    assert (year.kind, year.n_missing, [level.n for level in year.levels]) == ("numbers", 1, [20, 19, 20])
+    assert "year: pairs without a value, in no level: 1." in result.output
     page = Path("found/report.html").read_text()
     assert "65% [52, 76] of the 60 pairs" in page and "65% \\[52, 76\\]" in Path("found/data.md").read_text()
     assert "Written: found/report.html" in result.output
     names = {path.name for path in Path("found/figures").iterdir()}
-    assert names == {"captions.md", "choices.svg"}
+    assert names == {"captions.md", "choices.svg", "by-source.svg", "by-year.svg"}
 
 
 def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
@@ -175,9 +179,9 @@ def test_a_sample_is_drawn_and_counted() -> None:
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"by": "topic"}, "--by topic: the column is 'all' in all 60 pairs, so that there is nothing to compare"),
+        ({"by": "topic"}, r"--by topic: it is the same in every row \('all'\), so that there is nothing to compare; name another column"),
         ({"by": "sorce"}, r"--by sorce: no such column in \S+\. Did you mean 'source'\? Found: chosen, prompt, rejected, source"),
-        ({"by": "prompt"}, "none of its 60 values has 10 prompts or more"),
+        ({"by": "prompt"}, r"--by prompt: none of its 60 levels has 10 prompts \(the largest has 1\); name another column"),
         ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Map it with --column chosen=<your column>"),
         ({"columns": {"chose": "x"}}, "--column chose: not a column that is read. Did you mean 'chosen'"),
         ({"biases": ["structre"]}, "Did you mean 'structure'"),

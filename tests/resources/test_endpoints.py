@@ -192,20 +192,14 @@ def test_only_what_follows_the_last_at_and_is_declared_is_an_endpoint(
     ("more", "expected"),
     [
         (["llm.endpoints.groq.base_url=http://x"], "tiny@groqq: llm.endpoints has no 'groqq'. Did you mean 'groq'?"),
-        (
-            ["llm.endpoints.groqq.api_key_env=sk-0123456789abcdef012"],
-            "llm.endpoints.groqq.api_key_env: holds what looks like",
-        ),
+        (["llm.endpoints.groqq.api_key_env=sk-0123456789abcdef012"], "llm.endpoints.groqq.api_key_env: holds what looks like"),
         (["llm.endpoints.groqq.base_url=http://x/?key=0123456789a"], "llm.endpoints.groqq.base_url: holds a query"),
         (["llm.endpoints.groqq.api_key_env=K"], "llm.endpoints.groqq.base_url: missing"),
-        (
-            ["llm.endpoints.groqq={base_url: x, api_key: sk-0123456789abcdef012}"],
-            "llm.endpoints.groqq.api_key: unknown key",
-        ),
+        (["llm.endpoints.groqq={base_url: x, api_key: sk-0123456789abcdef012}"], "llm.endpoints.groqq.api_key: unknown key"),
         (["llm.endpoints.a/b.base_url=http://x"], "a/b"),
         (["llm.endpoints.groqq.base_url=http://x", "llm.budget_usd=1"], "llm.endpoints.groqq.prices='{tiny: "),
     ],
-)
+)  # fmt: skip
 def test_mistakes_are_said_without_any_key(more: list[str], expected: str) -> None:
     with pytest.raises(RecipeError) as caught:
         load_model_audit("judge:tiny@groqq", {}, more)

@@ -81,9 +81,9 @@ def test_a_plan_from_python_needs_no_key(capsys: pytest.CaptureFixture[str]) -> 
     ],
 )
 def test_the_plan_of_a_served_model_connects_nowhere(words: str) -> None:
-    server = Served(lambda _: status(500), lambda: status(500))
+    server = Served()
     connected: list[object] = []
-    server.routes = lambda *asked: (connected.append(asked), status(500))[1]
+    server.routes = lambda *asked: (connected.append(asked), status(401))[1]
     try:
         done = run(words.replace("URL", server.url), "--dry-run")
         assert done.exit_code == 0, done.output

@@ -69,7 +69,7 @@ def test_a_training_with_votes_reads_each_file_once(tmp_path: Path, read: Counte
     label.run(loaded, tmp_path / "labelled")
     audit_inputs(loaded).existing_prompts()
     audit_inputs(loaded).labels()
-    texts = audit_texts(replace(loaded, confirmed=True))
+    texts = audit_texts(replace(loaded, consent="given"))
     assert len(texts.contrasts) > 6 and texts.triples.kept and len(texts.pairs) == 12
     assert read == dict.fromkeys((file.name for file in files.values()), 1)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +13,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 from click.testing import Result
+from replies import reply
+from serving import user_text
 from typer.testing import CliRunner
 
+import cda
+from cda.calibration import effects
 from cda.cli import app
 from cda.errors import CdaError, RecipeError
+from cda.files.jsonl import write_jsonl
 from cda.finetuning.applied import asked_subjects
 from cda.models.causal import load_causal_model
 from cda.models.config import ModelSpec
@@ -64,23 +71,6 @@ def audited(target: object, pairs: Path, out: Path, *more: str) -> dict[str, Any
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "bare"),
-    [
-        ("embedded", "classifier", "embedded"),
-        ("org/model", "classifier", "org/model"),
-        ("judge:llama3:8b", "judge", "llama3:8b"),
-        ("dpo:org/policy,org/reference", "log-ratio", "org/policy,org/reference"),
-        ("served:http://host:8000/pooling", "served", "http://host:8000/pooling"),
-        ("package.module:function", "function", "package.module:function"),
-        ("mine/score.py:reward", "function", "mine/score.py:reward"),
-        ("model:8b-instruct", "classifier", "model:8b-instruct"),
-    ],
-)
-def test_one_string_says_what_it_is(name: str, kind: str, bare: str) -> None:
-    assert (scorer_kind(name).name, scorer_kind(name).bare(name)) == (kind, bare)
-
-
 def test_two_language_models_and_a_prompt_that_fills_them(
     causal: tuple[Path, Path], pairs: Path, tmp_path: Path
 ) -> None:
@@ -98,22 +88,6 @@ def test_two_language_models_and_a_prompt_that_fills_them(
     assert (found["model"]["dropped"], found["model"]["texts"]) == (2, 2 * N + 2)
     assert found["skew"]["jargon"]["unread"] == 1 and found["skew"]["jargon"]["before"]["n"] == N
     assert "2 of 26 texts are too long" in found["printed"]
-
-
-def test_another_beta_needs_no_model_again(causal: tuple[Path, Path], pairs: Path, tmp_path: Path) -> None:
-    """β is a factor: what is kept is without it, and every report has its own."""
-    found = []
-    for beta in (0.5, 2.0):
-        words = ("model.precision=fp32", f"score.log_ratio.beta={beta}")
-        found.append(audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / f"out-{beta}", *words))
-    first, second = found
-    assert (first["model"]["cached"], second["model"]["cached"]) == (0, second["model"]["texts"])
-    for one, other in zip(first["margins"], second["margins"], strict=True):
-        assert other["perturbed_model"] == pytest.approx(4 * one["perturbed_model"], rel=1e-12)
-    assert "0.5 × log-ratio" in first["model"]["how"] and "2 × log-ratio" in second["model"]["how"]
-    per_token = ("model.precision=fp32", "score.log_ratio.per_token=true")
-    other = audited(f"dpo:{causal[0]},{causal[1]}", pairs, tmp_path / "tokens", *per_token)
-    assert other["model"]["cached"] == 0
 
 
 def test_the_documented_steered_model(
@@ -165,24 +139,6 @@ def rewarding(
         return 200, {"model": "rm", "data": [{"index": 0, "label": "LABEL_0", "probs": probs, "num_classes": 1}]}
 
     return answer
-
-
-def test_a_server_that_serves_another_model_is_asked_anew(serve: Callable[..., str], tmp_path: Path) -> None:
-    """Before and after at one address: nothing of the first may come out as the second's."""
-    state = {"good": 3.0}
-    url = serve(lambda body: rewarding(state["good"], [])(body))
-    quality = tmp_path / "quality.jsonl"
-    rows = [{"prompt": row["prompt"], "chosen": row["perturbed"], "rejected": row["base"]} for row in ROWS]
-    quality.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    found = []
-    for good in (3.0, -3.0):
-        state["good"] = good
-        words = ["quality", f"served:{url}", str(quality), "--out", str(tmp_path / "out")]
-        done = CliRunner().invoke(app, words)
-        assert done.exit_code == 0, done.output
-        result = json.loads((tmp_path / "out" / "quality.json").read_text())
-        found.append(result["sets"][0]["overall"]["scores"]["model"]["estimate"]["value"])
-    assert found == [1.0, 0.0]
 
 
 def test_after_a_failure_only_the_rest_is_asked(serve: Callable[..., str], pairs: Path, tmp_path: Path) -> None:
@@ -342,3 +298,281 @@ def test_a_judge_whose_server_changes_the_model_is_told_of(
     why = "audit: made again, because the model that answers for local (local-2024-05-13) has changed"
     assert why in again["printed"] and again["model"]["answered_by"] == {"local-2024-08-06": 2 * N}
     assert "audit: done before, reused" in audited("judge:local", pairs, tmp_path / "first", url)["printed"]
+
+
+Rows = list[dict[str, Any]]
+
+
+def worth(text: str) -> float:
+    return int(hashlib.sha256(text.encode()).hexdigest()[:6], 16) / 2**23 + 9 * text.startswith("Well")
+
+
+def before(prompts: Any, responses: list[str]) -> list[float]:  # noqa: ARG001
+    return [worth(text) + 0.3 * len(text.split()) for text in responses]
+
+
+def after(prompts: Any, responses: list[str]) -> list[float]:  # noqa: ARG001
+    return [worth(text) + 0.1 * len(text.split()) for text in responses]
+
+
+def contrasts() -> Rows:
+    rows: Rows = []
+    for row in range(48):
+        perturbed, base = f"Answer {row} {'and so on ' * (1 + row % 7)}.", f"Answer number {row}."
+        liked = "perturbed" if worth(perturbed) > worth(base) else "base"
+        rows.append(
+            {
+                "id": f"c{row}",
+                "bias": "length",
+                "prompt": f"Question {row}?",
+                "perturbed": perturbed,
+                "base": base,
+                "votes": [liked],
+            }
+        )
+    return rows
+
+
+PAIRS = [
+    {"prompt": f"Task {row}?", "chosen": f"Well done {row} {'so ' * (row % 5)}.", "rejected": f"Not {row}."}
+    for row in range(24)
+]
+DATA: dict[str, Any] = {"contrasts": contrasts(), "quality": PAIRS, "biases": "length", "progress": False}
+
+
+@pytest.fixture
+def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """`before.jsonl` and `after.jsonl`, each with the scores of contrasts, quality pairs and all their texts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(effects, "N_DRAWS", 50)
+    for function in (before, after):
+        texts = [(row["prompt"], row[side]) for rows, sides in ((contrasts(), ("perturbed", "base")), (PAIRS, ("chosen", "rejected")))
+                 for row in rows for side in sides]  # fmt: skip
+        scored = [
+            {"prompt": prompt, "response": text, "score": function([prompt], [text])[0]} for prompt, text in texts
+        ]
+        write_jsonl(tmp_path / f"{function.__name__}.jsonl", scored)
+    return tmp_path
+
+
+def test_an_audit_a_calibration_and_a_dose_are_those_of_the_function(files: Path) -> None:
+    audits = [
+        cda.audit(model, **DATA, triples="none", out=files / str(at))
+        for at, model in enumerate((before, "scores:before.jsonl"))
+    ]
+    assert (
+        audits[0].skew == audits[1].skew
+        and audits[0].votes == audits[1].votes
+        and audits[0].quality == audits[1].quality
+    )
+    assert audits[1].model.name == "scores:before.jsonl"
+
+    repeats = {"dose.repeats": 3}
+    own, stored = (
+        cda.calibrate(model, **DATA, **repeats, out=files / f"c{at}")
+        for at, model in enumerate((before, "scores:before.jsonl"))
+    )
+    assert own.corrections == stored.corrections and own.biases == stored.biases and own.quality == stored.quality
+    applied = cda.audit(
+        "scores:before.jsonl",
+        **DATA,
+        triples="none",
+        out=files / "a",
+        **{"score.calibration": str(files / "c1" / "calibration.json")},
+    )
+    assert stored.strength > 0 and applied.skew["length"].before.value < audits[1].skew["length"].before.value
+
+    one, other = (cda.dose(*models, **DATA, **repeats, out=files / f"d{at}")
+                  for at, models in enumerate(((before, after), ("scores:before.jsonl", "scores:after.jsonl"))))  # fmt: skip
+    assert one.methods == other.methods and other.mixed == ("scores:before.jsonl", "scores:after.jsonl")
+    assert other.chosen >= 1 and other.own.held_out["length"].against_base.miscalibration.high < 0
+    assert {path.name for path in (files / "d1").iterdir()} == {"dose.json", "dose.md", "report.html"}
+    assert cda.load(files / "d1").model_dump() == other.model_dump()  # type: ignore[union-attr]  # a Dose
+
+
+def test_other_commands_take_it_too(files: Path) -> None:
+    quality = [
+        cda.quality(model, PAIRS, out=files / str(at), progress=False).sets
+        for at, model in enumerate((before, "scores:before.jsonl"))
+    ]
+    assert quality[0][0].overall.found == quality[1][0].overall.found
+    samples = [{"prompt": row["prompt"], "responses": [row["perturbed"], row["base"]]} for row in contrasts()]
+    best = [cda.best_of(model, samples, biases="length", out=files / f"b{at}", progress=False).attributes
+            for at, model in enumerate((before, "scores:before.jsonl"))]  # fmt: skip
+    assert best[0] == best[1]
+    with cda.reward_function("scores:before.jsonl") as reward:
+        assert reward([row["prompt"] for row in PAIRS], [row["chosen"] for row in PAIRS]) == pytest.approx(
+            before([], [row["chosen"] for row in PAIRS])
+        )
+        with pytest.raises(cda.CdaError, match="has no score of 1 of 1 texts"):
+            reward(["Task 0?"], ["unseen"])
+
+
+def test_texts_without_a_score_are_counted_and_the_first_is_named(files: Path) -> None:
+    more = [{**row, "base": f"{row['base']} Else {at}"} if at in (3, 5) else row for at, row in enumerate(contrasts())]
+    with pytest.raises(
+        cda.DataError,
+        match=r"scores:before.jsonl: has no score of 2 of 144 texts \(first: 'Answer number 3. Else 3', to 'Question 3\?'\). Add them",
+    ):
+        cda.audit("scores:before.jsonl", **DATA | {"contrasts": more}, triples="none", out=files / "run")
+
+
+def test_an_earlier_score_file_is_refused_and_what_the_message_asks_for_is_taken(files: Path) -> None:
+    earlier = [{"id": row["id"], "perturbed_score": before([], [row["perturbed"]])[0], "base_score": before([], [row["base"]])[0]}
+               for row in contrasts()]  # fmt: skip
+    write_jsonl(files / "earlier.jsonl", earlier)
+    given = DATA | {"quality": "none", "out": files / "run", "dose.repeats": 2}
+    with pytest.raises(cda.DataError, match="or prompt, perturbed, base, perturbed_score and base_score"):
+        cda.calibrate("scores:earlier.jsonl", **given)
+    write_jsonl(files / "earlier.jsonl", [row | text for row, text in zip(contrasts(), earlier, strict=True)])
+    assert cda.calibrate("scores:earlier.jsonl", **given).biases["length"].base.skew.n == 48
+
+
+def test_preferences_of_a_file_are_a_judge_s(files: Path) -> None:
+    """Both orders of a comparison are averaged; one of them stands for itself."""
+    rows = [{"prompt": row["prompt"], "response_a": row["perturbed"], "response_b": row["base"], "preference": 0.5 if at % 4 else -0.25}
+            for at, row in enumerate(contrasts())]  # fmt: skip
+    turned = [
+        row | {"response_a": row["response_b"], "response_b": row["response_a"], "preference": 0.1} for row in rows[:12]
+    ]
+    write_jsonl(files / "judged.jsonl", [*rows, *turned])
+    given = DATA | {"quality": "none"}
+    audit = cda.audit("scores:judged.jsonl", **given, triples="none", out=files / "run")
+    skew = audit.skew["length"]
+    assert skew.before.value == 36 / 48
+    assert skew.mean_margin.before == pytest.approx((36 * 0.5 - 12 * 0.25 - 0.05 * 12 - (9 * 0.5 - 3 * 0.25) / 2) / 48)
+    assert isinstance(audit.model, type(audit.model)) and audit.model.half_read == 36  # type: ignore[union-attr]  # a judge's
+    found = cda.calibrate("scores:judged.jsonl", **given, out=files / "c", **{"dose.repeats": 2})
+    assert found.unit == "log odds"
+    with pytest.raises(cda.RunError, match="compares two answers, so it cannot be used with another scorer"):
+        cda.dose("scores:judged.jsonl", "scores:before.jsonl", **given, out=files / "d")
+    with pytest.raises(
+        cda.DataError,
+        match=r"has no score of 24 of 72 comparisons \(first: 'Well done 0 .' against 'Not 0.', to 'Task 0\?'",
+    ):
+        cda.audit("scores:judged.jsonl", **DATA, triples="none", out=files / "e")
+
+
+def test_it_is_known_by_the_content_of_its_file(files: Path) -> None:
+    def scored_as() -> str | None:
+        loaded = load_model_audit("scores:before.jsonl", {})
+        return open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded)).scored_as
+
+    first = scored_as()
+    assert first is not None and scored_as() == first
+    with (files / "before.jsonl").open("a", encoding="utf-8") as file:
+        file.write('{"prompt": "q", "response": "a", "score": 1}\n')
+    assert scored_as() != first
+
+
+def test_a_dose_of_a_recipe_takes_no_options_of_two_models() -> None:
+    result = CliRunner().invoke(app, ["dose", "jargon", "--votes", "v.csv", "--bias", "jargon", "--dry-run"])
+    assert (
+        result.exit_code == 2
+        and "--votes: only with --against; a recipe has settings for it\nerror: --bias: only with" in result.output
+    )
+
+
+def asked_of(body: dict[str, Any]) -> str:
+    found = re.search(r"<<<ANSWER>>>\n(.*?)\n<<<END>>>", user_text(body), re.DOTALL)
+    assert found is not None
+    return found[1]
+
+
+def graded(body: dict[str, Any]) -> Any:
+    """5 and one more for each `good`."""
+    grade = 5 + asked_of(body).count("good")
+    if not body.get("logprobs"):
+        return reply(f"Fine.\nGrade: {grade}")
+    listed = [{"token": str(one), "logprob": math.log(share)} for one, share in ((grade, 0.75), (10, 0.25))]
+    return reply(str(grade), logprobs={"content": [{**listed[0], "top_logprobs": listed}]})
+
+
+@pytest.mark.parametrize(("words", "margin"), [((), 2.0), (("score.grade.by_token=true",), 1.5)])
+def test_an_audit_by_written_grades_and_by_their_mean(
+    serve: Callable[..., str], pairs: Path, tmp_path: Path, words: tuple[str, ...], margin: float
+) -> None:
+    found = audited("grade:j", pairs, tmp_path / "out", f"llm.base_url={serve(graded)}", *words)
+    assert found["effects"]["jargon"]["unit"] == "grade" and found["model"]["texts"] == 2 * N
+    margins = [row["perturbed_model"] - row["base_model"] for row in found["margins"]]
+    assert margins == pytest.approx([margin] * N)
+    report = (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
+    assert "Graded by j from 1 to 10, prompt ours" in report
+
+
+def test_equal_grades_are_ties_that_count_half_and_unread_ones_are_counted(
+    serve: Callable[..., str], pairs: Path, tmp_path: Path
+) -> None:
+    def answer(body: dict[str, Any]) -> Any:
+        return reply("I had rather not." if "w0 bad" in asked_of(body) else "Fine.\nGrade: 7")
+
+    url = f"llm.base_url={serve(answer)}"
+    found = audited("grade:j", pairs, tmp_path / "out", url)
+    n_unread = sum("w0 bad" in row["base"] for row in ROWS)
+    skew = found["skew"]["jargon"]
+    assert (skew["before"]["value"], skew["before"]["n"], skew["unread"]) == (0.5, N - n_unread, n_unread)
+    assert found["model"]["unread"] == n_unread and found["model"]["dropped"] == 0
+    said = f"{n_unread} of {2 * N} texts have no readable grade and were left out ({n_unread} × nothing in the form"
+    assert said in found["model"]["notes"][-1] and said in found["printed"]
+    report = (tmp_path / "out" / "report" / "report.md").read_text(encoding="utf-8")
+    assert said in report and "each counted as half a preference" in report
+    strict = audit("grade:j", pairs, tmp_path / "strict", url, "score.grade.max_unread=0")
+    assert strict.exit_code != 0
+    assert (
+        f"j: no readable grade on {n_unread} of {2 * N} texts, more than score.grade.max_unread=0 allows"
+        in strict.output
+    )
+    assert "Traceback" not in strict.output
+
+
+def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Path) -> None:
+    url = f"llm.base_url={serve(graded)}"
+    quality, sampled = tmp_path / "quality.jsonl", tmp_path / "sampled.jsonl"
+    rows = [{"prompt": row["prompt"], "chosen": row["perturbed"], "rejected": row["base"]} for row in ROWS]
+    rows.append({"prompt": "w1", "chosen": "good", "rejected": "w2 good"})
+    quality.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    answers = [{"prompt": row["prompt"], "response": row[side]} for row in ROWS for side in ("perturbed", "base")]
+    sampled.write_text("\n".join(map(json.dumps, answers)), encoding="utf-8")
+
+    def run(*words: str) -> str:
+        done = CliRunner().invoke(app, [*words, url])
+        assert done.exit_code == 0, done.output
+        return " ".join(done.output.split())
+
+    out = tmp_path / "q"
+    assert "Ties (margin exactly 0) count half: 1 model" in run("quality", "grade:j", str(quality), "--out", str(out))
+    result = json.loads((out / "quality.json").read_text(encoding="utf-8"))
+    assert result["sets"][0]["overall"]["found"]["accuracy"]["model"]["value"] == pytest.approx((N + 0.5) / (N + 1))
+    plan = run("best-of", "grade:j", str(sampled), "--dry-run", "--out", str(tmp_path / "b"))
+    n_texts = len({(row["prompt"], row["response"]) for row in answers})
+    assert f"grading single answers: about {n_texts} calls of j" in plan
+    run("best-of", "grade:j", str(sampled), "--out", str(tmp_path / "b"))
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    for path, side in ((first, "perturbed"), (second, "base")):
+        own = [{"prompt": row["prompt"], "response": row[side]} for row in ROWS]
+        path.write_text("\n".join(map(json.dumps, own)), encoding="utf-8")
+    said = run("quality", "grade:j", str(first), "--over", str(second), "--out", str(tmp_path / "w"))
+    assert "scoring win rate" in said and "model 100% [" in said
+
+
+def test_prompts_can_be_looked_at_and_a_discovery_takes_no_grades(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["inspect", "grade:j", "--prompts", "score.grade.prompt=prometheus"])
+    assert shown.exit_code == 0 and "a grade of one answer (score.grade.prompt=prometheus)" in shown.output
+    assert "[RESULT] and the number" in shown.output
+    refused = CliRunner().invoke(app, ["discover", "grade:j", "--out", str(tmp_path / "d"), "llm.base_url=http://x/v1"])
+    assert refused.exit_code != 0 and "grade:j: a discovery takes no grades" in refused.output
+
+
+def test_a_pattern_that_never_ends_is_one_line_that_names_its_file(
+    serve: Callable[..., str], pairs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cda.patterns.LIMIT_S", 0.05)
+    path = tmp_path / "slow.yaml"
+    path.write_text(
+        "system: Grade.\nuser: '{user_message} {answer}'\n"
+        "grade: {pattern: '((?:a|aa)+)$', lowest: 1, highest: 9}\n", encoding="utf-8",
+    )  # fmt: skip
+    url = f"llm.base_url={serve(lambda _: reply('a' * 20_000 + '!'))}"
+    done = audit("grade:j", pairs, tmp_path / "out", url, f"score.grade.prompt={path}")
+    assert done.exit_code != 0 and "Traceback" not in done.output
+    assert f"score.grade.prompt: {path}: grade: pattern:" in done.output and "was stopped after 0.05 s" in done.output

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
+import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,10 +23,10 @@ from cda.cli import app
 from cda.errors import LLMError, ModelError
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, load_template
-from cda.records import Message, user_prompt
-from cda.scorers.dialects import ServedOptions
+from cda.records import Message, Prompt, user_prompt
+from cda.scorers.dialects import ServedOptions, endpoint_of
 from cda.scorers.rendering import Rendering
-from cda.scorers.served_client import ServedClient, ServedScorer
+from cda.scorers.served_client import ServedClient, ServedScorer, reward_in
 
 if TYPE_CHECKING:
     from conftest import ModelMaker, Texts
@@ -90,18 +93,6 @@ def test_cross_encoders_get_prompt_and_response_as_a_pair(
     assert "as a text pair" in asked.client.notes()[0] and "8 of 8" in asked.notes[0]
 
 
-def test_a_conversation_of_several_turns(served: Callable[..., Served], llama: Path, model: RewardModel) -> None:
-    prompt = (Message("system", "w1 w2"), Message("user", "w3"), Message("assistant", "w4"), Message("user", "w5"))
-    expected = float(scores_of(model, type("T", (), {"prompts": [prompt], "responses": ["w6 good"]})())[0])  # type: ignore[arg-type]
-    for kind, path in CHAT:
-        server = served(routes=kind(model).routes)
-        assert scorer(f"{server.url}{path}", llama, check_raw=False).score([prompt], ["w6 good"])[0] == pytest.approx(
-            expected, abs=1e-5
-        )
-    (sent,) = server.bodies
-    assert sent["query"][0].startswith(sent["prompts"][0]) and sent["labels"] == [None]
-
-
 @pytest.mark.parametrize("shape", [{"nested": True}, {"older": True}, {}])
 def test_every_form_of_openrlhfs_answer(
     shape: dict[str, bool], served: Callable[..., Served], llama: Path, model: RewardModel, texts: Texts
@@ -111,16 +102,6 @@ def test_every_form_of_openrlhfs_answer(
         setattr(scripted, name, value)
     found = scorer(served(routes=scripted.routes).url, llama).score(texts.prompts[:3], texts.responses[:3])
     np.testing.assert_allclose(found, scores_of(model, texts)[:3], atol=1e-5)
-
-
-def test_openrlhf_at_any_address(served: Callable[..., Served], llama: Path, model: RewardModel) -> None:
-    scripted = OpenRLHF(model)
-    server = served(
-        routes=lambda method, path, body: scripted.routes(method, path.replace("/team/judge", "/get_reward"), body)
-    )
-    asked = scorer(f"{server.url}/team/judge", llama, dialect="openrlhf", check_raw=False)
-    asked.score([user_prompt("w1")], ["w2"])
-    assert server.paths == ["/team/judge"] and "OpenRLHF's /judge (as set)" in asked.client.notes()[0]
 
 
 def test_without_a_tokenizer_plain_text_is_sent_and_the_report_says_so(
@@ -270,41 +251,28 @@ def saying(pages: dict[str, Any]) -> Routes:
 @pytest.mark.parametrize(
     ("pages", "said"),
     [
-        (
-            {"/get_model_info": {"model_path": "org/chat", "is_generation": True}},
-            "generates text; start SGLang with --is-embedding",
-        ),
-        (
-            {"/info": {"model_id": "e", "model_type": {"embedding": {"pooling": "cls"}}, "max_input_length": 512}},
-            "an embedding model",
-        ),
+        ({"/get_model_info": {"model_path": "org/chat", "is_generation": True}}, "generates text; start SGLang with --is-embedding"),
+        ({"/info": {"model_id": "e", "model_type": {"embedding": {"pooling": "cls"}}, "max_input_length": 512}}, "an embedding model"),
         (
             {"/openapi.json": {"paths": {"/v1/chat/completions": {}, "/load_model": {}}}},
             r"is `transformers serve`, which has no endpoint for rewards .it has /v1/chat/completions.*cda audit FOLDER.*vllm serve",
         ),
         ({"/openapi.json": {"paths": {"/v1/completions": {}}}}, "is a server that has no endpoint for rewards"),
     ],
-)
+)  # fmt: skip
 def test_a_server_without_rewards(pages: dict[str, Any], said: str, served: Callable[..., Served]) -> None:
     (problem,) = problems(served(routes=saying(pages)).url)
     assert re.search(said, problem) and "\n" not in problem
 
 
 def test_a_server_that_describes_itself_strangely_is_asked_as_its_address_says(served: Callable[..., Served]) -> None:
-    strange: list[Any] = [
-        None,
-        [],
-        "x",
-        3,
-        {"data": "x"},
-        {"data": [1, {"id": 2}]},
-        {"paths": 3},
-        {"model_type": []},
-        {"model_type": "x"},
-    ]
+    strange: list[Any] = [None, [], "x", 3, {"data": "x"}, {"data": [1, {"id": 2}]}, {"paths": 3}]
+    strange += [{"model_type": []}, {"model_type": "x"}]
+    server = served(routes=saying({}))
     for answer in strange:
         for path in ("/v1/models", "/info", "/get_model_info", "/openapi.json"):
-            client = ServedClient(served(routes=saying({path: answer})).url)
+            server.routes = saying({path: answer})
+            client = ServedClient(server.url)
             assert client.check() == [] and client.server == "vllm" and "assumed" in client.notes()[0]
 
 
@@ -330,16 +298,8 @@ def test_only_the_first_question_has_to_be_answered(served: Callable[..., Served
             "status 424: Inference",
         ),
         ("/predict", (413, b"Failed to buffer the request body: length limit exceeded"), "longer than the model reads"),
-        (
-            "/predict",
-            (413, {"error": "`inputs` must have less than 64 tokens. Given: 99", "error_type": "Validation"}),
-            "longer than",
-        ),
-        (
-            "/predict",
-            (422, {"error": "Tokenization error", "error_type": "Tokenizer"}),
-            "status 422: Tokenization error",
-        ),
+        ("/predict", (413, {"error": "`inputs` must have less than 64 tokens. Given: 99", "error_type": "Validation"}), "longer than"),
+        ("/predict", (422, {"error": "Tokenization error", "error_type": "Tokenizer"}), "status 422: Tokenization error"),
         ("/predict", (401, b""), "the key in VLLM_API_KEY is refused"),
         ("/predict", (200, []), "'score' holds no number"),
         ("/predict", (200, [{"score": 0.9, "label": "A"}, {"score": 0.1, "label": "B"}]), "2 labels"),
@@ -351,13 +311,9 @@ def test_only_the_first_question_has_to_be_answered(served: Callable[..., Served
         ("/get_reward", (200, {"rewards": None}), "'rewards' holds no number"),
         ("/get_reward", (200, {"error": {"code": 402, "message": "No credit"}}), "the quota is spent .402.: No credit"),
         ("/get_reward", (404, {"detail": "Not Found"}), "answers 404 .*openrlhf.cli.serve_rm"),
-        (
-            "/v1/classify",
-            (400, {"object": "error", "message": "Input cannot be empty", "code": 400}),
-            "status 400: Input cannot be empty",
-        ),
+        ("/v1/classify", (400, {"object": "error", "message": "Input cannot be empty", "code": 400}), "status 400: Input cannot be empty"),
     ],
-)
+)  # fmt: skip
 def test_errors_that_each_server_gives_end_in_one_line(
     path: str, reply: Reply, said: str, served: Callable[..., Served]
 ) -> None:
@@ -392,7 +348,7 @@ def local(llama: Path, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
     return audited(str(llama), tmp_path_factory.mktemp("local"), "model.precision=fp32")[0]
 
 
-@pytest.mark.parametrize(("kind", "path"), [(Vllm, "/classify"), *CHAT[1:]])
+@pytest.mark.parametrize(("kind", "path"), [(Vllm, "/classify"), CHAT[-1]])
 def test_a_whole_audit_in_each_dialect(
     kind: type[Scripted],
     path: str,
@@ -419,3 +375,276 @@ def test_a_tokenizer_that_is_not_there(served: Callable[..., Served], model: Rew
     _, said, _ = audited(f"served:{server.url}", tmp_path, f"score.served.tokenizer={tmp_path / 'none'}")
     assert re.search(r"none: its tokenizer cannot be loaded", said), said
     assert server.bodies == []
+
+
+def spoken(body: Body) -> str:
+    """The response in a request of any form."""
+    if "messages" in body:
+        return str(body["messages"][-1]["content"])
+    return str(body["text_2"] if "text_2" in body else body["input"]).rpartition("\n\n")[2]
+
+
+def answered(reward: float | None, tokens: int = 7, model: str = "rm", field: str = "probs") -> Reply:
+    item = {"index": 0, field: reward if field == "score" else [reward]}
+    usage = {"prompt_tokens": tokens, "total_tokens": tokens}
+    return 200, {"id": "classify-1", "object": "list", "model": model, "data": [item], "usage": usage}
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def length(body: Body) -> Reply:
+    """A reward model by the number of characters, less 3.5; follows use_activation."""
+    reward = len(spoken(body)) - 3.5
+    return answered(sigmoid(reward) if body["use_activation"] else reward)
+
+
+def plain_scorer(server: Served | str, **options: Any) -> ServedScorer:
+    url = server if isinstance(server, str) else server.url
+    said = {name: value for name, value in options.items() if name in ServedOptions.model_fields}
+    own = {name: value for name, value in options.items() if name not in said}
+    return ServedScorer(ServedClient(url, ServedOptions(**said), **({"backoff_s": 0.01, "retries": 3} | own)))
+
+
+def prompts(count: int) -> list[Prompt]:
+    return [user_prompt(f"question {number}") for number in range(count)]
+
+
+def test_each_response_goes_as_a_conversation_and_its_reward_comes_back_to_its_row(
+    served: Callable[..., Served],
+) -> None:
+    def slowly(body: Body) -> Reply:
+        time.sleep(0.05 * (len(spoken(body)) % 3))  # so that answers come in another order than the questions
+        return length(body)
+
+    server = served(slowly)
+    responses = ["x" * (1 + number % 11) for number in range(40)]
+    model = plain_scorer(server, model="rm", concurrency=8)
+    assert model.score(prompts(40), responses).tolist() == [len(one) - 3.5 for one in responses]
+    assert set(server.paths) == {"/classify"}
+    conversation = (Message("system", "s"), Message("user", "u"), Message("assistant", "a"), Message("user", "v"))
+    model.score([conversation], ["r"])
+    turns = [("system", "s"), ("user", "u"), ("assistant", "a"), ("user", "v"), ("assistant", "r")]
+    stated = {"use_activation": False, "add_generation_prompt": False, "add_special_tokens": False}
+    messages = [{"role": role, "content": content} for role, content in turns]
+    assert server.bodies[-1] == {"model": "rm", "messages": messages} | stated
+    assert len(server.bodies) == 41  # one a text: a value outside 0 to 1 spares the raw check its questions
+    assert model.name == "rm"
+
+
+def test_pooling_and_score_have_their_own_shapes(served: Callable[..., Served]) -> None:
+    pooling = served(lambda body: answered(len(spoken(body)) + 2.0, field="data"))
+    assert plain_scorer(f"{pooling.url}/pooling").score(prompts(2), ["a", "bb"]).tolist() == [3.0, 4.0]
+    assert pooling.paths == ["/pooling", "/pooling"]
+    assert {(body["task"], body["encoding_format"]) for body in pooling.bodies} == {("classify", "float")}
+    assert "model" not in pooling.bodies[0]
+    pair = served(lambda body: answered(len(body["text_1"]) + 0.25, field="score"))
+    assert plain_scorer(f"{pair.url}/v1/score").score(prompts(1), ["a"]).tolist() == [10.25]
+    assert pair.paths == ["/v1/score"]
+    assert pair.bodies[0] == {"text_1": "question 0", "text_2": "a", "use_activation": False}
+
+
+def test_a_reward_for_every_token_is_taken_at_the_last_where_that_is_asked_for(served: Callable[..., Served]) -> None:
+    server = served(lambda _: (200, {"model": "rm", "data": [{"index": 0, "data": [[4.0], [-2.0], [7.5]]}]}))
+    with pytest.raises(ModelError, match=r"text 1: one result a token came \(3 of them\).*last_token=true"):
+        plain_scorer(f"{server.url}/pooling").score(prompts(1), ["a"])
+    assert plain_scorer(f"{server.url}/pooling", last_token=True).score(prompts(1), ["a"]).tolist() == [7.5]
+    assert server.bodies[-1]["task"] == "token_classify"
+    with pytest.raises(ModelError, match="needs vLLM's /pooling, not /classify"):
+        plain_scorer(server, last_token=True)
+
+
+def test_a_sigmoid_is_undone_where_that_is_asked_for(served: Callable[..., Served]) -> None:
+    server = served(lambda body: answered(sigmoid(len(spoken(body)) - 3.0)))
+    found = plain_scorer(server, sigmoid=True).score(prompts(3), ["a", "bb", "cccccccccc"])
+    np.testing.assert_allclose(found, [-2.0, -1.0, 7.0], atol=1e-9)
+    assert [body["use_activation"] for body in server.bodies] == [True] * 3
+    for answer in (1.0, 0.0, 3.2, -1.0):
+        with pytest.raises(ModelError, match=r"text 1: the answer .* is not the sigmoid of a reward"):
+            plain_scorer(served(lambda _, answer=answer: answered(answer)), sigmoid=True).score(prompts(1), ["a"])
+
+
+@pytest.mark.parametrize(
+    ("items", "field", "message"),
+    [
+        ([{"probs": [0.2, 0.8], "num_classes": 2}], "probs", "2 labels .*module:function"),
+        ([{"data": [0.1] * 384}], "data", "384 labels .or is an embedding model"),
+        ([{"data": [[0.1, 0.9], [0.2, 0.8]]}], "data", "one result a token"),
+        ([], "probs", "0 results came for one text"),
+        ([{"probs": [1.0]}, {"probs": [2.0]}], "probs", "2 results came for one text"),
+        ([{"probs": []}], "probs", "'probs' holds no number.*score.served.dialect"),
+        ([{"probs": [None]}], "probs", "holds no number"),
+        ([{"probs": [True]}], "probs", "holds no number"),
+        ([{"data": "AACAPw=="}], "data", "'data' holds no number"),
+        ([{"label": "x"}], "score", "'score' holds no number"),
+        ([3], "score", "holds no number"),
+        ([{"probs": [float("nan")]}], "probs", "the reward is nan"),
+        ([{"score": float("-inf")}], "score", "the reward is -inf"),
+        ([{"score": 1e200}], "score", "the reward is 1e"),
+    ],
+)
+def test_what_is_no_single_reward_is_refused(items: list[Any], field: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        reward_in(items, field)
+
+
+def test_too_many_requests_make_everybody_wait_as_long_as_the_server_says(served: Callable[..., Served]) -> None:
+    turned_away: list[float] = []
+
+    def busy(body: Body) -> Reply:
+        if len(turned_away) < 3:
+            turned_away.append(time.monotonic())
+            return 429, {"error": {"message": "busy"}}, {"Retry-After": "0.4"}
+        assert time.monotonic() - turned_away[0] >= 0.35
+        return length(body)
+
+    # Not one of the retries is spent on it.
+    found = plain_scorer(served(busy), concurrency=3, retries=0).score(prompts(6), ["a" * 9] * 6)
+    assert found.tolist() == [5.5] * 6
+    assert len(turned_away) == 3
+    with pytest.raises(LLMError, match="asks to wait 3600 s"):
+        plain_scorer(served(lambda _: (429, {}, {"Retry-After": "3600"}))).score(prompts(1), ["a"])
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        (500, {"error": {"message": "no"}}),
+        (503, {"error": "loading"}, {"Retry-After": "0.02"}),
+        (200, b'{"data": [{"probs": [1.'),
+        (200, [1, 2]),
+        (200, {"data": None}),
+        (200, b"<html>"),
+        "drop",
+    ],
+)
+def test_a_broken_answer_is_asked_for_again_and_not_for_ever(served: Callable[..., Served], broken: Reply) -> None:
+    failures: Counter[str] = Counter()
+
+    def sometimes(body: Body) -> Reply:
+        failures[spoken(body)] += 1
+        return broken if failures[spoken(body)] <= 2 else length(body)
+
+    server = served(sometimes)
+    assert plain_scorer(server, retries=2).score(prompts(3), ["aaaaa", "bbbbbb", "ccccccc"]).tolist() == [1.5, 2.5, 3.5]
+    assert len(server.bodies) == 9
+    server.answer = lambda _: broken
+    with pytest.raises(LLMError, match=r"text 1: no answer after 3 tries \(last: (status|connection)"):
+        plain_scorer(server, retries=2).score(prompts(1), ["a"])
+
+
+def test_a_server_that_stays_away_loses_nothing_and_a_second_call_asks_for_the_rest(
+    served: Callable[..., Served],
+) -> None:
+    server = served(length)
+    texts = [(prompt, f"{row:03d}" + "x" * (row % 7 + 4)) for row, prompt in enumerate(prompts(100))]
+    kept: dict[int, float | None] = {}
+    with pytest.raises(LLMError, match=r"no answer after .*connection.* of 100 texts were scored before") as caught:
+        for finished in plain_scorer(server, concurrency=4).in_batches(texts):
+            kept |= {row: score.reward for row, score in finished}
+            if len(kept) >= 32:
+                server.stop()
+    assert 32 <= len(kept) < 100
+    assert f"{len(kept)} of 100" in str(caught.value)
+    with pytest.raises(
+        LLMError, match=r"cannot be reached .*is the server running\?$"
+    ):  # it never was, for this client
+        plain_scorer(server).score(prompts(2), ["a", "b"])
+    (problem,) = plain_scorer(server).client.check()
+    assert "cannot be reached" in problem
+    rest = {row: text for row, text in enumerate(texts) if row not in kept}
+    server.bodies.clear()
+    server.start()
+    again = plain_scorer(server).score(*zip(*rest.values(), strict=True))
+    kept |= dict(zip(rest, again.tolist(), strict=True))
+    assert [kept[row] for row in range(100)] == [len(response) - 3.5 for _, response in texts]
+    assert sorted(map(spoken, server.bodies)) == [response for _, response in rest.values()]
+
+
+TOO_LONG = "This model's maximum context length is 512 tokens. However, your request has 600 input tokens."
+LONGER = "The decoder prompt (length 600) is longer than the maximum model length of 512."
+
+
+@pytest.mark.parametrize("said", [TOO_LONG, LONGER])
+def test_texts_that_are_too_long_are_refused_or_counted(served: Callable[..., Served], said: str) -> None:
+    def limited(body: Body) -> Reply:
+        return (400, {"error": {"message": said, "code": 400}}) if len(spoken(body)) > 512 else length(body)
+
+    server = served(limited)
+    responses = ["a" * 9, "b" * 600, "c" * 10]
+    with pytest.raises(ModelError, match=r"text 2 is longer than the model reads.*truncate_tokens.*too_long=count"):
+        plain_scorer(server).score(prompts(3), responses)
+    model = plain_scorer(server, too_long="count")
+    found = model.score(prompts(3), responses)
+    assert np.isnan(found[1])
+    assert found[[0, 2]].tolist() == [5.5, 6.5]
+
+
+def test_texts_are_cut_by_the_server_and_counted(served: Callable[..., Served]) -> None:
+    def cut(body: Body) -> Reply:
+        tokens = min(len(spoken(body)), body["truncate_prompt_tokens"])
+        reward = tokens / 10  # within 0 and 1, so that the raw check asks again, which must not count
+        return answered(sigmoid(reward) if body["use_activation"] else reward, tokens=tokens)
+
+    server = served(cut)
+    model = plain_scorer(server, truncate_tokens=8)
+    assert model.score(prompts(3), ["a" * 3, "b" * 20, "c" * 9]).tolist() == [0.3, 0.8, 0.8]
+    assert model.n_truncated == 2
+    assert {body["truncation_side"] for body in server.bodies} == {"right"}
+
+
+def test_the_key_comes_from_the_environment_and_goes_nowhere_else(
+    served: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RM_KEY", "sk-secret")
+    server = served(length)
+    model = plain_scorer(server, api_key_env="RM_KEY")
+    model.score(prompts(1), ["a" * 9])
+    assert server.keys == ["Bearer sk-secret"]
+    assert "secret" not in json.dumps(model.client.settings) + repr(model)
+    for status in (401, 400, 404):
+        server.answer = lambda _, status=status: (status, {"error": {"message": "bad key sk-secret"}})
+        with pytest.raises(LLMError) as caught:
+            model.score(prompts(1), ["a"])
+        assert "secret" not in str(caught.value)
+    server.answer = lambda _: (401, {})
+    with pytest.raises(LLMError, match=r"the key in RM_KEY is refused \(401\)"):
+        model.score(prompts(1), ["a"])
+    monkeypatch.setenv("RM_KEY", "sk-\u2026")
+    with pytest.raises(LLMError, match="RM_KEY holds characters that no key has"):
+        model.score(prompts(1), ["a"])
+
+
+def test_a_server_is_checked_before_anything_is_scored(served: Callable[..., Served]) -> None:
+    server = served(length)
+    server.models = ["org/reward-8b", "org/other"]
+    assert plain_scorer(server, model="org/other").client.check() == []
+    assert plain_scorer(server).client.check() == []
+    assert plain_scorer(f"{server.url}/v1/score", model="org/other").client.check() == []
+    (problem,) = plain_scorer(server, model="org/reward-7b").client.check()
+    assert "serves org/reward-8b, org/other, not 'org/reward-7b'. Did you mean 'org/reward-8b'?" in problem
+    (problem,) = plain_scorer(f"http://me:pass@127.0.0.1:{server.port}").client.check()
+    assert "holds a user name or password" in problem
+    assert "pass@" not in problem
+    assert server.bodies == []
+
+
+def test_a_server_that_changes_its_model_is_not_believed(served: Callable[..., Served]) -> None:
+    calls: list[int] = []
+
+    def changing(_: Body) -> Reply:
+        calls.append(1)
+        return answered(4.0, model="first" if len(calls) <= 10 else "second")
+
+    with pytest.raises(ModelError, match="served 'first' first and 'second' now"):
+        plain_scorer(served(changing), concurrency=1).score(prompts(30), ["a"] * 30)
+
+
+def test_addresses_of_servers_and_of_endpoints() -> None:
+    assert endpoint_of("http://h:1") == endpoint_of("http://h:1/v1/") == ("http://h:1", None)
+    assert endpoint_of("http://h:1/v1/classify") == ("http://h:1/v1", "classify")
+    for url in ("localhost:8000/classify", "ftp://host/pooling", "", "http://", "org/model"):
+        with pytest.raises(ModelError, match="is no address of a server"):
+            plain_scorer(url)
+    assert endpoint_of("https://h/models/7/pooling/") == ("https://h/models/7", "pooling")

@@ -2,35 +2,48 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import shutil
+import signal
 import subprocess
 import sys
+import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import torch
 from devices import on_a_cpu
 from summed import summed_model
 from tiny import load
 
 from cda.arrays import FloatArray
-from cda.errors import ModelError
+from cda.errors import ModelError, RunError
+from cda.files.hub import ask_again
+from cda.models.config import ModelSpec
 from cda.models.load import RewardModel
 from cda.models.precision import Precision
-from cda.models.template import Encoded
+from cda.models.template import Encoded, Template
+from cda.recipe.load import load_recipe
 from cda.records import Prompt, user_prompt
+from cda.resources.named_scorer import Subject, scorer_settings
+from cda.resources.scorers import open_scorer
+from cda.resources.sources import model_source
 from cda.run import fingerprint
-from cda.scorers import batching
+from cda.scorers import batching, engine
+from cda.scorers.batching import Batch, Exchange, dealt, forward, in_threads, token_ids
 from cda.scorers.classifier import ClassifierScorer, n_workers
 from cda.scorers.compared import Rewards, Text, TextScore, text_id
 from cda.scorers.engine import ScoreCache, joined_rewards, scope_of, score_texts
 
 if TYPE_CHECKING:
-    from conftest import Texts
+    from conftest import ModelMaker, Texts, Trained
 
 ROOT = Path(__file__).parent.parent.parent
 BIN = Path(sys.executable).parent
@@ -201,29 +214,6 @@ def test_rewards_that_are_no_numbers_are_refused_and_the_others_kept(
     assert len(cache) == 12
 
 
-def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside some numbers for each text, and not its token ids."""
-
-    class Template:
-        def encode(self, prompt: Prompt, response: str) -> Encoded:  # noqa: ARG002
-            return Encoded([1000 + at for at in range(200)], False)
-
-    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 20_000)
-    prompt = user_prompt("p" * 200)
-
-    def peak_bytes(n: int) -> int:
-        tracemalloc.start()
-        found = batching.windows(Template(), [(prompt, "r" * 200)] * n)  # type: ignore[arg-type]
-        assert sum(map(len, batching.token_batches(found, 2000))) == n
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        return peak
-
-    small, large = peak_bytes(500), peak_bytes(5_000)
-    assert small > 50 * 200 * 8  # a window was really held
-    assert large - small < 4_500 * 150  # the ids of a text take 7,200
-
-
 @on_a_cpu
 def test_the_number_of_workers(reward_model: RewardModel, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
@@ -253,13 +243,11 @@ from cda.records import user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.engine import ScoreCache, score_texts
 
-folder, what = Path(sys.argv[1]), sys.argv[2]
+folder = Path(sys.argv[1])
 
 class Counting(ClassifierScorer):
     n_computed = n_tokens = 0
     def _forward(self, ids):
-        if os.environ["RANK"] == "1" and what == "fails":
-            raise ValueError("something odd")
         self.n_computed += len(ids)
         self.n_tokens += sum(map(len, ids))
         return super()._forward(ids)
@@ -283,7 +271,7 @@ def launched(tmp_path: Path) -> list[str]:
 
 
 def test_two_launched_processes_share_the_work_and_both_have_the_whole(launched: list[str], tmp_path: Path) -> None:
-    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2", *launched, "works"]
+    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2", *launched]
     result = subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, timeout=280, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
@@ -295,40 +283,6 @@ def test_two_launched_processes_share_the_work_and_both_have_the_whole(launched:
     assert_same(Rewards(first["rewards"], first["read"]), score_texts(ClassifierScorer(summed_model(), 100), texts))
     assert first["n"] + second["n"] == len(first["rewards"]) and abs(first["n"] - second["n"]) <= 1
     assert abs(first["tokens"] - second["tokens"]) <= 24
-
-
-def test_a_failed_process_is_told_to_the_one_that_waits_without_any_launcher(launched: list[str]) -> None:
-    common = ENVIRONMENT | {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
-    program = [sys.executable, *launched, "fails"]
-    running = [
-        subprocess.Popen(program, env=common | {"RANK": str(rank)}, stderr=subprocess.PIPE, text=True, cwd=ROOT)
-        for rank in range(2)
-    ]
-    problems = [process.communicate(timeout=240)[1] for process in running]
-    assert all(process.returncode for process in running)
-    assert "ValueError: something odd" in problems[1]
-    assert (
-        "RunError: process 1 of 2 failed while process 0 waited for process 1: ValueError: something odd" in problems[0]
-    )
-
-
-def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(
-    llama: Path, given: list[Text], tmp_path: Path
-) -> None:
-    """8-bit scores move with batch-mates: what is left after a kill must be scored in the same company as without one."""
-    scorer = ClassifierScorer(load(llama, precision="8bit"), 96)
-    expected = score_texts(scorer, given).by_text
-    with ScoreCache(tmp_path / "cache.sqlite") as cache:
-        assert score_texts(scorer, given, cache=cache, scope="s").by_text == expected
-        assert score_texts(scorer, given, cache=cache, scope="s").n_cached == len(expected)
-        # Other texts beside them, and other company: none of these scores fits.
-        assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
-    with ScoreCache(tmp_path / "killed.sqlite") as cache:
-        scope = fingerprint(["s", "batches of 96", list(expected)])
-        cache.keep(scope, [(name, TextScore(reward)) for name, reward in list(expected.items())[::2]])
-        resumed = score_texts(scorer, given, cache=cache, scope="s")
-    assert resumed.n_cached == len(expected) / 2
-    assert resumed.by_text == expected
 
 
 def spaced(n: int) -> list[Text]:
@@ -368,7 +322,7 @@ def test_rewards_of_two_processes_are_one_where_the_tokens_are_the_same() -> Non
     assert unlike.margins([(user_prompt("q"), "a", "b")]).tolist() == [0.0]
 
 
-@pytest.mark.parametrize("n_batches", range(1, 6))
+@pytest.mark.parametrize("n_batches", [1, 3, 5])
 def test_below_fp32_a_resumed_run_makes_the_batches_of_an_unbroken_one(
     reward_model: RewardModel, cache: ScoreCache, monkeypatch: pytest.MonkeyPatch, n_batches: int
 ) -> None:
@@ -409,3 +363,320 @@ def test_scores_of_other_batches_are_kept_apart_where_they_count(
 
     assert cached("fp32") == [0, 12, 0, 12, 12]
     assert cached("bf16") == [0, 0, 0, 12, 12]
+
+
+# Nine batches of different lengths.
+GIVEN: list[Batch] = [
+    {row: Encoded([1, 2 + row] * (1 + row), False), row + 9: Encoded([3 + row], False)} for row in range(9)
+]
+
+
+def test_every_batch_gets_the_rewards_of_this_thread_until_one_fails() -> None:
+    asked: list[int] = []
+
+    def following() -> Iterator[Batch]:
+        for batch in GIVEN:
+            asked.append(min(batch))
+            yield batch
+
+    def compute(batch: Batch) -> FloatArray:
+        assert torch.get_num_threads() == 2  # half of the four
+        return forward(summed_model(), token_ids(batch))
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        answered = 0
+        for batch, rewards in in_threads(compute, following(), 2):
+            answered += 1
+            # A thread has one batch at most, so that no more can be lost; and the texts are not all fetched beforehand.
+            assert len(asked) <= answered + 2
+            np.testing.assert_allclose(rewards, forward(summed_model(), token_ids(batch)), atol=1e-5, rtol=0)
+        assert sorted(asked) == list(range(9)) and answered == 9
+        assert list(in_threads(compute, [], 2)) == []
+        unknown: Batch = {0: Encoded([10**6], False)}
+        with pytest.raises(IndexError, match="index out of range"):
+            list(in_threads(compute, [*GIVEN[:3], unknown, *GIVEN], 2))
+        assert torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert not [thread.name for thread in threading.enumerate() if thread.name.startswith("cda-score")]
+
+
+ENDLESS = """
+import itertools
+from summed import summed_model
+from cda.models.template import Encoded
+from cda.scorers.batching import forward, token_ids
+from cda.scorers.batching import in_threads
+
+model = summed_model()
+batches = ({0: Encoded([1, 5, 6], False)} for _ in itertools.count())
+for at, _ in enumerate(in_threads(lambda batch: forward(model, token_ids(batch)), batches, 2)):
+    if at == 3:
+        print("under way", flush=True)
+"""
+
+
+def test_ctrl_c_ends_scoring(tmp_path: Path) -> None:
+    script = tmp_path / "endless.py"
+    script.write_text(ENDLESS, encoding="utf-8")
+    process = subprocess.Popen(
+        [sys.executable, str(script)],
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        # A suite that a shell runs in its background is deaf to Ctrl-C, and so would be what it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "under way\n", process.communicate()[1]
+    process.send_signal(signal.SIGINT)
+    _, problems = process.communicate(timeout=60)
+    assert process.returncode != 0
+    assert problems.count("Traceback") == problems.count("KeyboardInterrupt") == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8])
+def test_shares_are_even_in_number_and_in_every_measure_of_size(n: int) -> None:
+    sizes = np.random.default_rng(0).lognormal(6, 1, 1000).astype(int)
+    hands = dealt(sizes.tolist(), n)
+    assert sorted(row for hand in hands for row in hand) == list(range(1000))
+    assert max(map(len, hands)) - min(map(len, hands)) <= 1
+    for measure in (sizes, np.minimum(sizes, 512)):  # 512: as they are cut
+        sums = [measure[hand].sum() for hand in hands]
+        assert max(sums) - min(sums) <= measure.max()
+    assert dealt([], 2) == [[], []] and dealt([5], 2) == [[0], []]
+
+
+AsProcess = Callable[[int], None]
+
+
+@pytest.fixture
+def as_process(monkeypatch: pytest.MonkeyPatch) -> AsProcess:
+    """This process is one of two."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("MASTER_PORT", "1")
+    return lambda number: monkeypatch.setenv("RANK", str(number))
+
+
+def exchanged(folder: Path, name: str, *rows: object) -> list[dict[str, object]]:
+    return list(Exchange(folder, name, poll_s=0.01).gathered(lambda: rows))
+
+
+def test_a_failure_is_told_and_forgotten_by_the_next_attempt(as_process: AsProcess, tmp_path: Path) -> None:
+    def fails() -> list[object]:
+        raise ModelError("m: 3 of 9 rewards are NaN")
+
+    as_process(1)
+    with pytest.raises(ModelError, match="3 of 9"):
+        list(Exchange(tmp_path, "a").gathered(fails))
+    as_process(0)
+    with pytest.raises(
+        RunError, match=r"process 1 of 2 failed while process 0 waited for process 1: m: 3 of 9 rewards"
+    ):
+        exchanged(tmp_path, "a", {"x": 1})
+    as_process(1)
+    assert exchanged(tmp_path, "a", {"x": 2}) == [{"x": 1}, {"x": 2}]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "kept" / "scores.sqlite"
+
+
+@pytest.fixture(scope="module")
+def whole_model(llama: Path) -> RewardModel:
+    return load(llama)
+
+
+def test_scores_come_back_exactly_and_only_in_their_scope(path: Path) -> None:
+    written = {f"{row:016x}": TextScore(row / 3, f"read{row}" if row % 2 else None) for row in range(12_000)}
+    with ScoreCache(path) as cache:
+        assert len(cache) == 0 and cache  # an empty cache is a cache
+        cache.keep("one", written.items())
+        cache.keep("two", [("0" * 16, TextScore(-5.0)), ("dropped", TextScore(None))])
+        cache.keep("two", [("0" * 16, TextScore(2.0))])  # the first one stays
+    with ScoreCache(path) as cache:
+        assert len(cache) == 12_001
+        assert cache.lookup("one", [*written, "unknown"]) == written
+        assert cache.lookup("two", [*written, "dropped"]) == {"0" * 16: TextScore(-5.0)}
+        assert cache.lookup("three", list(written)) == {} == cache.lookup("one", [])
+
+
+WRITING = """
+import os, signal, sys
+from cda.scorers.engine import ScoreCache
+from cda.scorers.compared import TextScore
+
+cache, number = ScoreCache(sys.argv[1]), int(sys.argv[2])
+for batch in range(25):
+    names = [f"{8 * batch + row + 200 * number}" for row in range(8)]
+    cache.keep("s", [(name, TextScore(float(name))) for name in names])
+    assert len(cache.lookup("s", names)) == 8
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_several_processes_write_the_same_file_and_a_commit_outlives_a_kill(path: Path) -> None:
+    program = [sys.executable, "-P", "-c", WRITING, str(path)]
+    running = [
+        subprocess.Popen([*program, str(number)], stderr=subprocess.PIPE, text=True, cwd=ROOT) for number in range(3)
+    ]
+    assert [process.communicate(timeout=120)[1] for process in running] == [""] * 3
+    assert [process.returncode for process in running] == [-9] * 3
+    with ScoreCache(path) as cache:
+        names = [str(number) for number in range(600)]
+        assert cache.lookup("s", names) == {name: TextScore(float(name)) for name in names}
+
+
+def test_a_scope_changes_with_everything_that_decides_a_reward(
+    llama: Path, llama_maker: ModelMaker, whole_model: RewardModel, trained_fp32: Trained, tmp_path: Path
+) -> None:
+    adapter, other_adapter = trained_fp32.result.adapter, tmp_path / "adapter"
+    shutil.copytree(adapter, other_adapter)
+    here = scope_of(whole_model, adapter)
+    shutil.copytree(llama, tmp_path / "model")  # a copy elsewhere is the same
+    assert scope_of(load(tmp_path / "model"), other_adapter, 1.0) == here
+    config = other_adapter / "adapter_config.json"
+    config.write_text(config.read_text().replace('"lora_alpha": 16', '"lora_alpha": 17'))
+    own_code = replace(whole_model, spec=replace(whole_model.spec, trust_remote_code=True))
+    scopes = [
+        here,
+        scope_of(whole_model),
+        scope_of(whole_model, adapter, 0.5),
+        scope_of(whole_model, other_adapter),
+        scope_of(own_code),
+        scope_of(load(llama, limit=32)),
+        scope_of(load(llama, precision="bf16")),
+        scope_of(load(llama_maker("scope-other", config={"num_hidden_layers": 1}))),
+        scope_of(load(llama_maker("scope-plain", chat_template=None))),
+    ]
+    assert len(set(scopes)) == len(scopes)
+
+
+@pytest.mark.parametrize("part", ["form", "segments", "chat template", "special tokens", "padding"])
+def test_a_scope_changes_with_how_a_text_becomes_tokens(whole_model: RewardModel, part: str) -> None:
+    """Each by itself, whatever else was the same: a template may be changed after the model was loaded."""
+    tokenizer = copy.deepcopy(whole_model.template.tokenizer)
+    template = Template(tokenizer, 64, whole_model.template.pad_token_id)
+    changed = replace(whole_model, template=template)
+    assert scope_of(changed) == scope_of(whole_model)
+    if part == "form":
+        template.form = "plain text"
+    elif part == "segments":
+        template.segments = not template.segments
+    elif part == "chat template":
+        tokenizer.chat_template = "{{ bos_token }}{% for message in messages %}{{ message.content }}{% endfor %}"
+    elif part == "special tokens":
+        tokenizer.eos_token = "w1"
+    else:
+        template.pad_token_id += 1
+    assert scope_of(changed) != scope_of(whole_model)
+
+
+def test_a_scope_holds_every_library_between_a_text_and_its_score(
+    whole_model: RewardModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = engine.versions()
+    scopes = {scope_of(whole_model)}
+    for name in ("torch", "transformers", "tokenizers", "peft", "bitsandbytes", "openai"):
+        monkeypatch.setattr(engine, "versions", lambda name=name: found | {name: "99"})
+        scopes.add(scope_of(whole_model))
+    assert len(scopes) == 6  # openai computes no score
+
+
+@pytest.fixture
+def on_hub(llama: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts the model into a local copy of the hub under a commit, as `org/model`."""
+    from transformers.utils import hub
+
+    monkeypatch.setattr(hub.constants, "HF_HUB_CACHE", str(tmp_path))
+
+    def put(commit: str) -> None:
+        repository = tmp_path / "models--org--model"
+        shutil.copytree(llama, repository / "snapshots" / commit)
+        (repository / "refs").mkdir(exist_ok=True)
+        (repository / "refs" / "main").write_text(commit)
+
+    return put
+
+
+def test_a_hub_model_is_named_by_its_commit(on_hub: Callable[[str], None], whole_model: RewardModel) -> None:
+    hub_model = replace(whole_model, spec=ModelSpec("org/model", "fp32", 64))
+    ask_again()
+    with pytest.raises(ModelError, match=r"org/model: its commit on the hub is unknown.*model\.revision"):
+        scope_of(hub_model)
+    on_hub("a" * 40)
+    first = scope_of(hub_model)
+    assert first == scope_of(replace(hub_model, spec=ModelSpec("org/model", "fp32", 64, revision="a" * 40)))
+    on_hub("b" * 40)
+    assert scope_of(hub_model) == first  # one run never mixes two commits
+    ask_again()
+    assert scope_of(hub_model) != first
+
+
+def test_the_base_of_an_adapter_is_another_once_its_main_has_moved(on_hub: Callable[[str], None]) -> None:
+    """It is an input of the training's stage, which is then made again."""
+    section = load_recipe("jargon", ["model.name_or_path=org/model", "model.precision=fp32"]).recipe.model
+    sources = []
+    for commit in ("a" * 40, "b" * 40):
+        on_hub(commit)
+        ask_again()
+        sources.append(model_source(section))
+    assert sources == [f"org/model@{'a' * 40}", f"org/model@{'b' * 40}"]
+
+
+def test_a_plan_says_how_a_hub_model_is_read_once_it_is_on_this_machine(on_hub: Callable[[str], None]) -> None:
+    def lines() -> list[str]:
+        loaded = load_recipe("jargon", ["model.name_or_path=org/model", "model.precision=fp32"])
+        return open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded)).read_lines()
+
+    assert lines() == []
+    on_hub("a" * 40)
+    (line,) = lines()
+    assert line.startswith("reads       LlamaForSequenceClassification (head score) in fp32, chat template, ")
+
+
+def test_below_fp32_a_resumed_run_scores_in_the_batches_of_the_whole(
+    llama: Path, given: list[Text], tmp_path: Path
+) -> None:
+    """8-bit scores move with batch-mates: what is left after a kill must be scored in the same company as without one."""
+    scorer = ClassifierScorer(load(llama, precision="8bit"), 96)
+    expected = score_texts(scorer, given).by_text
+    with ScoreCache(tmp_path / "cache.sqlite") as cache:
+        assert score_texts(scorer, given, cache=cache, scope="s").by_text == expected
+        assert score_texts(scorer, given, cache=cache, scope="s").n_cached == len(expected)
+        # Other texts beside them, and other company: none of these scores fits.
+        assert score_texts(scorer, given[:5], cache=cache, scope="s").n_cached == 0
+    with ScoreCache(tmp_path / "killed.sqlite") as cache:
+        scope = fingerprint(["s", "batches of 96", list(expected)])
+        cache.keep(scope, [(name, TextScore(reward)) for name, reward in list(expected.items())[::2]])
+        resumed = score_texts(scorer, given, cache=cache, scope="s")
+    assert resumed.n_cached == len(expected) / 2
+    assert resumed.by_text == expected
+
+
+def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beside some numbers for each text, and not its token ids."""
+
+    class Template:
+        def encode(self, prompt: Prompt, response: str) -> Encoded:  # noqa: ARG002
+            return Encoded([1000 + at for at in range(200)], False)
+
+    monkeypatch.setattr(batching, "WINDOW_CHARACTERS", 20_000)
+    prompt = user_prompt("p" * 200)
+
+    def peak_bytes(n: int) -> int:
+        tracemalloc.start()
+        found = batching.windows(Template(), [(prompt, "r" * 200)] * n)  # type: ignore[arg-type]
+        assert sum(map(len, batching.token_batches(found, 2000))) == n
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return peak
+
+    small, large = peak_bytes(500), peak_bytes(5_000)
+    assert small > 50 * 200 * 8  # a window was really held
+    assert large - small < 4_500 * 150  # the ids of a text take 7,200

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -101,21 +100,6 @@ def test_log_probabilities_are_the_unpadded_ones_whatever_the_tokenizer_pads_wit
         np.testing.assert_allclose(scorer.score(texts.prompts, texts.responses), expected, atol=TOLERANCE, rtol=0)
 
 
-def test_a_model_that_knows_nothing_gives_each_token_one_over_the_vocabulary(
-    causal_maker: ModelMaker, words: Callable[..., str]
-) -> None:
-    import torch
-
-    causal = load_causal(causal_maker("uniform"))
-    with torch.no_grad():
-        causal.model.lm_head.weight.zero_()
-    vocabulary = causal.model.lm_head.weight.shape[0]
-    prompts = [user_prompt(words(5)), user_prompt(words(1))]
-    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(prompts, [words(3), words(9)])
-    # The words and the closing mark; the prompt's tokens do not count.
-    np.testing.assert_allclose(scores, [-4 * math.log(vocabulary), -10 * math.log(vocabulary)], rtol=1e-6)
-
-
 def test_the_reward_is_beta_times_the_difference_of_the_sums(
     policy: CausalModel, reference: CausalModel, texts: Texts, expected: list[float]
 ) -> None:
@@ -127,20 +111,6 @@ def test_the_reward_is_beta_times_the_difference_of_the_sums(
     mean = LogRatioScorer(Policy(policy), Policy(reference), beta=0.3, per_token=True)
     n_tokens = np.array([len(response.split()) + 1 for response in texts.responses])  # the words and the closing mark
     np.testing.assert_allclose(mean.score(texts.prompts, texts.responses), scores / n_tokens, rtol=1e-12)
-
-
-def test_the_output_layer_runs_at_the_responses_positions_only_and_in_slices(
-    policy: CausalModel, texts: Texts, expected: list[float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    vocabulary, seen = policy.model.lm_head.weight.shape[0], list[tuple[int, ...]]()
-    monkeypatch.setattr(log_ratio, "_SLICE_LOGITS", 7 * vocabulary)
-    hook = policy.model.lm_head.register_forward_hook(lambda _module, _inputs, output: seen.append(tuple(output.shape)))
-    try:
-        scores = LogRatioScorer(Policy(policy), None, beta=1.0).score(texts.prompts, texts.responses)
-    finally:
-        hook.remove()
-    assert seen == [(sum(len(response.split()) + 1 for response in texts.responses), vocabulary)]
-    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
 
 
 def test_a_model_outside_the_library_gives_all_logits_and_the_same_scores(
@@ -275,35 +245,6 @@ def test_a_reference_with_another_vocabulary_is_refused(policy: CausalModel, cau
     assert f"vocabularies differ in 2 tokens (first: 'x1', id None against {highest})" in message
     message = message_of(lambda: LogRatioScorer(Policy(other), None).score([user_prompt("w1")], ["x1"]))
     assert f"the texts hold token {highest} ('x1'), but the model knows {highest} tokens" in message
-
-
-def test_a_padding_token_that_training_added_is_no_mismatch(
-    causal_maker: ModelMaker, texts: Texts, expected: list[float]
-) -> None:
-    from transformers import AutoTokenizer
-
-    folder, base = causal_maker("pad-added"), load_causal(causal_maker("pad-missing", pad=None))
-    tokenizer = AutoTokenizer.from_pretrained(str(folder))
-    tokenizer.add_special_tokens({"pad_token": "<added>"})
-    tokenizer.save_pretrained(str(folder))
-    causal = load_causal(folder)
-    assert causal.template.tokenizer.pad_token_id >= causal.model.lm_head.weight.shape[0] > causal.template.pad_token_id
-    LogRatioScorer(Policy(causal), Policy(base))
-    scores = LogRatioScorer(Policy(causal), None, beta=1.0).score(texts.prompts, texts.responses)
-    np.testing.assert_allclose(scores, expected, atol=TOLERANCE, rtol=0)
-
-
-def test_a_padding_token_that_ends_texts_must_be_the_same(causal_maker: ModelMaker) -> None:
-    folder, base = causal_maker("pad-moved", pad="</s>"), load_causal(causal_maker("pad-kept", pad="</s>"))
-    file = folder / "tokenizer.json"
-    content = json.loads(file.read_text())
-    content["model"]["vocab"]["</s>"] = 70
-    for token in content["added_tokens"]:
-        token["id"] = {2: 70}.get(token["id"], token["id"])
-    file.write_text(json.dumps(content))
-    assert "differ in 1 tokens (first: '</s>', id 70 against 2)" in message_of(
-        lambda: LogRatioScorer(Policy(load_causal(folder)), Policy(base))
-    )
 
 
 def test_a_reference_that_reads_fewer_tokens_and_a_beta_that_is_not_positive_are_refused(

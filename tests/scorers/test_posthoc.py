@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
 from scipy import stats
-from tiny import load
+from tiny import load, scores_of
 
 from cda.arrays import FloatArray
-from cda.errors import DataError
-from cda.scorers.classifier import ClassifierScorer
-from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, head_inputs, head_scores
+from cda.errors import DataError, ModelError
+from cda.models.load import RewardModel
+from cda.models.precision import Precision
+from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, head_inputs, head_scores, score_head
 
 if TYPE_CHECKING:
-    from conftest import Texts
+    from conftest import ModelMaker, Texts, Trained
 
 BETA = {"words": 0.03, "list_lines": -0.2, "jargon": 0.5}
 
@@ -74,29 +76,6 @@ def test_pairs_without_a_direction_are_refused(perturbed: FloatArray, base: Floa
         bias_direction(perturbed, base, ids(10))
 
 
-def test_in_a_real_model_the_mean_margin_of_the_directions_own_pairs_is_gone_and_the_rest_follows_the_curve(
-    llama: Path, texts: Texts
-) -> None:
-    """A linear head pays w · d for a mean difference d, and nothing for what is left of it without d's direction."""
-    reward_model = load(llama, limit=128)
-    prompts, base = texts.prompts * 2, [*texts.responses, *(f"{text} w3" for text in texts.responses)]
-    biased = [f"{text} good good good" for text in base]
-    fitted = np.arange(24) % 2 == 0
-    states = [head_inputs(reward_model, prompts, side) for side in (biased, base)]
-    v = bias_direction(states[0][fitted], states[1][fitted], ids(12))
-
-    def margins(strength: float) -> FloatArray:
-        first, second = (head_scores(reward_model, side - strength * np.outer(side @ v, v)) for side in states)
-        return first - second
-
-    plain = ClassifierScorer(reward_model)
-    before = plain.score(prompts, biased) - plain.score(prompts, base)
-    assert abs(before[fitted].mean()) > 0.5
-    for strength, left in ((0.0, 1.0), (0.5, 0.5), (1.0, 0.0), (1.5, -0.5)):
-        assert margins(strength)[fitted].mean() == pytest.approx(left * before[fitted].mean(), abs=1e-5)
-        np.testing.assert_allclose(margins(strength), before - strength * (before - margins(1.0)), atol=1e-5)
-
-
 def test_planted_prices_are_found_and_taken_off_contrasts_not_fitted_on() -> None:
     margins, differences = contrasts(300, seed=0)
     correction = feature_correction(margins, differences, ids(300))
@@ -115,19 +94,6 @@ def test_planted_prices_are_found_and_taken_off_contrasts_not_fitted_on() -> Non
     assert left.std() == pytest.approx(0.1, rel=0.1)
     np.testing.assert_array_equal(correction.corrected(fresh, features, 0.0), fresh)
     np.testing.assert_allclose(correction.corrected(fresh, features, 0.5), (fresh + left) / 2)
-
-
-def test_intervals_hold_the_planted_price_about_19_times_in_20() -> None:
-    held = 0
-    for seed in range(400):
-        rng = np.random.default_rng(seed)
-        prompts = np.repeat(np.arange(60), 4)
-        # Both vary between prompts, so that rows of a prompt are no independent evidence.
-        x = rng.normal(size=60)[prompts] + rng.normal(0, 0.3, 240)
-        margins = 0.5 * x + rng.normal(size=60)[prompts]
-        found = feature_correction(margins, {"words": x}, [f"p{prompt}" for prompt in prompts]).beta["words"]
-        held += found.low < 0.5 < found.high
-    assert 0.90 < held / 400 < 0.985  # 0.93; 0.65 with errors that take rows for independent
 
 
 def test_an_interval_is_that_of_errors_clustered_by_prompt() -> None:
@@ -185,3 +151,146 @@ def test_a_correction_needs_the_features_that_it_was_fitted_on() -> None:
         correction.corrected(margins[1:], differences)
     others = {**differences, "headers": np.ones(50)}
     np.testing.assert_array_equal(correction.corrected(margins, others), correction.corrected(margins, differences))
+
+
+EXACT = 1e-5  # fp32, on scores between -4 and 4
+
+
+def states_of(reward_model: RewardModel, texts: Texts, batch_tokens: int = 8192) -> FloatArray:
+    return head_inputs(reward_model, texts.prompts, texts.responses, batch_tokens)
+
+
+def linear_head(module: Any) -> tuple[FloatArray, float]:
+    """Weights, shape (h,), and bias of a linear layer with one output."""
+    bias = 0.0 if module.bias is None else module.bias.item()
+    return module.weight.detach().cpu().double().numpy()[0], bias
+
+
+def n_hooks(reward_model: RewardModel) -> int:
+    head = score_head(reward_model)
+    return len(head._forward_hooks) + len(head._forward_pre_hooks)
+
+
+@pytest.fixture(scope="module")
+def deberta(encoder_maker: ModelMaker) -> Path:
+    """It keeps pooler and classifier, both outside the base model."""
+    return encoder_maker("DebertaV2", pooler_hidden_size=64)
+
+
+@pytest.fixture(scope="module")
+def ends_in_padding(llama_maker: ModelMaker) -> Path:
+    """Each text ends in the token that pads: it is read where the model reads it."""
+    return llama_maker("head-plain-pad-eos", chat_template=None, pad="</s>")
+
+
+@pytest.mark.parametrize("which", ["llama", "bert", "deberta", "ends_in_padding"])
+def test_a_linear_head_times_its_inputs_is_the_score_and_a_direction_can_be_removed(
+    which: str, texts: Texts, request: pytest.FixtureRequest
+) -> None:
+    reward_model = load(request.getfixturevalue(which))
+    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts, 8192)
+    weights, bias = linear_head(score_head(reward_model))
+    assert states.shape == (12, 64)
+    assert np.ptp(scores) > 0.1
+    np.testing.assert_allclose(states @ weights + bias, scores, atol=EXACT, rtol=0)
+    drawn = np.random.default_rng(0).normal(size=64)
+    v = drawn / np.linalg.norm(drawn)
+    removed = (states @ v) * (weights @ v)
+    assert np.ptp(removed) > 0.05
+    for strength in (0.0, 0.5, 1.0, 2.0):
+        projected = head_scores(reward_model, states - strength * np.outer(states @ v, v))
+        np.testing.assert_allclose(projected, scores - strength * removed, atol=EXACT, rtol=0)
+
+
+def test_the_first_position_enters_a_roberta_head(roberta: Path, texts: Texts) -> None:
+    import torch
+
+    reward_model = load(roberta)
+    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts, 8192)
+    head = reward_model.model.classifier
+    assert np.ptp(scores) > 0.1
+    dense = (part.detach().cpu().double().numpy() for part in (head.dense.weight.T, head.dense.bias))
+    hidden = np.tanh(states @ next(dense) + next(dense))
+    weights, bias = linear_head(head.out_proj)
+    np.testing.assert_allclose(hidden @ weights + bias, scores, atol=EXACT, rtol=0)
+    np.testing.assert_allclose(head_scores(reward_model, states), scores, atol=EXACT, rtol=0)
+    ids = torch.tensor([reward_model.template.encode(texts.prompts[3], texts.responses[3]).ids])
+    with torch.no_grad():
+        first = reward_model.model.roberta(input_ids=ids.to(reward_model.model.device)).last_hidden_state[0, 0]
+    np.testing.assert_allclose(states[3], first.cpu().double().numpy(), atol=EXACT, rtol=0)
+
+
+def test_each_distinct_text_is_read_once_and_lands_in_every_row(llama: Path, texts: Texts) -> None:
+    reward_model, rows, n_read = load(llama), [4, 0, 4, 11, 0, 4], list[int]()
+    handle = reward_model.model.register_forward_pre_hook(
+        lambda _, __, named: n_read.append(len(named["input_ids"])), with_kwargs=True
+    )
+    found = head_inputs(reward_model, [texts.prompts[row] for row in rows], [texts.responses[row] for row in rows])
+    handle.remove()
+    assert sum(n_read) == 3
+    np.testing.assert_allclose(found, states_of(reward_model, texts)[rows], atol=1e-4, rtol=0)
+    with pytest.raises(DataError, match="no texts"):
+        head_inputs(reward_model, [], [])
+
+
+@pytest.mark.parametrize("precision", ["fp32", "8bit", "bf16"])
+def test_an_adapters_own_head_is_the_one_that_is_read(
+    precision: Precision, llama: Path, trained_fp32: Trained, texts: Texts
+) -> None:
+    reward_model = load(llama, trained_fp32.result.adapter, precision)
+    in_bf16 = precision == "bf16" or (precision == "8bit" and reward_model.model.device.type == "cuda")
+    tolerance = 0.05 if in_bf16 else EXACT
+    states, scores = states_of(reward_model, texts), scores_of(reward_model, texts, 8192)
+    weights, _ = linear_head(score_head(reward_model).modules_to_save["default"])
+    base_weights, _ = linear_head(score_head(reward_model).original_module)
+    assert np.abs(states @ (weights - base_weights)).max() > 0.05
+    np.testing.assert_allclose(states @ weights, scores, atol=tolerance, rtol=0)
+    np.testing.assert_allclose(head_scores(reward_model, states), scores, atol=tolerance, rtol=0)
+
+
+def adds_the_length(reward_model: RewardModel) -> None:
+    def add(_: Any, __: Any, named: dict[str, Any], output: Any) -> Any:
+        output.logits = output.logits + named["attention_mask"].sum(dim=1, keepdim=True)
+        return output
+
+    reward_model.model.register_forward_hook(add, with_kwargs=True)
+
+
+def turns_its_output(reward_model: RewardModel) -> None:
+    score_head(reward_model).register_forward_hook(lambda _, __, output: output[..., None])
+
+
+def runs_its_head_again(reward_model: RewardModel) -> None:
+    def run_again(_: Any, __: Any, output: Any) -> None:
+        score_head(reward_model)(output[0])
+
+    reward_model.model.model.register_forward_hook(run_again)
+
+
+def fails_inside(reward_model: RewardModel) -> None:
+    def fail(*_: Any) -> None:
+        raise IndexError("inside")
+
+    reward_model.model.get_input_embeddings().register_forward_pre_hook(fail)
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind", "message"),
+    [
+        (adds_the_length, ModelError, "its head alone gives other scores than the model, off by"),
+        (turns_its_output, ModelError, r"its head turns \(12, 64\) to \(12, 1, 1\), which is none of the known"),
+        (runs_its_head_again, ModelError, "its head 'score' ran 2 times for one batch"),
+        (fails_inside, IndexError, "inside"),
+    ],
+)  # fmt: skip
+def test_a_head_that_is_not_all_of_the_score_is_refused_and_no_hook_stays(
+    llama: Path, texts: Texts, broken: Callable[[RewardModel], None], kind: type[Exception], message: str
+) -> None:
+    reward_model = load(llama)
+    states_of(reward_model, texts)
+    assert n_hooks(reward_model) == 0
+    broken(reward_model)
+    before = n_hooks(reward_model)
+    with pytest.raises(kind, match=message):
+        states_of(reward_model, texts)
+    assert n_hooks(reward_model) == before

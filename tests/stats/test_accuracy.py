@@ -12,8 +12,11 @@ import pytest
 
 from cda.data.quality_sets import N_PAIRS, SECTIONS, WEIGHTS
 from cda.errors import DataError
-from cda.results.benchmarks import Accuracies, AccuracyGroup
-from cda.stats.accuracy import Ranked, measure_accuracy, tied_value, with_holm
+from cda.report.scoring import flag
+from cda.results.base import Estimate, Test
+from cda.results.benchmarks import Accuracies
+from cda.results.effects import Level
+from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy, tied_value
 from cda.stats.estimators import wilson
 
 ROOT = Path(__file__).parent.parent.parent
@@ -31,8 +34,14 @@ def best_of(*margins: list[float]) -> Ranked:
     return Ranked("p", "Math", "Math", np.array(margins, dtype=np.float64))
 
 
-def value(group: AccuracyGroup, label: str = "model") -> float:
-    return group.scores[label].estimate.value
+def of(group: Level, label: str = "model") -> Estimate:
+    found = group.of("accuracy", label)
+    assert found is not None
+    return found
+
+
+def value(group: Level) -> float:
+    return of(group).value
 
 
 def one(items: list[Ranked], rule: str = "pair", weights: dict[str, float] | None = None) -> Accuracies:
@@ -43,15 +52,14 @@ def test_a_tie_is_wrong_for_rewards_and_half_for_judges() -> None:
     items = ranked([1.0, 0.0, -1.0, 2.0])
     found = one(items)
     assert value(found.overall) == 0.5
-    assert found.overall.scores["model"].n_ties == 1
-    assert found.overall.shift is None
+    assert found.overall.ties == {"model": 1} and found.labels == ("model",)
     assert value(measure_accuracy({"model": items}, "pair", None, half_ties=True).overall) == 0.625
 
 
 def test_interval_and_standard_error_by_hand() -> None:
-    score = one(ranked([1.0] * 8 + [-1.0] * 2)).overall.scores["model"]
-    assert (score.estimate.low, score.estimate.high) == wilson(8, 10)
-    assert score.standard_error == pytest.approx(np.sqrt(0.8 * 0.2 / 10))
+    score = one(ranked([1.0] * 8 + [-1.0] * 2)).overall
+    assert (of(score).low, of(score).high) == wilson(8, 10)
+    assert score.errors["model"] == pytest.approx(np.sqrt(0.8 * 0.2 / 10))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +105,7 @@ def test_ties_are_scored_by_number_and_weigh_as_a_section() -> None:
     sections = {group.name: group for group in found.sections}
     expected = ((1 + 0.01 * np.tanh(1)) + 0.01 * np.tanh(-2)) / 2
     assert value(sections["Ties"]) == pytest.approx(expected)
-    assert sections["Ties"].scores["model"].estimate.n == 2
-    assert sections["Ties"].scores["model"].n_ties == 1
+    assert sections["Ties"].n == 2 and sections["Ties"].ties["model"] == 1
     assert value(found.overall) == pytest.approx((expected + 1) / 2)  # sections weigh alike
 
 
@@ -112,13 +119,13 @@ def test_styles_by_hand() -> None:
     assert value(found.overall) == pytest.approx(2.5 / 3)
     cells = {group.name: value(group) for group in found.cells}
     assert len(cells) == 9 and cells["1 over 2"] == 0.5 and cells["2 over 1"] == 1.0
-    assert found.overall.scores["model"].estimate.n_prompts == 2
+    assert found.overall.n_prompts == 2
 
 
 def test_mathematics_weighs_as_much_as_code() -> None:
     items = [*ranked([1.0] * 447, "math-prm", "Reasoning"), *ranked([-1.0] * 164, "hep-go", "Reasoning", 1000)]
     found = one(items, weights=dict(WEIGHTS))
-    estimate = found.sections[0].scores["model"].estimate
+    estimate = of(found.sections[0])
     assert estimate.value == pytest.approx(984 / (984 + 164))
     assert estimate.low < estimate.value < estimate.high
 
@@ -149,30 +156,29 @@ def changed(n: int, down: int, up: int) -> tuple[list[Ranked], list[Ranked]]:
 
 
 @pytest.mark.parametrize(
-    ("n", "down", "up", "fell", "excludes_0", "rules_out"),
+    ("n", "down", "up", "said"),
     [
-        (1000, 50, 5, True, True, False),
-        (100, 3, 1, True, False, False),
-        (100, 0, 0, False, False, False),  # 100 pairs cannot rule a point out
-        (5000, 10, 10, False, False, True),
-        (200, 2, 0, False, False, False),  # exactly one point
+        (1000, 50, 5, "fell*"),
+        (100, 3, 1, "fell"),
+        (100, 0, 0, ""),  # 100 pairs cannot rule a point out
+        (5000, 10, 10, "kept"),
+        (200, 2, 0, ""),  # exactly one point
     ],
 )
-def test_flags(n: int, down: int, up: int, fell: bool, excludes_0: bool, rules_out: bool) -> None:
+def test_flags(n: int, down: int, up: int, said: str) -> None:
     before, after = changed(n, down, up)
-    shift = measure_accuracy({"before": before, "after": after}, "pair", None).overall.shift
-    assert shift is not None
-    assert shift.estimate.value == pytest.approx((up - down) / n)
-    assert (shift.fell, shift.excludes_0, shift.rules_out_fall) == (fell, excludes_0, rules_out)
-    assert shift.p_method == "exact McNemar"
+    overall = measure_accuracy({"before": before, "after": after}, "pair", None).overall
+    assert of(overall, "change").value == pytest.approx((up - down) / n)
+    assert flag(overall) == said and isinstance(overall.test, Test) and overall.test.method == "exact McNemar"
 
 
 def test_holm_is_over_the_sections_of_all_sets() -> None:
     before, after = changed(100, 8, 1)
-    results = with_holm([measure_accuracy({"before": before, "after": after}, "pair", None) for _ in range(3)])
-    shifts = [result.sections[0].shift for result in results]
-    assert all(shift is not None and shift.p_holm == pytest.approx(3 * shift.p_value) for shift in shifts)
-    assert all(result.overall.shift is not None and result.overall.shift.p_holm is None for result in results)
+    results = holm_over_sections([measure_accuracy({"before": before, "after": after}, "pair", None) for _ in range(3)])
+    for result in results:
+        section, whole = result.sections[0].test, result.overall.test
+        assert isinstance(section, Test) and section.p_holm == pytest.approx(3 * section.p_value)
+        assert isinstance(whole, Test) and whole.p_holm is None
 
 
 def test_a_weighted_section_is_tested() -> None:
@@ -180,12 +186,12 @@ def test_a_weighted_section_is_tested() -> None:
         return [*ranked([margin] * 40, "math-prm", "Reasoning"), *ranked([1.0] * 10, "hep-go", "Reasoning", 100)]
 
     found = measure_accuracy({"before": items(1.0), "after": items(-1.0)}, "pair", dict(WEIGHTS))
-    shift = found.sections[0].shift
-    assert shift is not None
-    assert shift.estimate.value == pytest.approx(-984 / (984 + 164))
-    assert shift.estimate.high < 0 and shift.p_value < 1e-4
-    same = measure_accuracy({"before": items(1.0), "after": items(1.0)}, "pair", dict(WEIGHTS)).sections[0].shift
-    assert same is not None and same.p_value == 1.0 and same.estimate.low < 0 < same.estimate.high
+    change, test = of(found.sections[0], "change"), found.sections[0].test
+    assert change.value == pytest.approx(-984 / (984 + 164)) and change.high < 0
+    assert isinstance(test, Test) and test.p_value < 1e-4
+    (same,) = measure_accuracy({"before": items(1.0), "after": items(1.0)}, "pair", dict(WEIGHTS)).sections
+    assert isinstance(same.test, Test) and same.test.p_value == 1.0
+    assert of(same, "change").low < 0 < of(same, "change").high
 
 
 def test_broken_input_raises() -> None:
@@ -200,16 +206,16 @@ def test_broken_input_raises() -> None:
 def test_differences_between_weighted_subsets_are_no_sampling_error() -> None:
     weights = {"a": 1.0, "b": 1.0}
     half = [*ranked([1.0] * 100, "a"), *ranked([1.0, -1.0] * 25, "b", start=100)]
-    score = one(half, weights=weights).sections[0].scores["model"]
-    assert score.estimate.value == pytest.approx(0.75)
+    score = one(half, weights=weights).sections[0]
+    assert of(score).value == pytest.approx(0.75)
     # Of the second subset alone: 0.5 · √(0.25 / 49).
-    assert score.standard_error == pytest.approx(0.5 * np.sqrt(0.25 / 49))
-    assert score.estimate.high - score.estimate.low == pytest.approx(2 * 1.96 * score.standard_error, rel=0.05)
+    assert score.errors["model"] == pytest.approx(0.5 * np.sqrt(0.25 / 49))
+    assert of(score).high - of(score).low == pytest.approx(2 * 1.96 * score.errors["model"], rel=0.05)
     # Where no subset has a spread, prompts are taken for one share.
     known = [*ranked([1.0] * 100, "a"), *ranked([-1.0] * 50, "b", start=100)]
-    score = one(known, weights=weights).overall.scores["model"]
-    assert score.standard_error == 0
-    assert (score.estimate.low, score.estimate.high) == pytest.approx(wilson(75, 150))
+    score = one(known, weights=weights).overall
+    assert score.errors["model"] == 0
+    assert (of(score).low, of(score).high) == pytest.approx(wilson(75, 150))
 
 
 def test_a_prompt_of_two_subsets_is_drawn_with_both() -> None:
@@ -217,9 +223,7 @@ def test_a_prompt_of_two_subsets_is_drawn_with_both() -> None:
     margins = [1.0] * 40 + [-1.0] * 20
     twice = [*ranked(margins, "a"), *ranked(margins, "b")]
     apart = [*ranked(margins, "a"), *ranked(margins, "b", start=60)]
-    errors = [
-        one(items, weights={"a": 1.0, "b": 1.0}).overall.scores["model"].standard_error for items in (twice, apart)
-    ]
+    errors = [one(items, weights={"a": 1.0, "b": 1.0}).overall.errors["model"] for items in (twice, apart)]
     assert errors[0] == pytest.approx(np.sqrt(2 / 9 / 59))
     assert errors[1] == pytest.approx(errors[0] / np.sqrt(2))
 
@@ -227,10 +231,10 @@ def test_a_prompt_of_two_subsets_is_drawn_with_both() -> None:
 def test_a_subset_of_one_prompt_keeps_its_error() -> None:
     """A single pair has no spread of its own: its error is that of a larger group."""
     items = [*ranked([1.0], "a"), *ranked([-1.0] * 2, "b", start=1), *ranked([1.0] * 9, "c", start=3)]
-    score = one(items, weights={"a": 1.0, "b": 1.0, "c": 1.0}).overall.scores["model"]
-    assert score.standard_error > 0.1
-    n = 2 / 9 / score.standard_error**2
-    assert (score.estimate.low, score.estimate.high) == pytest.approx(wilson(2 / 3 * n, n))
+    score = one(items, weights={"a": 1.0, "b": 1.0, "c": 1.0}).overall
+    assert score.errors["model"] > 0.1
+    n = 2 / 9 / score.errors["model"] ** 2
+    assert (of(score).low, of(score).high) == pytest.approx(wilson(2 / 3 * n, n))
 
 
 def test_one_prompt_beside_scores_outside_a_share() -> None:
@@ -240,6 +244,6 @@ def test_one_prompt_beside_scores_outside_a_share() -> None:
         Ranked("t1", "Ties", "Ties", np.array([[2.0], [3.0]]), 0.0, ("tied", 1)),
     ]
     found = one([*ties, best_of([-1.0, 1.0, 1.0])], "best-of", {"Ties": 1.0, "Math": 1.0})
-    estimate = found.overall.scores["model"].estimate
+    estimate = of(found.overall)
     assert estimate.value == pytest.approx(0.505)
     assert 0 <= estimate.low < estimate.value < estimate.high

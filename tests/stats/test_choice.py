@@ -96,19 +96,6 @@ def test_what_goes_along_with_length_alone_is_adjusted_away() -> None:
     assert estimated(adjusted["length"]).estimate.low < 1 < estimated(adjusted["length"]).estimate.high
 
 
-def test_intervals_cover_a_planted_truth_within_prompts_that_repeat() -> None:
-    truth, covered = np.array([0.7, -0.3]), []
-    for seed in range(300):
-        rng = np.random.default_rng(seed)
-        x = np.repeat(rng.integers(-1, 2, (60, 2)), 2, axis=0).astype(float) + 0.5 * rng.normal(size=(120, 2))
-        found = choice_log_odds(dict(zip("ab", chosen_first(x, truth, rng).T, strict=True)), ids(120, 2))
-        covered += [
-            estimated(found[name]).estimate.low <= value <= estimated(found[name]).estimate.high
-            for name, value in zip("ab", truth, strict=True)
-        ]
-    assert 0.92 <= np.mean(covered) <= 0.975
-
-
 def test_a_term_that_cannot_be_estimated_is_named_and_the_others_stay() -> None:
     rng = np.random.default_rng(7)
     n = 200

@@ -1,4 +1,4 @@
-"""Drift counted by hand, and worlds with a planted effect and planted drift: what adjustment recovers, and when it must not claim to."""
+"""Drift counted by hand, worlds with a planted effect and drift, and features that explain margins."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.features import TEXT_FEATURES
 from cda.results.base import Estimate, Missing
-from cda.results.effects import Form, Identification, Limit, SameMargin
+from cda.results.effects import Confound, Form, Identification, Limit, SameMargin
 from cda.stats.drift import (
     adjusted_effect,
+    confounds,
     feature_drift,
     identify,
     mean_margin,
@@ -208,20 +209,6 @@ def test_without_drift_the_adjusted_effect_is_the_mean_with_its_t_interval() -> 
     assert (found.value, found.low, found.high) == pytest.approx((margins.mean(), interval.low, interval.high))
 
 
-def test_intervals_cover_the_truth_when_prompts_repeat() -> None:
-    inside = 0
-    for seed in range(300):
-        random = rng(seed)
-        prompts = np.repeat(np.arange(60), 4)
-        base = np.full(240, 100.0)
-        difference = np.repeat(random.normal(10, 10, 60), 4) + random.normal(0, 5, 240)
-        margins = TRUTH + 0.02 * difference + np.repeat(random.normal(0, 1, 60), 4) + random.normal(0, 1, 240)
-        clusters = [str(one) for one in prompts]
-        found = fitted(adjusted_effect(margins, {"words": base + difference}, {"words": base}, clusters))
-        inside += found.low <= TRUTH <= found.high
-    assert 0.91 <= inside / 300 <= 0.985  # 95% less three standard errors of 1.26%
-
-
 def test_a_difference_that_all_pairs_share_is_told_from_the_effect_by_no_form() -> None:
     margins = rng(6).normal(1, 1, 100)
     for form in FORMS:
@@ -263,3 +250,90 @@ def test_margins_without_an_error_say_why(margins: FloatArray, reason: str) -> N
     assert isinstance(found, Missing) and reason in found.reason
     few = adjusted_effect(margins[:2], {"words": [1, 5]}, {"words": [2, 2]}, ["p", "q"])
     assert isinstance(few, Missing) and "2 prompts for 2 coefficients" in few.reason
+
+
+Sides = tuple[dict[str, FloatArray], dict[str, FloatArray]]
+
+
+def sides(n: int, seed: int = 0) -> Sides:
+    """Pairs with 1.5 exclamations more on the biased side on average, and with as many words and hedges as on the other."""
+    random = rng(seed)
+    base = {
+        "exclamations": np.zeros(n),
+        "words": random.integers(80, 120, n) * 1.0,
+        "hedges": random.integers(0, 5, n) * 1.0,
+    }
+    more = {
+        "exclamations": random.integers(0, 4, n),
+        "words": random.integers(-9, 10, n),
+        "hedges": random.integers(-2, 3, n),
+    }
+    return {name: base[name] + more[name] for name in base}, base
+
+
+def found_in(margins: FloatArray, texts: Sides, clusters: list[str] | None = None) -> dict[str, Confound]:
+    return {found.feature: found for found in confounds(margins, *texts, clusters or ids(len(margins)))}
+
+
+def test_a_scorer_of_exclamations_is_found_out() -> None:
+    texts = sides(140)
+    margins = texts[0]["exclamations"] - texts[1]["exclamations"]
+    (found,) = confounds(margins, *texts, ids(140))
+    assert found.feature == "exclamations" and isinstance(found.slope, float) and found.p_holm is None
+    assert (found.slope, found.r_squared) == (pytest.approx(1), pytest.approx(1))
+    # It is the mean margin, whose interval is known.
+    interval = stats.ttest_1samp(margins, 0).confidence_interval()
+    assert found.accounts_for.value == pytest.approx(margins.mean())
+    assert (found.accounts_for.low, found.accounts_for.high) == pytest.approx((interval.low, interval.high), rel=0.02)
+    for form in ("linear", "log_ratio"):
+        left = adjusted_effect(margins, *texts, ids(140), form)  # type: ignore[arg-type]
+        assert (
+            not isinstance(left, Missing)
+            or "the difference in exclamations explains the margins in full" in left.reason
+        )
+
+
+def test_slopes_are_those_of_a_regression_with_clustered_errors_by_hand() -> None:
+    texts, random = sides(120, 1), rng(2)
+    names = ["exclamations", "words", "hedges"]
+    differences = np.column_stack([texts[0][name] - texts[1][name] for name in names])
+    clusters = np.repeat(np.arange(60), 2)
+    margins = 0.3 + 0.5 * differences[:, 0] - 0.1 * differences[:, 1] + random.normal(0, 0.5, 120)
+    found = found_in(margins, texts, [str(prompt) for prompt in clusters])
+    assert list(found) == sorted(found, key=lambda name: -found[name].r_squared) and set(found) == {
+        "exclamations",
+        "words",
+    }
+    design = np.column_stack([np.ones(120), differences])
+    inverse = np.linalg.inv(design.T @ design)
+    coefficients = inverse @ design.T @ margins
+    scores = design * (margins - design @ coefficients)[:, None]
+    summed = np.array([scores[clusters == prompt].sum(axis=0) for prompt in range(60)])
+    errors = np.sqrt(np.diag(inverse @ (summed.T @ summed) @ inverse) * 60 / 56)
+    p_values = 2 * stats.t.sf(np.abs(coefficients / errors)[1:], 56)
+    for at, name in enumerate(names[:2], 1):
+        slope = found[name].slope
+        assert isinstance(slope, Estimate) and slope.unit == f"reward per {name}" and slope.n_prompts == 60
+        assert slope.value == pytest.approx(coefficients[at])
+        assert slope.high - slope.value == pytest.approx(stats.t.ppf(0.975, 56) * errors[at], rel=0.05)
+        assert found[name].p_holm == pytest.approx(
+            min(1, (3 - np.argsort(np.argsort(p_values))[at - 1]) * p_values[at - 1])
+        )
+        assert found[name].r_squared == pytest.approx(np.corrcoef(differences[:, at - 1], margins)[0, 1] ** 2)
+    assert found["exclamations"].accounts_for.value == pytest.approx(coefficients[1] * differences[:, 0].mean())
+
+
+def test_features_that_are_one_are_not_told_apart() -> None:
+    texts = sides(60)
+    twin = tuple({**side, "bold": side["exclamations"]} for side in texts)
+    margins = texts[0]["exclamations"] + rng(3).normal(0, 0.1, 60)
+    assert not found_in(margins, (twin[0], twin[1])) and list(found_in(margins, texts)) == ["exclamations"]
+    same = (
+        {"words": np.full(60, 9.0), "hedges": texts[0]["hedges"]},
+        {"words": np.full(60, 8.0), "hedges": texts[1]["hedges"]},
+    )
+    left = adjusted_effect(margins, *same, ids(60))
+    assert isinstance(left, Missing) and "a difference in words is the same in all pairs" in left.reason
+    assert not found_in(np.ones(60), texts) and not found_in(
+        margins[:4], tuple({name: side[name][:4] for name in side} for side in texts)
+    )  # type: ignore[arg-type]

@@ -8,7 +8,8 @@ from rows import ids
 from scipy import stats
 
 from cda.errors import DataError
-from cda.stats.levels import POOLED, WELCH, Levels, levels_differ, levels_of
+from cda.results.effects import Heterogeneity
+from cda.stats.levels import MOST_LEVELS, POOLED, WELCH, Levels, heterogeneity, levels_differ, levels_of
 
 
 def test_categories_with_few_prompts_are_pooled_and_counted() -> None:
@@ -16,15 +17,17 @@ def test_categories_with_few_prompts_are_pooled_and_counted() -> None:
     prompts = [*ids(22), *[f"r{row // 5}" for row in range(20)], "o", "none"]  # `rare` has 20 rows of 4 prompts
     found = levels_of(values, prompts)
     assert found.names == ("music", "tea", POOLED) and found.pooled == {"odd": 1, "rare": 4}
-    assert [int(found.rows(name).sum()) for name in found.names] == [10, 12, 21] and found.n_missing == 1
+    assert [int(found.rows(name).sum()) for name in found.names] == [10, 12, 21] and found.of.count(None) == 1
     assert found.numbers is None
+    many = levels_of([f"v{row // 10}" for row in range(230)] + ["v0"], ids(231))
+    assert len(many.names) == MOST_LEVELS + 1 and many.names[0] == "v0" and set(many.pooled.values()) == {10}
 
 
 def test_numbers_are_cut_at_cutoffs_or_into_equally_filled_ranges() -> None:
     values = [str(number) for number in range(30)]
     found = levels_of([*values, None], ids(31), [10, 25])
     assert found.names == ("below 10", "10 to below 25", "25 or more")
-    assert [int(found.rows(name).sum()) for name in found.names] == [10, 15, 5] and found.n_missing == 1
+    assert [int(found.rows(name).sum()) for name in found.names] == [10, 15, 5] and found.of.count(None) == 1
     assert found.numbers is not None and np.isnan(found.numbers[30]) and found.numbers[9] == 9
     equal = levels_of(values, ids(30))
     assert [int(equal.rows(name).sum()) for name in equal.names] == [10, 10, 10]
@@ -62,18 +65,6 @@ def test_two_levels_differ_by_the_clustered_error_of_their_means() -> None:
     assert levels_differ(values, levels, prompts).p_value == pytest.approx(float(expected))
 
 
-def test_equal_levels_are_rejected_at_the_level_and_others_found() -> None:
-    rng = np.random.default_rng(1)
-    prompts = ids(90, 2)
-    levels = levels_of([("a", "b", "c")[row // 2 % 3] for row in range(90)], prompts)
-    shift = np.array([{"a": 0.0, "b": 0.0, "c": 1.2}[str(name)] for name in levels.of])
-    p = np.array([
-        [levels_differ(noise + planted * shift, levels, prompts).p_value for planted in (0, 1)]
-        for noise in (np.repeat(rng.normal(size=45), 2) + rng.normal(size=90) / 2 for _ in range(300))
-    ])  # fmt: skip
-    assert 0.03 < (p[:, 0] < 0.05).mean() < 0.08 and (p[:, 1] < 0.05).mean() > 0.7
-
-
 def test_levels_of_ten_prompts_and_other_spreads_are_rejected_at_the_level() -> None:
     """Wald's test rejects eight equal levels of ten prompts in 11% of draws; here a level of four prompts is left out, too."""
     rng = np.random.default_rng(4)
@@ -82,10 +73,6 @@ def test_levels_of_ten_prompts_and_other_spreads_are_rejected_at_the_level() -> 
     scale = np.where(np.array(names) == "a", 3.0, 1.0)
     found = [levels_differ(scale * rng.normal(size=84), levels, ids(84)) for _ in range(300)]
     assert 0.025 < np.mean([test.p_value < 0.05 for test in found]) < 0.075 and found[0].method == WELCH
-    values = rng.normal(size=20)
-    two = levels_of(["a"] * 10 + ["b"] * 10, ids(20))
-    welch = stats.ttest_ind(values[:10], values[10:], equal_var=False).pvalue
-    assert levels_differ(values, two, ids(20)).p_value == pytest.approx(float(welch))
 
 
 def test_rows_without_a_level_do_not_enter() -> None:
@@ -102,3 +89,30 @@ def test_levels_without_spread_have_no_test() -> None:
         levels_differ(np.repeat([1.0, 2.0], 10), levels, ids(20))
     with pytest.raises(DataError, match="0 of 2 levels have 5 prompts, two are needed"):
         levels_differ(np.arange(20.0), levels, ids(20, 10))
+
+
+def test_three_levels_give_scipys_welch_test() -> None:
+    rng = np.random.default_rng(5)
+    groups = [rng.normal(mean, spread, n) for mean, spread, n in ((0.2, 1, 10), (0.9, 3, 14), (-0.4, 0.5, 25))]
+    levels = levels_of(["a"] * 10 + ["b"] * 14 + ["c"] * 25 + ["a"], ids(50))
+    found = levels_differ(np.append(np.concatenate(groups), np.nan), levels, ids(50))  # a row that is not compared
+    expected = stats.f_oneway(*groups, equal_var=False)
+    assert isinstance(found, Heterogeneity) and found.statistic == pytest.approx(expected.statistic)
+    assert found.p_value == pytest.approx(expected.pvalue) and (found.df, found.p_holm) == (2, None)
+
+
+def test_i_squared_is_the_share_that_is_not_noise() -> None:
+    # Weights are 1: the mean is 0, Q = 4 + 4 = 8 on one degree of freedom.
+    found = heterogeneity([2.0, -2.0], [1.0, 1.0], [10, 10])
+    assert found.i_squared == pytest.approx(1 - 1 / 8)
+    same = heterogeneity([1.0, 1.0], [1.0, 1.0], [10, 10])
+    assert (same.statistic, same.i_squared) == (0.0, 0.0) and same.p_value == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("numbers", "said"),
+    [(([1.0], [1.0], [5]), "1 groups"), (([1.0, 2.0], [1.0, 0.0], [5, 5]), "without spread"), (([1.0, 2.0], [1.0, 1.0], [5, 1]), "without spread")],
+)  # fmt: skip
+def test_too_little_is_an_error(numbers: tuple[list[float], list[float], list[int]], said: str) -> None:
+    with pytest.raises(DataError, match=said):
+        heterogeneity(*numbers)

@@ -8,6 +8,7 @@ from rows import ids
 
 from cda.errors import DataError
 from cda.stats.estimators import paired_change, share_of
+from cda.stats.means import CROSSED
 from cda.stats.panel import FEW_MODELS, mean_change, mean_share, ranks
 
 
@@ -59,6 +60,16 @@ def test_without_any_spread_the_interval_keeps_a_width() -> None:
     assert every.value == 1.0 and every.low < 0.95 and every.high == 1.0
     one_prompt = mean_share(hits_of(6, 10), ["p"] * 10)
     assert one_prompt.n_prompts == 1 and one_prompt.high - one_prompt.low > 0.5
+
+
+def test_models_near_a_ceiling_have_an_interval_over_prompts() -> None:
+    """Of five models whose misses are 12, 4, 2, 1 and 1 of 100, fewer than one in all answers otherwise; with 83 more misses, more."""
+    hits = np.ones((5, 100))
+    for model, missed in zip(hits, (12, 4, 2, 1, 1), strict=True):
+        model[:missed] = 0
+    assert mean_share(hits, ids(100)) == share_of(hits.mean(axis=0), ids(100), 5)
+    hits[0, :95] = 0
+    assert mean_share(hits, ids(100)).method == CROSSED
 
 
 def test_ranks_follow_the_means_and_equal_models_share_places() -> None:

@@ -9,6 +9,7 @@ from rows import ids
 
 from cda.errors import DataError
 from cda.records import Exclusions
+from cda.stats.estimators import effective_rows, share_of, wilson
 from cda.stats.people import PoweredShare, powered_human_skew, powered_miscalibration, prediction_powered_mean
 from cda.stats.votes import Majority, count_votes, majority
 
@@ -47,10 +48,12 @@ def test_one_prompt_each_is_ppi_python() -> None:
         found = independent(y, f, g)
         low, high = ppi_mean_ci(y, f, g, alpha=0.05)
         assert found.estimate.value == pytest.approx(ppi_mean_pointestimate(y, f, g).item(), abs=1e-6)
-        assert (found.estimate.low, found.estimate.high) == pytest.approx((low.item(), high.item()), abs=1e-6)
-        low, high = classical_mean_ci(y, alpha=0.05)
-        assert found.classical.value == pytest.approx(y.mean())
-        assert (found.classical.low, found.classical.high) == pytest.approx((low.item(), high.item()), abs=1e-9)
+        least, most = classical_mean_ci(y, alpha=0.05)
+        # Wilson's on as many labels as would have the error of ppi-python's normal interval.
+        worth = n * ((most - least).item() / (high - low).item()) ** 2
+        expected = wilson(found.estimate.value * worth, worth)
+        assert (found.estimate.low, found.estimate.high) == pytest.approx(expected, abs=1e-6)
+        assert found.classical == share_of(y, ids(n))
         counts = found.estimate.n, found.estimate.n_prompts, found.classical.n, found.n_unlabelled
         assert counts == (n + unlabelled, n + unlabelled, n, unlabelled)
 
@@ -66,10 +69,14 @@ def test_clustered_error_by_hand() -> None:
         moved[prompt] += (residual - residuals.mean()) / 4
     for prompt, prediction in zip(unlabelled, g, strict=True):
         moved[prompt] += lam * (prediction - g.mean()) / 5
-    half = 1.959963984540054 * sum(one**2 for one in moved.values()) ** 0.5
+    of_labels = dict.fromkeys("abd", 0.0)
+    for prompt, own in zip(labelled, y, strict=True):
+        of_labels[prompt] += (own - y.mean()) / 4
+    fall = sum(one**2 for one in moved.values()) / sum(one**2 for one in of_labels.values())
+    worth = effective_rows(y, labelled) / fall
     assert 0 < lam < 1
     assert found.estimate.value == pytest.approx(y.mean() + lam * (g.mean() - f.mean()))
-    assert (found.estimate.high - found.estimate.low) / 2 == pytest.approx(half)
+    assert (found.estimate.low, found.estimate.high) == pytest.approx(wilson(found.estimate.value * worth, worth))
     assert (found.estimate.n, found.estimate.n_prompts, found.classical.n_prompts) == (9, 4, 3)
 
 
@@ -88,14 +95,14 @@ def test_prompts_on_both_sides_count_once() -> None:
         tendency = random.normal(size=80)[prompts].reshape(80, 4)
         margins = tendency + random.normal(size=(80, 4))
         judged = tendency + 0.7 + random.normal(size=(80, 4))  # it sees what the prompt favours, and adds a bias
-        y, f, g = margins[:, 0], judged[:, 0], judged[:, 1:].ravel()
+        y, f, g = (1.0 * (side > 0) for side in (margins[:, 0], judged[:, 0], judged[:, 1:].ravel()))
         found = of_rows(y, f, g, labelled, unlabelled).estimate
-        inside += found.low <= 0 <= found.high
+        inside += found.low <= 0.5 <= found.high
         values.append(found.value)
         errors.append((found.high - found.low) / 2 / 1.96)
         split = of_rows(y, f, g, labelled, [f"other {one}" for one in unlabelled]).estimate
-        apart += split.low <= 0 <= split.high
-    assert 0.92 <= inside / n_runs <= 0.971  # 80 prompts: a normal interval falls short by about half a percent
+        apart += split.low <= 0.5 <= split.high
+    assert 0.92 <= inside / n_runs <= 0.971
     assert np.mean(errors) == pytest.approx(np.std(values), rel=0.06)
     assert apart < inside - 10  # the same prompts taken for other ones: too narrow
 
@@ -127,8 +134,8 @@ def test_miscalibration_by_hand() -> None:
 def test_bounds_stay_within_a_share() -> None:
     people = majority(count_votes([["perturbed"]] * 19 + [["base"]] + [[]] * 30), "drop")
     found = powered_human_skew(people, [1] * 18 + [-1, -1] + [1] * 30, ids(50))
-    assert found.estimate.high == found.classical.high == 1.0
-    assert 0 < found.estimate.low < found.estimate.value <= 1
+    for share in (found.estimate, found.classical):
+        assert 0 < share.low < share.value <= share.high <= 1
 
 
 def test_ties_of_people_are_refused_unless_they_count_half() -> None:

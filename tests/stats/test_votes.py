@@ -125,21 +125,6 @@ def test_the_ceiling_is_what_a_second_panel_really_shows(alphas: list[float], n_
     assert found.vote_correlation == pytest.approx(1 / (1 + sum(alphas)), abs=0.05)
 
 
-@pytest.mark.usefixtures("few_draws")
-def test_the_ceiling_s_interval_covers() -> None:
-    random, inside = rng(12), 0
-    for _ in range(60):
-        shares = random.dirichlet([1.0, 1.2, 0.3], 100)
-        first = random.multinomial(3, shares)
-        one = majority(first, "drop")
-        later = random.multinomial(3, np.repeat(shares[one.used], 40, axis=0))
-        side = majority_targets(later)
-        missed = np.abs(side - np.repeat(one.target[one.used], 40))[side != 0.5].mean()
-        found = noise_ceiling(first, one, ids(100)).miscalibration
-        inside += found.low <= missed <= found.high
-    assert inside >= 52  # 95% of 60 less three standard errors
-
-
 def test_unanimous_votes_do_not_show_that_nobody_would_disagree() -> None:
     counts = count_votes([["base"] * 3] * 10 + [["perturbed"] * 3] * 10)
     found = agreement(counts, [str(row) for row in range(20)])
@@ -159,7 +144,7 @@ def test_without_alpha_the_majority_share_stands() -> None:
 
 def test_items_that_are_all_split_alike_leave_alpha_a_width() -> None:
     """No draw differs from another, which does not show that no other prompt would."""
-    wide, narrow = (agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n)).alpha for n in (6, 60))
+    wide, narrow = (agreement(count_votes([["perturbed", "perturbed", "base"]] * n), ids(n)).alpha for n in (10, 60))
     assert wide is not None and narrow is not None
     for alpha in (wide, narrow):
         assert -1 <= alpha.low < alpha.value < alpha.high <= 1

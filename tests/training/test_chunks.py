@@ -221,12 +221,6 @@ def test_blocks_are_shards_and_change_nothing(which: str, block: str, two_proces
     assert sharded_norm == pytest.approx(norm, rel=1e-4) and norm > 0  # reduced as a mean over equal processes
 
 
-@on_a_cpu
-def test_what_an_encoder_names_itself_cannot_be_sharded(two_processes: list[dict[str, Any]]) -> None:
-    """Should this begin to fail, Accelerate has mended it, and `block_names` may go."""
-    assert two_processes[0]["fsdp"]["as bert names it"].startswith("TypeError")
-
-
 def test_blocks_are_what_the_model_names_without_its_embeddings_unless_parts_are_named(llama: Path, bert: Path) -> None:
     for folder, blocks in ((llama, ["LlamaDecoderLayer"]), (bert, ["BertLayer"])):
         model = load(folder).model
@@ -237,59 +231,46 @@ def test_blocks_are_what_the_model_names_without_its_embeddings_unless_parts_are
         shard_blocks(None, model)
 
 
-@pytest.mark.parametrize("checkpointed", [True, False])
-def test_compiled_blocks_give_the_same_rewards_and_gradients(
-    checkpointed: bool, kind: str, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compiled_blocks_give_the_same_rewards_and_gradients(llama: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
     # Traced as for a GPU, pass back and checkpoints too, without the minutes that a C++ compiler takes.
     monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
-    model, given = classifier(kind, folder, adapter=True), batch(kind, [9, 30, 3, 17])
-    if checkpointed:
-        model.enable_input_require_grads()
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model.train()
+    model, given = classifier("llama", llama, adapter=True), batch("llama", [9, 30, 9, 30])  # two shapes
+    model.enable_input_require_grads()
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     rewards = chunked_rewards(model, **given, overhead_tokens=0)
     expected = gradients(model, loss_of(rewards))
     compile_blocks(model)
     compiled = {type(part).__name__ for part in model.modules() if part._compiled_call_impl is not None}
-    assert compiled == {"llama": {"LlamaDecoderLayer"}, "bert": {"BertLayer"}}[kind]
+    assert compiled == {"LlamaDecoderLayer"}
     again = chunked_rewards(model, **given, overhead_tokens=0)
     assert again.tolist() == pytest.approx(rewards.tolist(), abs=1e-5)
     assert furthest(gradients(model, loss_of(again)), expected) < 1e-4
-
-
-@pytest.mark.parametrize("asked", [True, False])
-def test_blocks_are_compiled_where_the_recipe_compiles(
-    asked: bool, llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[str] = []
-    monkeypatch.setattr(training, "compile_blocks", lambda model: seen.extend(block_names(model)))
-    lora, examples = Lora(r=2, alpha=4, target_modules=["q_proj"]), [*map(TrainingExample, preference_pairs)]
-    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", compile=asked))
-    train_adapter(reward_model, examples, [], lora, {"max_steps": 1, "save_strategy": "no"}, tmp_path, 0)
-    assert seen == ["LlamaDecoderLayer"] * asked
 
 
 class StoppedError(Exception):
     """Ends a training once it has come this far."""
 
 
-def test_every_training_asks_for_its_blocks(
-    llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("compiles", [True, False])
+def test_every_training_asks_for_its_blocks_and_they_are_compiled_where_the_recipe_compiles(
+    compiles: bool, llama: Path, preference_pairs: list[Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = []
+    seen: list[tuple[Any, list[str]]] = []
 
-    def asked(plugin: Any, model: Any) -> None:
-        seen.append((plugin, block_names(model)))
+    def stop() -> None:
         raise StoppedError
 
-    monkeypatch.setattr(training, "shard_blocks", asked)
+    monkeypatch.setattr(training, "shard_blocks", lambda plugin, model: seen.append((plugin, block_names(model))))
+    monkeypatch.setattr(training, "compile_blocks", lambda model: seen.append(("compiled", block_names(model))))
+    monkeypatch.setattr("cda.training.trainer.Progress", stop)
     lora, examples = Lora(r=2, alpha=4, target_modules=["q_proj"]), [*map(TrainingExample, preference_pairs)]
+    reward_model = load_reward_model(ModelSpec(str(llama), "fp32", compile=compiles))
     with pytest.raises(StoppedError):
-        train_adapter(load(llama), examples, [], lora, {"max_steps": 1}, tmp_path, 0)
-    assert seen == [(None, ["LlamaDecoderLayer"])]  # through the adapter's wrapper; no FSDP here
+        train_adapter(reward_model, examples, [], lora, {"max_steps": 1}, tmp_path, 0)
+    # Through the adapter's wrapper; no FSDP here.
+    assert seen == [(None, ["LlamaDecoderLayer"]), ("compiled", ["LlamaDecoderLayer"])][: 1 + compiles]
 
 
 DDP_CASES: tuple[tuple[str, bool, str, dict[str, Any]], ...] = (
@@ -379,7 +360,7 @@ def one_pass_case(wrapper: str, path: Path, inputs: dict[str, Any]) -> dict[str,
 
 
 def fsdp_case(models: Mapping[str, Path]) -> dict[str, Any]:
-    """Adapters over models that Accelerate shards by our blocks, and over one that it shards by the model's own names."""
+    """Adapters over models that Accelerate shards by our blocks."""
     import torch
     from torch.distributed.fsdp import FSDPModule
 
@@ -400,17 +381,13 @@ def fsdp_case(models: Mapping[str, Path]) -> dict[str, Any]:
     for kind in models:
         model = adapted(kind)
         alone = rewards_and_norm(model)
-        model = sharded(model, by_blocks=True)
+        model = sharded(model)
         shards = sorted({type(part).__name__ for part in model.modules() if isinstance(part, FSDPModule)})
         found[kind] = {"alone": alone, "together": rewards_and_norm(model), "shards": shards}
-    try:
-        sharded(adapted("bert"), by_blocks=False)
-    except Exception as error:
-        found["as bert names it"] = repr(error)
     return found
 
 
-def sharded(model: Any, by_blocks: bool) -> Any:
+def sharded(model: Any) -> Any:
     # Accelerate takes FSDP up on accelerators alone, so what its `prepare` calls is called here.
     import torch
     from accelerate import FullyShardedDataParallelPlugin
@@ -419,8 +396,7 @@ def sharded(model: Any, by_blocks: bool) -> Any:
     plugin = FullyShardedDataParallelPlugin(
         fsdp_version=2, auto_wrap_policy="transformer_based_wrap", cpu_ram_efficient_loading=False
     )
-    if by_blocks:
-        shard_blocks(plugin, model)
+    shard_blocks(plugin, model)
     accelerator = SimpleNamespace(
         state=SimpleNamespace(fsdp_plugin=plugin), mixed_precision="no", is_main_process=True,
         device=torch.device("cpu"), parallelism_config=None,

@@ -12,10 +12,7 @@ from made_rate import made_rate
 from rows import estimate
 
 from cda.auditing import report_tables as tables
-from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.headline import share_measure, unchanged
-from cda.auditing.model_card import ExportedTraining, model_card
-from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
@@ -147,25 +144,3 @@ def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> N
     rows = {row[0]: row for row in tables.main_table(dosed).rows}
     assert rows["jargon skew"][1:4] == ("88% [80, 93]", "88% [80, 93]", "0 [0, 0]")
     assert "flatters" not in " ".join(caveats(dosed))
-
-
-def test_page_card_and_figures_say_what_is_in_sample_and_what_plain_cda_is(audit: Any) -> None:
-    dosed = with_dose(audit)
-    (note,) = [note for note in caveats(dosed) if "flatters" in note]
-    assert note.startswith(
-        '"After" is dose 0.5, measured on the very contrasts of jargon that chose it, and on quality pairs'
-    )
-    card = model_card([ExportedTraining("jargon", 0.5, dosed)], "my-org/reward-8b", None)
-    assert f"| measure | before | after, dose 0.5 | change (points) | n | p (Holm) | {PLAIN} |" in card
-    assert "The export holds" not in card
-    other = model_card([ExportedTraining("jargon", 1.0, dosed)], "my-org/reward-8b", None)
-    assert "The export holds dose 1, the column of plain CDA." in other
-    (held, *_), own = bias_verdicts(dosed), dosed.dose.methods["dose"].held_out["jargon"]
-    assert (
-        (held.before, held.after)
-        == (own.base.skew, own.people.skew)
-        != (dosed.skew["jargon"].before, dosed.skew["jargon"].after)
-    )
-    drawn = {plot.id: plot.description for plot in audit_document(dosed.model_copy(update={"dose": None})).plots}
-    assert f"{PLAIN} 15% [9, 23]" in drawn["skew"]
-    assert not any("plain CDA" in plot.description for plot in audit_document(audit).plots)

@@ -17,8 +17,6 @@ from cda.auditing.report_scoring import people_sentence
 from cda.results.base import PerScoring
 from cda.results.facts import Example
 
-PATH = "runs/jargon/report/report.html"
-
 
 @pytest.mark.parametrize("name", ["audit", "voted", "hostile", "one_model", "judge"])
 def test_page_loads_nothing_and_document_is_whole(name: str, request: pytest.FixtureRequest) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from cda.auditing.report_tables import drift_sentences, effects_table, exclusion
 from cda.numbers.views import numbers_in
 from cda.report.tables import Table
 from cda.results.base import Estimate
-from cda.stats.estimators import N_DRAWS
 
 
 def _row(table: Table | None, name: str) -> dict[str, str]:
@@ -104,8 +102,3 @@ def test_what_else_differs_is_named_by_size_and_only_beyond_chance(voted: Any) -
     assert said.startswith(
         "jargon: the sides also differ in hedges −0.50 [−0.60, −0.40], headers +0.40 [+0.30, +0.50], sentences +0.30 [+0.20, +0.40] (in"
     )
-
-
-def test_draws_are_those_of_the_code() -> None:
-    numbers = re.findall(r"[\d,]*,000", every_entry()["Intervals"]["bootstrap over prompts"].formula)
-    assert [int(number.replace(",", "")) for number in numbers] == [N_DRAWS]

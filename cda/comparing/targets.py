@@ -4,14 +4,11 @@ audits and shared rows are read as they are."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from os import PathLike
 from pathlib import Path
-from typing import NamedTuple, Unpack
+from typing import NamedTuple
 
-from cda.api.arguments import RUNS, Terms, as_reference, audited, declared, loaded_for_model, refuse_results
-from cda.api.results import Audit, Comparison, carry_out, planned_run
 from cda.auditing.audit import planned_calls
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import Gathered, audits_at, gather
@@ -19,14 +16,17 @@ from cda.comparing.page import comparison_csv
 from cda.comparing.row import row_file
 from cda.errors import DataError, RecipeError, RunError
 from cda.files.paths import free_place, is_there, own_folder, user_path
-from cda.jobs.options import AuditArguments, Model, defaults_of
+from cda.jobs.options import Model
 from cda.jobs.perform import Job, Made, perform
+from cda.jobs.terms import RUNS, Terms, loaded_for_model, refuse_results
 from cda.launch import is_main, say
 from cda.llm.purse import FOLDER, Purse
 from cda.pipeline import plan as planning
+from cda.pipeline.stages import carry_out, planned_run
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
+from cda.results.audit import AuditResult
 from cda.results.commands import ComparisonPlan, Plan
 from cda.results.comparison import ComparisonResult
 from cda.run import fingerprint
@@ -35,33 +35,8 @@ from cda.user_errors import explain
 
 _LONGEST = 40
 """Characters of the targets' names in the name of a comparison's folder."""
-_DEFAULTS, _OF_COMPARISONS = defaults_of(AuditArguments), ("figures", "out", "confirm", "progress", "overrides")
-"""Options of audits, and those that have an effect on a comparison of finished ones."""
-
-
-@declared(AuditArguments)
-def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison:
-    """Which of these? Models, which are audited now on the same texts, finished audits and shared rows next to each other, as
-    `cda compare` does.
-
-    Args:
-        targets: Models as for `cda.audit`; folders of finished runs; files that `audit.save` or `audit.export` wrote; folders of
-            these. With two or more, or a folder.
-        settings: As for `cda.audit`, for the models that are audited now.
-
-    Returns:
-        The comparison; models that could not be audited are in `failed`.
-
-    Raises:
-        RunError: No model at all could be audited, or a run or file that was named cannot be read.
-        CdaError: As `cda.audit`.
-
-    Example:
-        >>> import cda
-        >>> comparison = cda.compare("my-org/my-reward-model", "embedded", "judge:gpt-4o")  # doctest: +SKIP
-        >>> comparison.numbers.where("skew", bias="length").pivot("audit", "moment")  # doctest: +SKIP
-    """
-    return compare_targets(targets, Terms.of("cda.compare", AuditArguments, options), options)
+_OF_COMPARISONS = ("figures", "out", "confirm", "progress", "overrides")
+"""Options that have an effect on a comparison of finished audits."""
 
 
 def check_export(place: str | None, several: bool = False) -> None:
@@ -70,7 +45,7 @@ def check_export(place: str | None, several: bool = False) -> None:
         free_place(row_file(place, "row.json", several))
 
 
-def export_rows(of: Audit | Comparison, place: str | None) -> None:
+def export_rows(of: AuditResult | ComparisonResult, place: str | None) -> None:
     """Write the rows of audits, if a place is given, and say where."""
     if place is not None and is_main():
         written = of.export(place)
@@ -97,13 +72,13 @@ class _Asked(NamedTuple):
     folder: Path
 
 
-def compare_targets(targets: Sequence[Model], terms: Terms, options: AuditArguments) -> Comparison:
+def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult:
     """Audit every model in a folder of its own, reusing what is there, and compare all that could be audited with what is finished.
 
     Mistakes in the settings are raised before anything is spent; a model that fails afterwards is named in the result, and does not
     stop the others. The cost of all LLMs is agreed to once, and `llm.budget_usd` holds for all models together.
     """
-    asked = _checked(targets, terms, options)
+    asked = _checked(targets, terms)
     gather(asked.finished) if asked.finished else None  # what cannot be read is known before anything is spent
     steps, failed = _costs(asked, terms)
     opened = Opened()
@@ -111,7 +86,7 @@ def compare_targets(targets: Sequence[Model], terms: Terms, options: AuditArgume
         say(f"\n{len(asked.models)} models, their LLM calls together")
         confirm_all(steps, terms.consent, opened)
     purse = Purse(own_folder(asked.folder / FOLDER)) if any(price_of(llm) for llm, _ in steps) else None
-    agreed = replace(terms, confirm=True) if steps else terms
+    agreed = terms.but(confirm=True) if steps else terms
 
     def audit(_: str, loaded: LoadedRecipe) -> None:
         share_purse(loaded, purse, agreed_calls(opened))
@@ -123,16 +98,14 @@ def compare_targets(targets: Sequence[Model], terms: Terms, options: AuditArgume
     done = [each.run for each in asked.models if each.name not in failed]
     if not done and not asked.finished:
         raise _none_left(failed)
-    return _compared(asked, gather(asked.finished, done), failed, options)
+    return _compared(asked, gather(asked.finished, done), failed, terms)
 
 
-def plan_comparison(
-    targets: Sequence[Model], terms: Terms, options: AuditArguments, full: bool = False
-) -> ComparisonPlan:
+def plan_comparison(targets: Sequence[Model], terms: Terms, full: bool = False) -> ComparisonPlan:
     """Check everything, and say the plan of every audit; do nothing. Raises as `compare_targets`, RunError if any model fails."""
-    asked = _checked(targets, terms, options)
+    asked = _checked(targets, terms)
     if not asked.models:
-        _compared(asked, gather(asked.finished), {}, options)  # its dry run ends here
+        _compared(asked, gather(asked.finished), {}, terms)  # its dry run ends here
     plans: dict[str, Plan] = {}
     if failed := _each(asked, terms, lambda name, loaded: plans.update({name: planned_run(loaded, full)})):
         raise _none_left(failed)
@@ -146,7 +119,7 @@ def plan_comparison(
     return ComparisonPlan(models=plans, folder=asked.folder)
 
 
-def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], options: AuditArguments) -> Comparison:
+def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], terms: Terms) -> ComparisonResult:
     """Compare what was read, and write every form."""
 
     def plan() -> list[str]:
@@ -161,14 +134,14 @@ def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], opti
         result = compare_audits(gathered, asked.seed, failed, asked.repeated)
         return Made(result, {"comparison.csv": partial(comparison_csv, result)})
 
-    return perform(Job(ComparisonResult, plan, work), None, asked.folder, options["figures"])
+    return perform(Job(ComparisonResult, plan, work), None, asked.folder, terms["figures"])
 
 
 def _none_left(failed: Mapping[str, str]) -> RunError:
     return RunError("\n".join(f"{name}: {problem}" for name, problem in failed.items()))
 
 
-def _checked(targets: Sequence[Model], terms: Terms, options: AuditArguments) -> _Asked:
+def _checked(targets: Sequence[Model], terms: Terms) -> _Asked:
     """Models with their folders and the settings of all, and what is finished; RecipeError carries every mistake."""
     problems: list[str] = []
     models: list[Model] = []
@@ -193,22 +166,18 @@ def _checked(targets: Sequence[Model], terms: Terms, options: AuditArguments) ->
         missing = bool(once) and not finished and isinstance(once[0], str | PathLike) and not is_there(user_path(one))
         found = f"{one}, no such file or folder" if missing else f"{one}{' twice' * bool(repeated)}"
         problems.append(f"{terms.where}: give two or more to compare, or a folder of them; found {found}")
-    of_audits = {name: value for name, value in options.items() if name not in _OF_COMPARISONS}
-    given = [*(name for name, value in of_audits.items() if value != _DEFAULTS.get(name)), *(terms.overrides or ())]
+    given = [name for name in terms.given if name not in _OF_COMPARISONS]
+    given += [*terms.settings, *(terms["overrides"] or ())]
     if given and not models:
         problems.append(
             f"{terms.where}: {', '.join(given)}: no effect on finished audits, and no model is audited here"
         )
-    files = {
-        f"audit.{name}": (name, rows if rows is None else as_reference(rows, name, terms.inputs))
-        for name, rows in audited(options).items()
-    }
-    settings = terms.nested(files, options["biases"])
+    settings = terms.nested()
     planned, seed = _planned(models, settings, terms, problems)
     names = [*(each.run.name.removeprefix("audit-") for each in planned), *(Path(place).name for place in finished)]
     mark = fingerprint(sorted(str(user_path(place)) for place in (*(each.run for each in planned), *finished)))[:6]
     folder = RUNS / f"compare-{'-'.join(names)[:_LONGEST].strip('-.')}-{mark}"
-    folder = folder if terms.out is None else user_path(terms.out) / "comparison"
+    folder = folder if terms["out"] is None else user_path(terms["out"]) / "comparison"
     return _Asked(planned, settings, finished, repeated, seed, folder)
 
 
@@ -242,7 +211,7 @@ def _each(
             say(f"\n[{number}/{len(models)}] {name}")
         try:
             placed = {**asked.settings, "run": {"folder": str(run)}}
-            with loaded_for_model(target, placed, replace(terms, out=run)) as loaded:
+            with loaded_for_model(target, placed, terms) as loaded:
                 do(name, loaded)
         except Exception as error:
             if (problem := explain(error)) is None:
@@ -291,9 +260,9 @@ def _planned(
             found += error.problems
             continue
         seed = recipe.seed
-        if recipe.run.folder not in (None, str(terms.out)):
+        if recipe.run.folder not in (None, str(terms["out"])):
             found.append(f"{terms.where}: run.folder: names the folder of one run; that of several is `out`, or --out")
-        own = user_path(terms.out) / recipe.name if terms.out is not None else recipe.run_path
+        own = recipe.run_path if terms["out"] is None else user_path(terms["out"]) / recipe.name
         name = recipe.model.name_or_path
         if not isinstance(target, str | PathLike) and any(each.name == name for each in planned):
             found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")

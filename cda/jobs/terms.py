@@ -5,49 +5,42 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import wraps
+from functools import cached_property, wraps
 from itertools import islice
-from numbers import Integral, Real
 from os import PathLike
 from pathlib import Path
 from textwrap import fill
 from typing import Any, TypeVar
 
-from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.conditions import Condition, check_conditions
 from cda.data.load import load_rows
 from cda.data.tables import rows_in
-from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
-from cda.errors import ModelError, RecipeError, type_in_words
+from cda.errors import RecipeError
 from cda.files.jsonl import write_jsonl
 from cda.files.paths import is_a_file, place_for, user_path, writing
 from cda.installed import check_installed
-from cda.jobs.options import AuditArguments, Biases, Confirm, Data, Model, defaults_of, options_of
+from cda.jobs.options import Biases, Confirm, Data, Model, Option, defaults_of, options_of
 from cda.launch import use_all_cores
 from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.records import content_id
 from cda.resources.artifacts import check_form, folder_suffix
+from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
-from cda.scorers.own import OwnScorer, model_in_memory, scorer_in_memory
+from cda.scorers.own import opened_model
 
-Check = Callable[[object], bool]
 RUNS = Path("runs")
 MEMORY_TOKENS = 2048
 """Default of `model.max_length_tokens` for a model in memory."""
 
 
-def check_types(function: str, **given: object) -> None:
-    """Refuse arguments of another type than the function takes: a RecipeError carries all of them.
-
-    None stands for a default and is not checked; every argument's name must be in `_FORMS`.
-    """
-    wrong = {name: value for name, value in given.items() if value is not None and not _FORMS[name][0](value)}
-    problems = [f"{function}: {name}: give {_FORMS[name][1]}; found {value!r}" for name, value in wrong.items()]
+def check_types(function: str, known: Mapping[str, Option], given: Mapping[str, Any]) -> None:
+    """Refuse values of another type than their options are declared with: a RecipeError carries all of them."""
+    wrong = {name: value for name, value in given.items() if name in known and not known[name].takes(value)}
+    problems = [f"{function}: {name}: give {known[name].form}; found {value!r}" for name, value in wrong.items()]
     if problems:
         raise RecipeError(problems)
 
@@ -97,149 +90,92 @@ def _said(kind: Any) -> str:
     return _NAMED.get(str(kind)) or re.sub(r"\b(collections\.abc|pathlib|typing)\.", "", inspect.formatannotation(kind))
 
 
-def _kind(*kinds: type) -> Check:
-    """A test for values of these types; True and False are no numbers."""
-    return lambda value: isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
-
-
-def _list_of(check: Check) -> Check:
-    def is_list(value: object) -> bool:
-        return isinstance(value, Collection) and not isinstance(value, str | bytes | Mapping) and all(map(check, value))
-
-    return is_list
-
-
-def _is_columns(value: object) -> bool:
-    return isinstance(value, Mapping) and all(isinstance(word, str) for pair in value.items() for word in pair)
-
-
-_text, _path, _flag, _whole = _kind(str), _kind(str, PathLike), _kind(bool), _kind(Integral)
-_paths = _list_of(_path)
-_FORMS: dict[str, tuple[Check, str]] = {
-    **dict.fromkeys(("adapter", "out", "recipe"), (_path, "a path")),
-    **dict.fromkeys(
-        ("by_topic", "dry_run", "formats", "fresh", "only", "progress", "review"), (_flag, "True or False")
-    ),
-    "limit": (lambda value: isinstance(value, int) and value is not True and value >= 1, "a whole number from 1"),
-    "attributes": (_paths, "a list of texts or bias files"),
-    "betas": (_list_of(_kind(Real)), "a list of numbers"),
-    "bias": (_path, "a name or a path"),
-    "biases": (lambda value: _path(value) or _paths(value), "a name, a path, or a list of them"),
-    **dict.fromkeys(("by", "labels"), (lambda value: _path(value) or _paths(value), "a name, or a list of them")),
-    "budget_usd": (_kind(Real), "a number of dollars"),
-    "columns": (_is_columns, "a dict of names, such as {'prompt': 'question'}"),
-    "confirm": (lambda value: _flag(value) or value == "ask", "True, False or 'ask'"),
-    "dose": (_kind(Real), "a number"),
-    "overrides": (_list_of(_text), "a list of words such as 'seed=1'"),
-    "seed": (_whole, "a whole number"),
-    "sizes": (_list_of(_whole), "a list of whole numbers"),
-    "split": (_text, "a name"),
-    "topics": (_list_of(_text), "a list of topics"),
-}
-"""Arguments, which mean the same in every function, to a test of their type and the words for it."""
-
-
-_SHARED = ("overrides", "out", "budget_usd", "confirm", "progress", "limit", "fresh")
-_AUDITED = ("audit.max_contrasts", "audit.max_triples", "audit.max_quality")
-_LIMITED = {
-    "cda.audit": _AUDITED, "cda.compare": _AUDITED, "cda.train": ("data.max_pairs", "data.max_contrasts", *_AUDITED), "cda.quality": ("audit.max_quality",),
-    **dict.fromkeys(("cda.calibrate", "cda.dose"), ("audit.max_contrasts", "audit.max_quality")), "cda.discover": ("discover.max_prompts",),
-}  # fmt: skip
-"""Function to the settings that its `limit` sets."""
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Terms:
-    """Arguments that every function of the API shares; a RecipeError carries those of another type.
+    """How a function of the API was called: a RecipeError carries arguments of another type.
 
-    With `overrides`, which are settings as words `section.key=value`, messages name the command line.
+    With the option `overrides`, which are settings as words `section.key=value`, messages name the command line.
     """
 
     function: str
     settings: Mapping[str, object]
-    overrides: Sequence[str] | None = None
-    out: str | Path | None = None
-    budget_usd: float | None = None
-    confirm: Confirm = False
-    progress: bool = True
-    limit: int | None = None
-    fresh: bool = False
-    """Measure again what was measured before."""
-    conditions: Sequence[Condition] = ()
-    """Conditions that the audit will be held against (`--fail-if`)."""
-
-    def __post_init__(self) -> None:
-        check_types(self.function, **{name: getattr(self, name) for name in _SHARED})
+    """Keywords that are no options: settings of a recipe."""
+    known: Mapping[str, Option]
+    options: Mapping[str, Any]
+    """Every declared option, with its default if it was not given."""
+    check: Callable[[LoadedRecipe], None] | None = None
+    """A further check of the settings, such as whether they measure what `--fail-if` is about."""
 
     @classmethod
-    def of(cls, function: str, options: type, given: Mapping[str, Any]) -> Terms:
-        """Terms of a call with the declared options; RecipeError carries every one of another type. What else was given are
-        settings."""
-        known = options_of(options)
-        given = defaults_of(options) | dict(given)
-        check_types(function, **{name: given[name] for name in known if name in _FORMS})
-        check_form(given["figures"] if "figures" in known else None)
-        settings = {name: value for name, value in given.items() if name not in known}
-        return cls(function, settings, **{name: given[name] for name in _SHARED if name in known})
+    def of(cls, function: str, declared: type, given: Mapping[str, Any]) -> Terms:
+        """Terms of a call with declared options; what else was given are settings."""
+        known = options_of(declared)
+        options = {name: given.get(name, option.arg.default) for name, option in known.items()}
+        check_types(function, known, options)
+        check_form(options.get("figures"))
+        return cls(function, {name: value for name, value in given.items() if name not in known}, known, options)
+
+    def __getitem__(self, option: str) -> Any:
+        """The value of an option; None of one that this function has not."""
+        return self.options.get(option)
+
+    @property
+    def given(self) -> list[str]:
+        """Options with another value than their default."""
+        return [name for name, option in self.known.items() if self[name] is not option.arg.default]
+
+    def but(self, **options: object) -> Terms:
+        """The same with other values of options."""
+        return replace(self, options={**self.options, **options})
 
     @property
     def where(self) -> str:
-        return self.function if self.overrides is None else "command line"
+        return self.function if self["overrides"] is None else "command line"
 
     @property
     def words(self) -> list[str]:
         """All settings as words; they tell the default folders of different calls apart."""
-        own = [] if self.limit is None else [f"limit={self.limit}"]
-        return [*(self.overrides or ()), *(f"{name}={value}" for name, value in sorted(self.settings.items())), *own]
+        limit = [] if self["limit"] is None else [f"limit={self['limit']}"]
+        own = (f"{name}={value}" for name, value in sorted(self.settings.items()))
+        return [*(self["overrides"] or ()), *own, *limit]
 
     @property
     def inputs(self) -> Path:
         """Folder for rows that were given in memory: next to the run."""
-        return (user_path(self.out).parent if self.out is not None else RUNS) / "inputs"
+        return (RUNS if self["out"] is None else user_path(self["out"]).parent) / "inputs"
 
-    def nested(
-        self, data: Mapping[str, tuple[str, Data | None]] | None = None, biases: Biases | None = None
-    ) -> dict[str, object]:
-        """Keyword settings as a nested mapping, with folder, budget, biases and data.
+    @cached_property
+    def files(self) -> Mapping[str, str]:
+        """The data of options as `as_reference` names them, those in memory written to files; None is left out."""
+        given = {name: self[name] for name, option in self.known.items() if option.plain == Data}
+        return {name: as_reference(data, name, self.inputs) for name, data in given.items() if data is not None}
 
-        `data` is a setting such as `audit.votes` to the argument's name and the rows, which are written to a file. None is left
-        out; `"none"` sets nothing at all, as on the command line.
-        """
+    def nested(self) -> dict[str, object]:
+        """Settings by section, with those that options stand for; `"none"` as data sets nothing at all, as on the command line."""
         settings = nested(self.settings)
-        for path in _LIMITED.get(self.function, ()) if self.limit is not None else ():
-            put(settings, path, self.limit)
-        if self.out is not None:
-            put(settings, "run.folder", str(self.out))
-        if self.budget_usd is not None:
-            put(settings, "llm.budget_usd", self.budget_usd)
-        for path, (name, rows) in (data or {}).items():
-            if rows is not None:
-                none = isinstance(rows, str) and rows == "none"
-                put(settings, path, None if none else as_reference(rows, name, self.inputs))
-        if names := several(biases):
-            settings["biases"] = names
+        for name, option in self.known.items():
+            value = self.files.get(name, self[name])
+            value = several(value) if option.several else str(value) if isinstance(value, Path) else value
+            if value is not None and value is not False and value != []:
+                for path in option.arg.setting.split():
+                    put(settings, path, None if name in self.files and value == "none" else value)
         return settings
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
-        """Settings with the consent to their cost; RecipeError if a condition is on something that they do not measure."""
-        own = [bias.name for bias in loaded.biases]
-        asked = loaded.recipe.audit.second_turn
-        turns = [name for name in SECOND_TURNS if asked == "yes" or (asked == "auto" and name in own)]
-        others = () if loaded.only_audit else EMBEDDED_BIASES
-        measured = dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)])
-        check_conditions(self.conditions, measured, trained=not loaded.only_audit)
+        """Settings with the consent to their cost; errors as of `check`."""
+        if self.check is not None:
+            self.check(loaded)
         notes = [*loaded.notes]
-        if self.limit is not None:
+        if self["limit"] is not None:
             notes.append(
-                f"a quick look: at most {self.limit} of each file and bias, drawn with seed {loaded.recipe.seed} (limit)"
+                f"a quick look: at most {self['limit']} of each file and bias, drawn with seed {loaded.recipe.seed} (limit)"
             )
-        asks = self.confirm == "ask"
-        return replace(loaded, confirmed=self.confirm is True, asks=asks, notes=tuple(notes), fresh=self.fresh)
+        return replace(loaded, consent=self.consent, notes=tuple(notes), fresh=bool(self["fresh"]))
 
     @property
     def consent(self) -> Consent:
         """As of a recipe with these terms."""
-        return "given" if self.confirm is True else "by question" if self.confirm == "ask" else "by budget"
+        return "given" if self["confirm"] is True else "by question" if self["confirm"] == "ask" else "by budget"
 
     @contextmanager
     def quiet(self) -> Iterator[None]:
@@ -247,7 +183,7 @@ class Terms:
         check_installed()
         use_all_cores()
         quiet_libraries()
-        with progress_bars(self.progress):
+        with progress_bars(bool(self["progress"])):
             yield
 
 
@@ -303,17 +239,6 @@ def rows_of(data: Data, name: str) -> list[dict[str, object]]:
     return [dict(row) for row in rows_in(data, name)]
 
 
-def audited(options: AuditArguments) -> dict[str, Data | None]:
-    """What an audit measures on, by the name of its argument."""
-    return {
-        "contrasts": options["contrasts"],
-        "votes": options["votes"],
-        "verdicts": options["verdicts"],
-        "quality": options["quality"],
-        "triples": options["triples"],
-    }
-
-
 def several(given: str | PathLike[str] | Sequence[str | PathLike[str]] | None) -> list[str]:
     """One name or path, or several of them, as texts; none for None."""
     return [str(given)] if isinstance(given, str | PathLike) else [str(each) for each in given or ()]
@@ -328,7 +253,7 @@ def refuse_results(model: object, of_one: bool = True) -> list[str]:
     if not isinstance(model, str | PathLike):
         return []
     folder = user_path(str(model))
-    if of_one and is_a_file(folder / "audit" / AUDIT_FILE):
+    if of_one and is_a_file(folder / "audit" / AuditResult.made_by.file):
         return [
             f"{model}: the folder of a finished run. `cda report {model}` draws its report, `cda compare {model} …` compares it"
         ]
@@ -351,7 +276,7 @@ def loaded_for_model(model: Model, settings: Mapping[str, object], terms: Terms)
     section = section if isinstance(section, Mapping) else {}
     longest = section.get("max_length_tokens")
     with terms.quiet(), opened_model(model, longest if isinstance(longest, int) else MEMORY_TOKENS) as (name, scorer):
-        loaded = terms.agreed(load_model_audit(name, settings, terms.overrides or (), terms.where))
+        loaded = terms.agreed(load_model_audit(name, settings, terms["overrides"] or (), terms.where))
         if scorer is not None:
             problems = [
                 f"{terms.where}: model.{key}: has no effect on a model or function in memory, which is used as it is"
@@ -404,38 +329,3 @@ def loaded_with_folder(
                 )
             loaded.opened.once(("scorer", other), lambda: scorer)
         yield loaded, other
-
-
-@contextmanager
-def opened_model(model: Model, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
-    """The name of a model, and its scorer if it is in memory; ModelError if it is nothing that scores."""
-    if isinstance(model, str | PathLike):
-        yield str(model), None
-        return
-    if isinstance(model, tuple):
-        if len(model) != 2:
-            raise ModelError(f"model: a tuple of {len(model)}; give (model, tokenizer)")
-        name = f"memory:{_identifier(type(model[0]).__name__)}"
-        with model_in_memory(*model, name, max_length_tokens) as scorer:
-            yield name, scorer
-        return
-    if hasattr(model, "config") and hasattr(model, "forward"):
-        raise ModelError(f"model: {type_in_words(model)} without its tokenizer; give (model, tokenizer)")
-    if not callable(model):
-        raise ModelError(
-            f"model: found {type_in_words(model)}; give a name or folder, a function (prompts, responses) -> rewards, or "
-            "(model, tokenizer)"
-        )
-    called = getattr(model, "__qualname__", type(model).__name__).rpartition(".")[2]
-    name = f"memory:{_identifier(called)}"
-    yield name, scorer_in_memory(model, name)
-
-
-def _identifier(name: str) -> str:
-    """A name that `scorer_kind` takes for a function.
-
-    >>> _identifier("<lambda>"), _identifier("score"), _identifier("2x")
-    ('lambda', 'score', '_2x')
-    """
-    kept = re.sub(r"\W", "", name) or "function"
-    return kept if kept.isidentifier() else f"_{kept}" if not kept[0].isalpha() else f"{kept}_"
