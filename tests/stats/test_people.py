@@ -183,7 +183,7 @@ def test_change_of_auc_is_paired() -> None:
 
 def test_a_change_of_auc_of_few_prompts_is_missing_with_its_reason() -> None:
     like = np.array([1.0, -1.0] * 9)
-    found = people_change(-like, like, people([["perturbed"], ["base"]] * 9), ids(18))
+    found = SimpleNamespace(**people_change(-like, like, people([["perturbed"], ["base"]] * 9), ids(18)))
     assert found.auc.change.reason.startswith("fewer than 10 prompts with a majority for one of the sides")
 
 
