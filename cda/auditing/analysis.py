@@ -35,6 +35,7 @@ from cda.results.effects import (
     FeatureDrift,
     Grouping,
     LabelRates,
+    LengthBaseline,
     SameMargin,
 )
 from cda.results.facts import N_SHOWN, Example
@@ -43,6 +44,7 @@ from cda.scorers.compared import Preferences, Rewards
 from cda.stats import rate as statistics
 from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
+from cda.stats.length import length_baseline
 from cda.stats.levels import grouping, levels_of
 from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
 from cda.stats.proportions import chosen_correlation, hits_of, positive_share
@@ -376,7 +378,19 @@ def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
     ids, unit = group.prompt_ids, group.unit
     direct = direct_mean(margins, ids, unit)
     identified = partial(identify, margins, perturbed, base, ids, treatment=group.bias.treatment, unit=unit)
-    return DirectEffects(direct=direct, identification=or_missing(identified))
+    return DirectEffects(direct=direct, identification=or_missing(identified), length=_length(group, margins))
+
+
+def _length(group: Group, margins: FloatArray) -> LengthBaseline | None:
+    """None for a bias that is length itself."""
+    bias = group.bias
+    own = bias.treated
+    if "words" in own:
+        return None
+    perturbed, base = (
+        {**features, **_own_features(side, bias)} for features, side in zip(group.features, group.sides, strict=True)
+    )
+    return length_baseline(margins, perturbed, base, sorted(own - {"characters"}), group.prompt_ids, group.unit)
 
 
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:

@@ -15,8 +15,8 @@ from cda.auditing.verdict_sentences import (
     aims_at_tie,
     held_out,
     loss_of_quality,
+    model_reason,
     model_word,
-    remedy,
     risen_with,
     training_word,
 )
@@ -25,7 +25,7 @@ from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.stats.verdict import TIE, TOLERATED_LOSS, Finding, Word
+from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 30
@@ -144,6 +144,7 @@ KINDS: dict[Chip, Kind] = {
 _CHIPS: dict[Word | Finding, Chip] = {
     "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "not rewarded",
     "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear", "scored alike": "all ties",
+    **dict.fromkeys(("too few prompts", "few flipped", "mostly tied", "not told apart from length"), "unclear"),
     "improved": "improved", "less biased": "improved", "overcorrected": "overcorrected", "worse": "worse",
     "substituted": "at a cost", "quality lost": "at a cost", "noise not excluded": "unclear", "quality open": "unclear",
     "no change shown": "no change shown", "left as it is": "left as it is",
@@ -186,11 +187,9 @@ class BiasVerdict:
 def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
     """Every measured bias at a glance, the targets first; no chip is better than the intervals of the audit.
 
-    One model, without votes: *rewarded* if the mean margin and the share of contrasts (against 50%) lie with their whole 95%
-    intervals on the biased side, Holm's p over everything that the audit tests is below 0.05, and no other difference between the
-    sides may explain it; *not rewarded* if all this holds on the other side; *unclear* otherwise, so wherever an interval
-    reaches the other side. With votes, people's share takes the place of 50%, and the paired difference from it decides. *All
-    ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties count.
+    One model: `cda.stats.verdict.finding` gives the word. *Rewarded* and *not rewarded* are its words for a side, with votes next to
+    people's share. *All ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties
+    count. *Unclear* is every other word, each of them a reason, which the clause says (`model_reason`).
 
     Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
     cost* is a fall with which quality fell or another bias rose; *unclear* a fall that noise, or an open loss of quality, may
@@ -235,8 +234,6 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
     before, after, people = _shares(name, audit)
     word = training_word(name, audit) if compares(audit) else model_word(name, audit)
     chip = _CHIPS[word]
-    if not compares(audit):
-        chip = _chip_of_model(word, before)
     shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
     clause = _training_clause(shown, audit) if after is not None else _model_clause(shown, audit)
     return BiasVerdict(name, shown.target, chip, word, clause, before, after, people)
@@ -253,28 +250,15 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 
 
-def _chip_of_model(word: Word | Finding, shown: Estimate) -> Chip:
-    agrees = {"rewarded": shown.low > TIE, "penalised": shown.high < TIE}
-    return _CHIPS[word] if agrees.get(word, True) else "unclear"
-
-
 def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a model has its chip, in about ten words."""
-    shown, people = percent(found.before.value), "" if found.people is None else percent(found.people.value)
-    match found.word:
-        case "over-rewarded" | "under-rewarded":
-            return f"preferred in {shown}, by people in {people}"
-        case "no difference shown":
-            return f"preferred in {shown}, by people in {people}; no difference shown"
-        case "not identified":
-            return remedy(audit.effects[found.bias].before.identification) or said("glance", "not identified")
-        case "scored alike":
-            return "same score on both sides of every pair: check the scorer"
-        case "no effect shown" if found.before.low > TIE or found.before.high < TIE:
-            return f"preferred in {shown}; the mean margin shows no effect"
-        case _ if found.chip == "unclear":
-            return f"preferred in {shown}; 50% is not excluded"
-    return f"preferred in {shown}"
+    shown = percent(found.before.value)
+    if found.people is not None and found.word != "scored alike":
+        open_ = "; no difference shown" if found.word == "no difference shown" else ""
+        return f"preferred in {shown}, by people in {percent(found.people.value)}{open_}"
+    if found.word == "scored alike":
+        return "same score on both sides of every pair: check the scorer"
+    return model_reason(found.bias, audit) or f"preferred in {shown}"
 
 
 def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:

@@ -45,8 +45,8 @@ from cda.auditing.verdict_sentences import verdicts
 from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
-from cda.report.document import Block, Bullets, Document, Heading, Marked, Strong
-from cda.report.page import Entry, ReportSection, render, word_changes, word_differences
+from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
+from cda.report.page import Entry, ReportSection, render, word_changes
 from cda.report.plots import save_plot
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
 from cda.report.tables import Table, escaped, fenced_block
@@ -214,7 +214,7 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
             "quality": verdict.quality_sentence(audit), "quality_kind": verdict.quality_kind(audit), "dose": dose_line(audit),
             "seeds": seed_sentences(audit), "two": compares(audit), "caveats": caveats(audit),
             "examples": sorted((one for few in few_examples(audit).values() for one in few), key=example_order), "n_open": _N_OPEN,
-            "word_changes": word_changes, "word_differences": word_differences, "margins_sentence": margins_sentence,
+            "word_changes": word_changes, "margins_sentence": margins_sentence,
             "people_sentence": people_sentence,
         },
     )  # fmt: skip
@@ -258,11 +258,7 @@ def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple
 
 
 def _section_blocks(section: ReportSection, audit: AuditResult) -> Iterator[Block]:
-    yield Heading(section.title)
-    yield section.paragraphs
-    yield from section.tables
-    yield Bullets(tuple(f"{name}: {value}" for name, value in section.facts))
-    yield from section.entries
+    yield from section_blocks(section)
     for bias, few in few_examples(audit).items() if section.id == "examples" else ():
         for example in few:
             lines = [f"### {escaped(bias)}: {margins_sentence(example)}; {people_sentence(example)}", ""]

@@ -24,6 +24,8 @@ from cda.stats.verdict import Margin
 
 EMBEDDED = "embedded"
 """Name of the model that ships with the package."""
+REWRITTEN = "embedded answers rewritten"
+"""Opens the source of contrasts that a rewriter made for the audit."""
 
 
 @cache
@@ -116,7 +118,7 @@ def flipped_cell(rate: BiasRate) -> str:
 
 def contrasts_flipped(skew: BiasSkew, form: str = "{}") -> str:
     """Number of rewrites for contrasts that flipped the bias; empty for contrasts that were not rewritten here."""
-    if not skew.source.startswith("embedded answers rewritten"):
+    if not skew.source.startswith(REWRITTEN):
         return ""
     return form.format(f"{skew.available} of {skew.available + sum(skew.rewrites_failed.values())} flipped")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING
@@ -11,22 +11,23 @@ from cda.auditing.report_cells import compares, divided, margin_unit, voted_name
 from cda.numbers.measures import MEASURES
 from cda.records import PERCENT
 from cda.report import plots
-from cda.report.numbers import count, reward, share, signed
+from cda.report.numbers import reward, share, signed
 from cda.report.plots import (
     AFTER,
     BEFORE,
     INK,
     PEOPLE,
     SCORINGS,
-    SHARE_LIMITS,
     THIRD,
     Mark,
     Plot,
     PlotRow,
     Scale,
     Shown,
+    in_words,
     levels_plot,
     named,
+    percent_scale,
     rows_plot,
 )
 from cda.results.audit import AuditResult, On
@@ -93,21 +94,11 @@ def skew_plot(audit: AuditResult) -> Plot:
         for name, skew in audit.skew.items()
     ]  # fmt: skip
     marks = {when: SCORINGS[when] for when in shares[0][1]}
-    said = [_said(label, {marks[when].name: each for when, each in own.items()}, share, True) for label, own in shares]
+    said = [
+        in_words(label, {marks[when].name: each for when, each in own.items()}, share, True) for label, own in shares
+    ]
     title = "Skew of each bias: how often the model prefers the biased side"
-    return rows_plot("skew", title, " ".join(said), shares, marks, _percent("prefers the biased side (%)", 50))
-
-
-def _percent(axis: str, reference: float | None = None) -> Scale:
-    return Scale(axis, is_share=True, limits=SHARE_LIMITS, reference=reference)
-
-
-def _said(label: str, shown: Shown, form: Callable[[Estimate], str], once: bool = False, end: str = "") -> str:
-    """A row in words, with n behind each number, or once behind all."""
-    known = {word: estimate for word, estimate in shown.items() if estimate is not None}
-    ns = [f" (n = {count(estimate)})" for estimate in known.values()]
-    words = (f"{word} {form(known[word])}{'' if once else n}" for word, n in zip(known, ns, strict=True))
-    return f"{label}: {', '.join(words)}{ns[0] if once else ''}{end}."
+    return rows_plot("skew", title, " ".join(said), shares, marks, percent_scale("prefers the biased side (%)", 50))
 
 
 def _people_plots(audit: AuditResult) -> list[Plot]:
@@ -126,17 +117,17 @@ def _people_plots(audit: AuditResult) -> list[Plot]:
     return [
         _beside_people(
             "human-skew", f"Skew of the model next to people's, on the contrasts with a majority; lines are {PERCENT} intervals",
-            "Skew", skew, {"people": plots.PEOPLE_MARK, **scorings}, _percent("prefers the biased side (%)", 50)),
+            "Skew", skew, {"people": plots.PEOPLE_MARK, **scorings}, percent_scale("prefers the biased side (%)", 50)),
         _beside_people(
             "miscalibration", "Miscalibration: how often the model and people's majority disagree",
-            "Miscalibration", missed, drawn, _percent("disagrees with people's majority (%)")),
+            "Miscalibration", missed, drawn, percent_scale("disagrees with people's majority (%)")),
     ]  # fmt: skip
 
 
 def _beside_people(
     id: str, title: str, what: str, shown: Mapping[str, Shown], marks: Mapping[str, Mark], scale: Scale
 ) -> Plot:
-    text = f"{what}, {' '.join(_said(name, own, share, True) for name, own in shown.items())}"
+    text = f"{what}, {' '.join(in_words(name, own, share, True) for name, own in shown.items())}"
     return rows_plot(id, title, text, [(named(name), own) for name, own in shown.items()], marks, scale)
 
 
@@ -151,7 +142,7 @@ def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
                 if isinstance(own := kinds.get(f"{start}, {text}"), Estimate):
                     rows.setdefault(f"{text_word} ({start_word})", {})[when] = own
         title = f"{name}: mean rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
-        said = f"Mean rewards of texts of triples of {name}. {' '.join(_said(*row, signed) for row in rows.items())}"
+        said = f"Mean rewards of texts of triples of {name}. {' '.join(in_words(*row, signed) for row in rows.items())}"
         if rows:
             drawn.append(rows_plot(f"rewards-{words[name]}", title, said, rows.items(), marks, Scale("mean reward")))
     return drawn
@@ -170,8 +161,8 @@ def dose_curves(dose: DoseResult) -> list[Plot]:
             for point in dose.own.response[name]
         }
         title = f"{name}: what each dose leaves of the bias, and of quality; dose 0 is no training, 1 plain CDA"
-        said = f"{title}. {' '.join(_said(*row, share) for row in rows.items())}"
-        drawn.append(rows_plot(f"dose-{word}", title, said, rows.items(), marks, _percent("% (gap: points)")))
+        said = f"{title}. {' '.join(in_words(*row, share) for row in rows.items())}"
+        drawn.append(rows_plot(f"dose-{word}", title, said, rows.items(), marks, percent_scale("% (gap: points)")))
     return drawn
 
 
@@ -191,7 +182,7 @@ def _rate_plot(name: str, rate: BiasRate, word: str) -> Plot | None:
     first = next(iter(shown[0][1].values()))
     scale = Scale(f"effect on the {first.unit if first else 'reward'}", reference=0, bars=True)
     title = f"{name}: effect of the attribute by each estimator, with {PERCENT} intervals (naive: one number for all three effects)"
-    said = " ".join(_said(label, own, signed) for label, own in shown)
+    said = " ".join(in_words(label, own, signed) for label, own in shown)
     text = f"RATE effects of {name} on {rate.n} triples. {said}"
     return rows_plot(f"rate-{word}", title, text, shown, {when: SCORINGS[when] for when in effects}, scale)
 

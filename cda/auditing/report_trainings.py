@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 from cda.auditing.report_cells import compares, said, targets
+from cda.auditing.report_plots import dose_curves
 from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import seed_numbers
 from cda.records import PERCENT
+from cda.report.document import Document
 from cda.report.numbers import (
     FORMS,
     cell,
@@ -22,6 +24,7 @@ from cda.report.numbers import (
     share,
     signed,
 )
+from cda.report.page import ReportSection
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
@@ -59,6 +62,17 @@ def dose_line(audit: AuditResult) -> str:
         f"Dose {dose.chosen:g} was chosen {by} on the {on} that it is shown on, which flatters it; held out: "
         f"{', '.join(left)}."
     )
+
+
+def dose_document(result: DoseResult) -> Document:
+    """The choice of a dose, its numbers on held-out votes, and the curve."""
+    names = result.mixed or ("the model before training", "the model as trained")
+    said, tables, curves = tuple(dose_sentences(result)), tuple(dose_tables(result)), tuple(dose_curves(result))
+    opening = f"Dose {result.chosen:g} of {names[1]} was chosen; 0 is {names[0]}."
+    return Document(f"Dose of {names[1]}", opening, (), (
+        ReportSection("dose", "Dose", (), tables, curves, sentences=said),
+        ReportSection("made", "How it was made", facts=(("seed", str(result.seed)),), aside=True),
+    ))  # fmt: skip
 
 
 def dose_sentences(dose: DoseResult) -> list[str]:

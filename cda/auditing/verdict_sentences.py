@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing.report_cells import applied, at_no_drift, compares, margin_words, mean_margin, targets
+from cda.auditing.report_cells import (
+    REWRITTEN,
+    applied,
+    at_no_drift,
+    compares,
+    margin_words,
+    mean_margin,
+    said,
+    targets,
+)
 from cda.report.numbers import (
     count,
     excludes_zero,
@@ -25,7 +35,7 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, SameMargin
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin
 from cda.stats import verdict as rules
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
@@ -178,14 +188,59 @@ def risen_with(name: str, audit: AuditResult) -> list[str]:
     return rules.risen(name, {other: _evidence(other, audit) for other in audit.skew})
 
 
+def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
+    """The measurements of one model on a bias, without a training."""
+    votes, effects, skew = audit.votes.get(name), audit.effects[name], audit.skew[name]
+    found, length = effects.before.identification, effects.before.length
+    rewritten = skew.source.startswith(REWRITTEN)
+    return rules.ModelEvidence(
+        share=skew.before,
+        ties=_n_ties(skew),
+        mean_margin=mean_margin(effects.before.direct),
+        p_holm=votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test),
+        identified=_is_identified(found),
+        at_no_drift=list(at_no_drift(found).values()),
+        rival=None if length is None else length.rival,
+        alike=(found.overlap.n_prompts, found.overlap.share.value) if isinstance(found, Identification) else None,
+        signed_gap=votes.signed_gap.before if votes else None,
+        tried=skew.available + sum(skew.rewrites_failed.values()) if rewritten else None,
+    )
+
+
 def model_word(name: str, audit: AuditResult) -> rules.Finding:
     """The finding on one bias of one model, without a training."""
-    votes, effects = audit.votes.get(name), audit.effects[name]
-    p_holm = votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test)
-    found = effects.before.identification
-    gap = votes.signed_gap.before if votes else None
-    margins = list(at_no_drift(found).values())
-    return rules.finding(mean_margin(effects.before.direct), p_holm, _is_identified(found), gap, margins)
+    return rules.finding(model_evidence(name, audit))
+
+
+def model_reason(name: str, audit: AuditResult) -> str:
+    """Why one model has no verdict on a bias, or a verdict that other differences may share in, in about ten words; else empty."""
+    found = model_evidence(name, audit)
+    share_, word, n = found.share, rules.finding(found), found.share.n
+    against = f"preferred in {percent(share_.value)} only; " if share_.high < TIE else ""
+    match word:
+        case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
+            alike, n_prompts = found.alike[0], share_.n_prompts
+            needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
+            return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
+        case "too few prompts":
+            return f"{against}{share_.n_prompts} prompts; a verdict needs {rules.MIN_PROMPTS}"
+        case "few flipped":
+            return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
+        case "mostly tied":
+            return f"same score on both sides of {found.ties} of {n} pairs"
+        case "not told apart from length":
+            return "not told apart from length"
+        case "not identified":
+            if found.rival:
+                return f"sides also differ in {_words(found.rival)}: rewrite them to match"
+            return remedy(audit.effects[name].before.identification) or said("glance", "not identified")
+        case "no effect shown" if share_.low <= TIE <= share_.high:
+            return f"preferred in {percent(share_.value)}; 50% is not excluded"
+        case "no effect shown":
+            return f"preferred in {percent(share_.value)}; the mean margin shows no effect"
+        case "penalised" if not found.alone:
+            return f"preferred in {percent(share_.value)}; prefers the side without it, or what goes with that"
+    return ""
 
 
 def verdict_kind(word: str) -> Kind:
@@ -233,10 +288,24 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
             text += f" Mean margin {signed(direct.estimate)} {effects.unit}."
-    if not _is_identified(identification) and not isinstance(mean_margin(direct), float):
+    word = model_word(name, audit)
+    unknown = not _is_identified(identification) and not isinstance(mean_margin(direct), float)
+    if unknown and (votes or word == "not identified"):
         text += f" The bias is not told apart from what else differs: {identification.reason}{confounds_sentence(identification)}"
-    text += f" {drift_sentence(name, audit)}"
-    return Verdict(name, model_word(name, audit), f"{text.strip().rstrip('.')}.")
+    if word == "not identified":
+        text += f" {drift_sentence(name, audit)}{_rival_sentence(audit.effects[name].before.length)}"
+    elif word == "not told apart from length":
+        text += length_sentence(name, audit)
+    elif word in ("too few prompts", "few flipped", "mostly tied", "no effect shown", "penalised") and not votes:
+        why = model_reason(name, audit)
+        text += f" Why: {why}." if why else ""
+    return Verdict(name, word, f"{text.strip().rstrip('.')}.")
+
+
+def _rival_sentence(length: LengthBaseline | None) -> str:
+    if length is None or length.rival is None:
+        return ""
+    return f" The change in {_words(length.rival)} may explain the margin: little of it is left to the bias."
 
 
 def drift_sentence(name: str, audit: AuditResult) -> str:
@@ -258,6 +327,23 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
 
 def _is_identified(found: Identification | Missing) -> bool:
     return isinstance(found, Identification) and found.is_identified
+
+
+def length_sentence(name: str, audit: AuditResult) -> str:
+    """That length may be what one model prefers, with the shares of two scorers of length; else empty."""
+    length = audit.effects[name].before.length
+    if length is None or model_word(name, audit) != "not told apart from length":
+        return ""
+    by = f"a count of characters would prefer the biased side in {share(length.characters)}, one of words in {share(length.words)}"
+    parts = (length.explained, length.left)
+    mean = "; ".join(
+        f"{signed(part)} of the mean margin {what}"
+        for part, what in zip(
+            parts, ("goes with what changes in length and wording", "is left to the bias"), strict=True
+        )
+        if isinstance(part, Estimate)
+    )
+    return f" It is not told apart from length: {by}{f'; {mean}' if mean else ''}."
 
 
 def _p_holm(test: Test | Missing) -> float:

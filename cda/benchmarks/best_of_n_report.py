@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from cda.records import PERCENT
 from cda.report import plots
-from cda.report.document import Bullets, Document
-from cda.report.numbers import MINUS, cell, clipped, counted, p_value, percent, plain, share
-from cda.report.page import Entry, Headline, ReportSection
+from cda.report.document import Document, how_made, meaning
+from cda.report.numbers import cell, clipped, counted, in_unit, p_value, percent, plain, share
+from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.scoring import asked_line, model_label
 from cda.report.tables import Table
@@ -46,33 +45,19 @@ def level_text(kind: Followed, found: Measured | Missing) -> str:
     """A share in percent or a mean in its unit, with its interval."""
     if isinstance(found, Missing):
         return UNSUPPORTED
-    if kind == "mean":
-        return interval_text(found)
-    return f"{percent(found.value)}{_ALIKE}" if isinstance(found, NoSpread) else share(found)
+    if isinstance(found, NoSpread):
+        return f"{percent(found.value) if kind == 'share' else plain(found.value, 3)}{_ALIKE}"
+    return share(found) if kind == "share" else in_unit(found)
 
 
 def change_text(kind: Followed, found: Measured | Missing) -> str:
     """A change with its sign: of a share in points, of a mean in its unit."""
     if isinstance(found, Missing):
         return UNSUPPORTED
-    return interval_text(found, 100.0, "+", " points") if kind == "share" else interval_text(found, sign="+")
-
-
-def interval_text(measured: Measured, scale: float = 1.0, sign: str = "", unit: str = "") -> str:
-    """A value with its interval, to the first digit of the interval's half-width."""
-    if isinstance(measured, NoSpread):
-        alike = scale * measured.value
-        return f"{sign if alike > 0 else ''}{plain(alike, 3)}{unit}{_ALIKE}"
-    half = scale * (measured.high - measured.low) / 2
-    digits = min(max(-math.floor(math.log10(half)), 0), 4) if half > 0 else 4
-
-    def rounded(end: float) -> str:
-        """More decimals for a value that is not 0 if rounding would hide on which side of 0 it lies."""
-        hidden = end and round(end, digits) == 0
-        return f"{end:{sign if end else ''}.{-math.floor(math.log10(abs(end))) if hidden else digits}f}"
-
-    value, low, high = (rounded(scale * end) for end in (measured.value, measured.low, measured.high))
-    return f"{value} [{low}, {high}]{unit}".replace("-", MINUS)
+    factor, unit = (100.0, " points") if kind == "share" else (1.0, "")
+    if isinstance(found, NoSpread):
+        return f"{'+' if found.value > 0 else ''}{plain(factor * found.value, 3)}{unit}{_ALIKE}"
+    return f"{in_unit(found, '+', factor)}{unit}"
 
 
 _TEXT = (
@@ -97,33 +82,31 @@ _TERMS = (
 def best_of_n_document(result: BestOfResult) -> Document:
     """The largest n next to n = 1, slopes, the strongest tilted policy, and counts; every n and β is in the JSON file."""
     models = dict.fromkeys(model_label(result.models[label]) for label in result.scorings)
-    tables, sentences = best_of_n_tables(result), tuple(best_of_n_sentences(result))
-    defined = tuple(f"{titled(curve)}: {curve.definition}" for curve in result.curves)
-    packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    sections = [ReportSection("curves", "As n grows", (_TEXT,), tuple(tables[:2]), (_curves_plot(result),))]
-    if not isinstance(result.tilt, Missing):
+    sections = [ReportSection("curves", "As n grows", (_TEXT,), tuple(_curve_tables(result)), (_curves_plot(result),))]
+    if isinstance(tilt := result.tilt, Tilt):
         title = "If a policy is trained on this reward"
-        sections.append(
-            ReportSection("tilt", title, (_TILT_TEXT,), tuple(tables[2:]), (_tilt_plot(result, result.tilt),))
-        )
-    made = ReportSection("scoring", "How it was made", (*sentences, *defined), facts=(("versions", packages),))
-    return Document(
-        f"Best-of-n: what {clipped(' and '.join(models), 120)} picks",
-        f"{result.n_responses} responses to {result.n_prompts} prompts, from {result.responses}.",
-        tuple(_headlines(result)), (*sections, made, ReportSection("meaning", "What the numbers mean", entries=_TERMS)),
-        (*tables, sentences), (sentences, *tables, Bullets(defined)), "Best-of-n: what the reward picks as n grows",
-    )  # fmt: skip
+        tables, plots = tuple(_tilt_tables(result, tilt)), (_tilt_plot(result, tilt),)
+        sections.append(ReportSection("tilt", title, (_TILT_TEXT,), tables, plots))
+    sections += [
+        ReportSection(
+            "attributes",
+            "What is followed",
+            facts=tuple((titled(of), of.definition) for of in result.curves),
+            aside=True,
+        ),
+        how_made(result.versions, best_of_n_sentences(result)),
+        meaning(*_TERMS),
+    ]
+    fewest, median, most = result.responses_per_prompt
+    each = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
+    subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {result.responses}."
+    return Document(f"Best-of-n: what {clipped(' and '.join(models), 120)} picks", subtitle, (), tuple(sections))
 
 
 def best_of_n_sentences(result: BestOfResult) -> list[str]:
     """What was sampled and scored, left out, and could not be estimated."""
-    fewest, median, most = result.responses_per_prompt
-    per_prompt = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
     lines = [
-        f"{result.n_responses} responses to {result.n_prompts} prompts, {per_prompt} each, from {result.responses}."
-    ]
-    lines += [
-        f"Rewards {label}: {model_label(asked)}, {asked_line(asked.facts)}." for label, asked in result.models.items()
+        f"Rewards {label}: {model_label(asked)}. {asked_line(asked.facts)}." for label, asked in result.models.items()
     ]
     lines += [
         f"Left out of {excluded.seen} {what}: {counted(excluded.reasons)}."
@@ -153,53 +136,39 @@ def best_of_n_sentences(result: BestOfResult) -> list[str]:
     return lines
 
 
-def best_of_n_tables(result: BestOfResult) -> list[Table]:
-    """The largest n, the slopes, then the tilted policy: at the strongest usual β that the samples support, and at each β that was
-    asked for and is supported under a scoring."""
-    n, labels = result.sizes[-1], result.scorings
-    change = ("change",) if len(labels) == 2 else ()
-    slopes = [
-        (
-            titled(curve),
-            *(change_text(curve.kind, by) for by in (*curve.slope.values(), curve.slope_change) if by is not None),
-            str(curve.at[-1].n_prompts),
-        )
-        for curve in result.curves
-    ]
+def _curve_tables(result: BestOfResult) -> Iterator[Table]:
+    """The largest n next to n = 1, then the slopes."""
+    n, labels, prompts = result.sizes[-1], result.scorings, [str(curve.at[-1].n_prompts) for curve in result.curves]
     largest = [
-        (
-            curve,
-            curve.at[0].complete[labels[0]],
-            curve.at[-1].scorings,
-            curve.at[-1].change,
-            str(curve.at[-1].n_prompts),
-        )
-        for curve in result.curves
+        (curve, curve.at[0].complete[labels[0]], curve.at[-1].scorings, curve.at[-1].change, count)
+        for curve, count in zip(result.curves, prompts, strict=True)
     ]
-    tables = [
-        _moved(f"What best-of-{n} picks", ("picks", "n = 1", *(f"{label}, n = {n}" for label in labels)), largest),
-        Table(
-            f"How much optimising the reward amplifies it: slope in log2(n), n = 1 to {n}, with {PERCENT} intervals",
-            ("added by each doubling of n", *labels, *change, "prompts"),
-            tuple(slopes),
-        ),
-    ]
-    if isinstance(result.tilt, Missing):
-        return tables
-    tilt = result.tilt
-    for place, (policies, asked) in enumerate(_steps(tilt)):
-        if place != tilt.strongest and not (asked and _is_supported(policies)):
-            continue
-        rows = [
-            (each, each.sampled, each.at[place].scorings, each.at[place].change, _prompts(each.sampled))
-            for each in tilt.followed
-        ]
-        which = ", the strongest that the samples support" if place == tilt.strongest else ""
-        header = ("responses", "sampled", *(f"{label}, KL {_kl(policies[label])}" for label in labels))
-        caption = f"What the policy tilted to the reward shows at β = {_beta(policies, asked)}{which}"
-        table = _moved(caption, header, rows, tested=place == tilt.strongest)
-        tables.insert(2, table) if place == tilt.strongest else tables.append(table)
-    return tables
+    yield _moved(f"What best-of-{n} picks", ("picks", "n = 1", *(f"{label}, n = {n}" for label in labels)), largest)
+    caption = f"How much optimising the reward amplifies it: slope in log2(n), n = 1 to {n}, with {PERCENT} intervals"
+    slopes = ([by for by in (*curve.slope.values(), curve.slope_change) if by is not None] for curve in result.curves)
+    rows = (
+        (titled(curve), *(change_text(curve.kind, by) for by in own), count)
+        for curve, own, count in zip(result.curves, slopes, prompts, strict=True)
+    )
+    change = ("change",) if len(labels) == 2 else ()
+    yield Table(caption, ("added by each doubling of n", *labels, *change, "prompts"), tuple(rows))
+
+
+def _tilt_tables(result: BestOfResult, tilt: Tilt) -> Iterator[Table]:
+    """The tilted policy at the strongest usual β that the samples support, then at each β that was asked for and is supported under
+    a scoring."""
+    steps = list(enumerate(_steps(tilt)))
+    for place, (policies, asked) in sorted(steps, key=lambda step: step[0] != tilt.strongest):
+        strongest = place == tilt.strongest
+        if strongest or (asked and _is_supported(policies)):
+            rows = [
+                (each, each.sampled, each.at[place].scorings, each.at[place].change, _prompts(each.sampled))
+                for each in tilt.followed
+            ]
+            which = ", the strongest that the samples support" if strongest else ""
+            header = ("responses", "sampled", *(f"{label}, KL {_kl(policies[label])}" for label in result.scorings))
+            caption = f"What the policy tilted to the reward shows at β = {_beta(policies, asked)}{which}"
+            yield _moved(caption, header, rows, tested=strongest)
 
 
 _Row = tuple[FollowedAttribute, Measured, Mapping[str, Measured | Missing], Measured | Missing | None, str]
@@ -218,20 +187,6 @@ def _moved(caption: str, header: tuple[str, ...], rows: Sequence[_Row], tested: 
     more = (*(("change",) if two else ()), *(("p", "p (Holm)") if tested else ()), "prompts")
     note = "; p is for the test that nothing changed, Holm over the attributes" if tested else ""
     return Table(f"{caption}, with {PERCENT} intervals{note}", (*header, *more), tuple(body))
-
-
-def _headlines(result: BestOfResult) -> Iterator[Headline]:
-    """Each attribute at the largest n next to n = 1, and its change."""
-    n, labels = result.sizes[-1], result.scorings
-    for curve in result.curves:
-        last = curve.at[-1]
-        named_by = {label: f" {label}" if len(labels) == 2 else "" for label in labels}
-        picked = ", ".join(f"{level_text(curve.kind, last.scorings[label])}{said}" for label, said in named_by.items())
-        text = f"{level_text(curve.kind, curve.at[0].complete[labels[0]])} at n = 1; at n = {n}: {picked}"
-        if last.change is not None and curve.p_value is not None:
-            adjusted = "" if curve.p_holm is None else f", Holm {p_value(curve.p_holm)}"
-            text += f"; change {change_text(curve.kind, last.change)} (p {p_value(curve.p_value)}{adjusted})"
-        yield Headline(f"{titled(curve)}:", f"{text}; {last.n_prompts} prompts.")
 
 
 def _steps(tilt: Tilt) -> list[tuple[dict[str, TiltedPolicy], bool]]:
@@ -261,14 +216,16 @@ def _prompts(sampled: Measured) -> str:
 _PANELS, _PANEL_INCHES, _PANEL_TICKS = 3, 1.75, 7
 _APART = 0.06
 """Half the distance of two scorings at one n, so that no interval hides another; n is drawn by its logarithm."""
+_Points = Sequence[tuple[float, str, Measured]]
+"""Place, its name, and level."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """One attribute: for each scoring its levels with their place and its name, and under a tilt the line of best-of-n."""
+    """One attribute: for each scoring its levels, and under a tilt the line of best-of-n."""
 
     of: FollowedAttribute
-    points: Mapping[str, Sequence[tuple[float, str, Measured]]]
+    points: Mapping[str, _Points]
     best: Mapping[str, Sequence[tuple[float, float]]]
 
     @property
@@ -294,12 +251,11 @@ def _curves_plot(result: BestOfResult) -> Plot:
     )
     shown = spaced(result.sizes, _PANEL_TICKS)
 
-    def ticks(axes: Axes) -> None:
+    def frame(axes: Axes) -> None:
         axes.set_xticks([log2(n) for n in shown], [str(n) for n in shown])
-        axes.set_xlabel("n")
-        axes.grid(axis="y", color=plots.LINE)
+        plots.draw_frame(axes, "n", "y")
 
-    return _plot("best_of_n", title, panels, ticks)
+    return _plot("best_of_n", title, panels, frame)
 
 
 def _tilt_plot(result: BestOfResult, tilt: Tilt) -> Plot:
@@ -342,30 +298,22 @@ def _draw(panels: Sequence[_Panel], frame: Callable[[Axes], None], axes: Axes) -
     axes.remove()
     for number, panel in enumerate(panels):
         own = figure.add_subplot(grid[number // columns, number % columns])
-        for (label, points), (color, shape, second) in zip(panel.points.items(), plots.SCORING_MARKS, strict=False):
-            filled = second or len(panel.points) == 1
-            best = panel.best.get(label, ())
+        for (label, mark), points in zip(
+            plots.scoring_marks(list(panel.points)).items(), panel.points.values(), strict=True
+        ):
+            xs, levels = [x for x, *_ in points], [level for *_, level in points]
+            values, best = [level.value for level in levels], panel.best.get(label, ())
             own.plot(
-                [x for x, _ in best],
-                [y for _, y in best],
-                "^:",
-                color=color,
-                markerfacecolor=plots.PAGE,
-                markersize=4,
-                linewidth=1,
-                zorder=1,
+                [x for x, _ in best], [y for _, y in best], "^:", color=mark.color, mfc=plots.PAGE, ms=4, lw=1, zorder=1
             )
-            dashes = "solid" if filled else (0, (4, 2))
-            own.plot(
-                [x for x, *_ in points], [level.value for *_, level in points], color=color, linestyle=dashes, zorder=2
-            )
-            for x, _, level in points:
-                plots.upright(own, x, level, color, shape, filled)
+            own.plot(xs, values, color=mark.color, linestyle="solid" if mark.filled else (0, (4, 2)), zorder=2)
+            plots.draw_points(own, mark, xs, values, yerr=plots.errors(levels))
         frame(own)
         own.set_title(titled(panel.of, 20), loc="left")
         if panel.of.kind == "share":
             plots.percent_axis(own, "y")
-    plots.scorings_key(own, list(panels[0].points))
+    if len(panels[0].points) == 2:
+        plots.legend(own, 2)
 
 
 def spaced(sizes: Sequence[int], most: int) -> list[int]:

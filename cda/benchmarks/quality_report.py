@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from cda.files.paths import as_part
 from cda.records import PERCENT
-from cda.report.document import Block, Bullets, Document, Heading
+from cda.report.document import Document, how_made, meaning
 from cda.report.numbers import clipped, count, few_prompts, p_equals, share
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Plot, Scale, levels_plot, named
@@ -32,23 +32,9 @@ from cda.results.facts import RewardModelFacts
 def quality_document(result: QualityResult) -> Document:
     """Sections and overall of every set, or the win rate of outputs; flags and their meaning."""
     models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
-    scored, flags = tuple(scoring_sentences(result)), _flags(result)
-    shown: list[Block] = []
-    whole: list[Block] = [Bullets(scored), *flags]
-    for each in result.sets:
-        fewest = {group.name: group.n_prompts for group in each.shown}
-        notes, tables = set_notes(each, result.scorings[0].unit), set_tables(each)
-        shown += [tables[0], tuple(filter(None, [*notes, few_prompts(fewest)]))]
-        whole += [Heading(each.name), MEANINGS[each.format], *tables, Bullets(tuple(notes))]
     what = "Win rate of" if any(each.win_rates for each in result.sets) else "Accuracy on"
-    return Document(
-        f"Quality of {clipped(models, 120)}", f"{what} {', '.join(each.name for each in result.sets)}.",
-        tuple(_headlines(result)), tuple(_sections(result)), (*shown, (*scored, *flags)), tuple(whole), "Quality",
-    )  # fmt: skip
-
-
-def _flags(result: QualityResult) -> tuple[str, ...]:
-    return (FLAGS,) if result.n_tests else ()
+    subtitle = f"{what} {', '.join(each.name for each in result.sets)}."
+    return Document(f"Quality of {clipped(models, 120)}", subtitle, tuple(_headlines(result)), tuple(_sections(result)))
 
 
 ScoreRow = Mapping[str, Any]
@@ -182,21 +168,16 @@ def _kind(each: SetQuality) -> Literal["good", "bad", "none"]:
 def _sections(result: QualityResult) -> Iterator[ReportSection]:
     two = len(result.labels) > 1
     for place, each in enumerate(result.sets, 1):
-        rule = f"Read as {FORMATS[each.format]}. {MEANINGS[each.format]}"
-        notes = (rule, *set_notes(each, result.scorings[0].unit))
-        yield ReportSection(
-            f"set-{place}",
-            each.name,
-            notes,
-            tuple(set_tables(each)),
-            () if each.win_rates else tuple(filter(None, [quality_plot(each, place)])),
-        )
-    facts = (
-        ("files", "; ".join(f"{each.name}: {each.source}" for each in result.sets)),
-        *((("tests", f"{result.n_tests} sections; Holm's p allows for all of them"),) if two else ()),
-        ("seed", str(result.seed)),
-        ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
-    )
-    yield ReportSection("scoring", "How it was scored", tuple(scoring_sentences(result)), facts=facts)
-    terms = (*_TERMS, *_CHANGE_TERMS) if two else _TERMS
-    yield ReportSection("meaning", "What the numbers mean", _flags(result), entries=terms)
+        tables, rule = set_tables(each), f"Read as {FORMATS[each.format]}. {MEANINGS[each.format]}"
+        fewest = {group.name: group.n_prompts for group in each.shown}
+        notes = filter(None, [*set_notes(each, result.scorings[0].unit), few_prompts(fewest)])
+        plots = () if each.win_rates else tuple(filter(None, [quality_plot(each, place)]))
+        yield ReportSection(f"set-{place}", each.name, (rule,), tuple(tables[:1]), plots, sentences=tuple(notes))
+        if tables[1:]:
+            yield ReportSection(f"more-{place}", f"{each.name}: more", tables=tuple(tables[1:]), aside=True)
+    flags = (FLAGS,) if result.n_tests else ()
+    files = "; ".join(f"{each.name}: {each.source}" for each in result.sets)
+    tests = f"{result.n_tests} sections; Holm's p allows for all of them" if two else None
+    facts = {"files": files, "tests": tests, "seed": result.seed}
+    yield how_made(result.versions, (*scoring_sentences(result), *flags), facts)
+    yield meaning(*_TERMS, *(_CHANGE_TERMS if two else ()))

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING
-
 from cda.calibration.fit import LEAST_FOLLOWING
 from cda.records import PERCENT
-from cda.report import plots
-from cda.report.document import Block, Document
+from cda.report.document import Document, how_made, meaning
 from cda.report.numbers import cell, clipped, counted, distance, percent, plain, points, share
 from cda.report.page import Entry, ReportSection
-from cda.report.plots import Plot, named
+from cda.report.plots import PEOPLE_MARK, SCORINGS, Plot, in_words, named, percent_scale, rows_plot
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
 from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-_MARKS = (plots.SCORINGS["before"], plots.SCORINGS["after"], plots.PEOPLE_MARK)
+_MARKS = {"before": SCORINGS["before"], "after": SCORINGS["after"], "people": PEOPLE_MARK}
 _TERMS = (
     Entry("offset", "bias of the first side only", "What is taken off a margin if the first side has the bias and the second has not."),
     Entry("slope", "measure of the first side − of the second", "What is taken off for each unit of the difference."),
@@ -32,12 +24,14 @@ _TERMS = (
 
 def calibration_document(result: CalibrationResult) -> Document:
     """The verdict, the tables, and what they rest on."""
-    said: tuple[Block, ...] = (
-        verdict(result),
-        *calibration_tables(result),
-        tuple(calibration_sentences(result)),
+    sentences = (*calibration_sentences(result), *result.facts.notes)
+    sections = (
+        ReportSection("effect", "Effect on votes that did not fit it", (), (effect_table(result),), (_plot(result),)),
+        ReportSection("corrections", "What is taken off", (), (corrections_table(result),)),
+        how_made(result.versions, sentences, result.sources | {"people's ties": result.ties, "seed": str(result.seed)}),
+        meaning(*_TERMS),
     )
-    return Document(_title(result), verdict(result), (), tuple(_sections(result)), said)
+    return Document(f"Calibration of {clipped(result.scorer, 120)}", verdict(result), (), sections)
 
 
 def verdict(result: CalibrationResult) -> str:
@@ -50,8 +44,8 @@ def verdict(result: CalibrationResult) -> str:
     return f"A calibration at strength {result.strength:g} was chosen; apply it with score.calibration={result.made_by.file}."
 
 
-def calibration_tables(result: CalibrationResult) -> list[Table]:
-    """The scorer as it is and calibrated, out of fold, measure by measure; and the corrections."""
+def effect_table(result: CalibrationResult) -> Table:
+    """The scorer as it is and calibrated, out of fold, measure by measure."""
     rows = []
     for name, own in result.biases.items():
         for title, key, form in (("preferred with the bias", "skew", share), ("distance from people", "gap", distance),
@@ -70,16 +64,14 @@ def calibration_tables(result: CalibrationResult) -> list[Table]:
     caption = f"The scorer as it is and calibrated, out of fold, with {PERCENT} intervals"
     header = ("bias", "measure", "as it is", "calibrated", "people", "change", "n")
     if result.strength:
-        return [Table(caption, header, tuple(rows)), _corrections(result)]
+        return Table(caption, header, tuple(rows))
     kept = (0, 1, 2, 4, 6)
     as_it_is = [tuple(row[at] for at in kept) for row in (header, *rows)]
-    return [
-        Table(f"The scorer as it is, with {PERCENT} intervals", as_it_is[0], tuple(as_it_is[1:])),
-        _corrections(result),
-    ]
+    return Table(f"The scorer as it is, with {PERCENT} intervals", as_it_is[0], tuple(as_it_is[1:]))
 
 
-def _corrections(result: CalibrationResult) -> Table:
+def corrections_table(result: CalibrationResult) -> Table:
+    """What each correction takes off."""
     rows = [
         (name, cell(own.offset, _number, "none"), cell(own.slope, _number, "none"), _measure(own))
         for name, own in result.corrections.items()
@@ -92,15 +84,15 @@ def _corrections(result: CalibrationResult) -> Table:
     return Table(caption, ("bias", "offset", "slope", "measure"), tuple(rows))
 
 
+def _number(estimate: Estimate) -> str:
+    """A correction with its interval, each to two digits."""
+    low, value, high = (plain(end, 2) for end in (estimate.low, estimate.value, estimate.high))
+    return f"{value} [{low}, {high}]"
+
+
 def _measure(own: BiasCorrection) -> str:
     name = own.measure.feature.replace("_", " ")
     return f"log of {name}" if own.measure.logarithm else name
-
-
-def _number(estimate: Estimate) -> str:
-    """A correction with its interval, to two digits."""
-    low, value, high = (plain(end, 2) for end in (estimate.low, estimate.value, estimate.high))
-    return f"{value} [{low}, {high}]"
 
 
 def calibration_sentences(result: CalibrationResult) -> list[str]:
@@ -137,35 +129,12 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
     return lines
 
 
-def _title(result: CalibrationResult) -> str:
-    return f"Calibration of {clipped(result.scorer, 120)}"
-
-
-def _sections(result: CalibrationResult) -> Iterator[ReportSection]:
-    effect, corrections = calibration_tables(result)
-    yield ReportSection("effect", "Effect on votes that did not fit it", (), (effect,), (_plot(result),))
-    yield ReportSection("corrections", "What is taken off", (), (corrections,))
-    packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    given = [(name, str(file)) for name, file in result.sources.items() if file is not None]
-    facts = (*given, ("people's ties", result.ties), ("seed", str(result.seed)), ("versions", packages))
-    yield ReportSection("made", "How it was made", (*calibration_sentences(result), *result.facts.notes), facts=facts)
-    yield ReportSection("meaning", "What the numbers mean", entries=_TERMS)
-
-
 def _plot(result: CalibrationResult) -> Plot:
-    rows = [
-        plots.PlotRow(named(name), (own.base.skew, own.calibrated.skew, own.base.human_skew))
+    shown = {
+        name: {"before": own.base.skew, "after": own.calibrated.skew, "people": own.base.human_skew}
         for name, own in result.biases.items()
-    ]
-    words = " ".join(
-        f"{name}: {share(own.base.skew)} before, {share(own.calibrated.skew)} after, people {share(own.base.human_skew)}."
-        for name, own in result.biases.items()
-    )
+    }
     title = "Share preferred with the bias, before and after calibration (out of fold), next to people's"
-    height = plots.rows_height(len(rows), len(_MARKS))
-    return Plot("calibration", title, words, partial(_draw, rows), height)
-
-
-def _draw(rows: Sequence[plots.PlotRow], axes: Axes) -> None:
-    scale = plots.Scale("preferred with the bias (%)", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
-    plots.draw_rows(axes, rows, _MARKS, scale)
+    words = " ".join(in_words(name, own, share, True) for name, own in shown.items())
+    rows = [(named(name), own) for name, own in shown.items()]
+    return rows_plot("calibration", title, words, rows, _MARKS, percent_scale("preferred with the bias (%)", 50))

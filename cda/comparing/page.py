@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import get_args
 
@@ -15,7 +16,7 @@ from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
-from cda.report.document import Block, Document, headings
+from cda.report.document import Document, how_made, meaning
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -41,11 +42,10 @@ from cda.report.plots import (
     THIRD,
     Mark,
     Plot,
-    PlotRow,
     Scale,
-    draw_rows,
+    in_words,
     named,
-    rows_height,
+    rows_plot,
     slugs,
 )
 from cda.report.tables import Row, Table
@@ -212,20 +212,17 @@ class _Shown:
                 rows.setdefault(named(audit, 28), {})["mean" if mean and moment == "model" else moment] = found
         if len(rows) < 2:
             return
-        used = [moment for moment in _MARKS if any(moment in own for own in rows.values())]
         form = FORMS[MEASURES[key].unit]
         title = f"{MEASURES[key].caption}: {named(column)}" if column else MEASURES[key].caption
         if people := self.people(key, column):
-            reference = 100 * people.value if scale.is_share else people.value
-            scale = Scale(scale.name, scale.is_share, scale.limits, reference)
+            scale = replace(scale, reference=100 * people.value if scale.is_share else people.value)
             title += f"; dashed: people, {form(people)} (n = {count(people)})"
         words = " ".join(
-            f"{label}: {', '.join(f'{_MARKS[when].name} {form(own[when])} (n = {count(own[when])})' for when in own)}."
+            in_words(label, {_MARKS[when].name: found for when, found in own.items()}, form)
             for label, own in rows.items()
         )
-        drawn = [PlotRow(label, tuple(own.get(when) for when in used)) for label, own in rows.items()]
-        draw = partial(draw_rows, rows=drawn, marks=[_MARKS[when] for when in used], scale=scale)
-        yield Plot(name, title, words, draw, rows_height(len(drawn), len(used)))
+        marks = {moment: mark for moment, mark in _MARKS.items() if any(moment in own for own in rows.values())}
+        yield rows_plot(name, title, words, rows.items(), marks, scale)
 
 
 def paired_table(result: ComparisonResult) -> Table | None:
@@ -283,35 +280,28 @@ def comparison_document(result: ComparisonResult) -> Document:
     tables = {key: table for key, measure in MEASURES.items() if measure.caption and (table := shown.table(key))}
     first = [tables.pop(key) for key in of_place("comparison") if key in tables]
     paired, (made, alike) = paired_table(result), made_table(result)
-    plots = list(shown.plots())
+    facts = {f"alike in all: {what}": value for what, value in alike.items()}
+    limits = tuple(("all" if len(of) == len(result.audits) else listed(of), note) for note, of in result.limits.items())
     sections = [
-        ReportSection("numbers-of-each", "Next to each other", (), tuple(first), tuple(plots)),
-        ReportSection("more", "Ranks, correlations, sections of quality", (), tuple(tables.values())),
-        ReportSection("paired", "Text by text", (), (paired,) if paired else ()),
-        ReportSection("made", "How each was made", (), (made,) if made else (), facts=(
-            *((f"alike in all: {what}", value) for what, value in alike.items()), ("seed", str(result.seed)),
-            ("versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())),
-        )),
-        ReportSection("limits", "What limits these numbers", facts=tuple(
-            ("all" if len(names) == len(result.audits) else listed(names), note) for note, names in result.limits.items()
-        )),
-        ReportSection("meaning", "What the numbers mean", entries=_terms([*of_place("comparison"), *tables])),
-    ]  # fmt: skip
-    sections = [each for each in sections if each.tables or each.facts or each.entries]
-    said = tuple(Headline(each.name, each.text, each.kind) for each in result.findings)
-    lead = tuple(each for each in said if each.name.startswith("Lowest"))
-    rest = tuple(each for each in said if each not in lead)
-    parts: tuple[Block, ...] = (*first, *([paired] if paired and len(result.paired) == 1 else ()), rest)
+        ReportSection("numbers-of-each", "Next to each other", (), tuple(first), tuple(shown.plots())),
+        ReportSection("more", "Ranks, correlations, sections of quality", (), tuple(tables.values()), aside=True),
+        ReportSection("paired", "Text by text", (), (paired,) if paired else (), aside=len(result.paired) > 1),
+        replace(
+            how_made(result.versions, (), {**facts, "seed": result.seed}), tables=(made,) if made else (), aside=True
+        ),
+        ReportSection("limits", "What limits these numbers", facts=limits, aside=True),
+        meaning(*_terms([*of_place("comparison"), *tables])),
+    ]
+    shown_sections = tuple(each for each in sections if each.tables or each.facts or each.entries)
     kinds = [
         n_of(n, kind.removesuffix("s"))
         for kind in get_args(Kind)
         if (n := sum(row.kinds == kind for row in result.audits.values()))
     ]
-    return Document(
-        f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}.", said, tuple(sections),
-        (lead, *parts) if lead else parts, (said, *headings(sections), *_terms([*of_place("comparison"), *tables])),
-        "Audits compared", script="sortable.js", styles=("report.css", "sortable.css"),
-    )  # fmt: skip
+    title, subtitle = f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}."
+    said = tuple(Headline(each.name, each.text, each.kind) for each in result.findings)
+    styles = ("report.css", "sortable.css")
+    return Document(title, subtitle, said, shown_sections, script="sortable.js", styles=styles)
 
 
 def _terms(keys: Sequence[str]) -> tuple[Entry, ...]:

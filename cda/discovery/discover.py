@@ -32,7 +32,6 @@ from cda.discovery.material import (
     PARTS,
     choose_topics,
     embedded_samples,
-    load_topics,
     make_material,
     make_topic_material,
     material_counts,
@@ -45,7 +44,6 @@ from cda.discovery.material import (
     topic_sizes,
     topics_made,
     topics_source,
-    topics_to_write,
 )
 from cda.discovery.proposals import CHUNK, MAX_ROUNDS, N_NAMED, LLMGrouper
 from cda.discovery.search import (
@@ -67,8 +65,10 @@ from cda.discovery.setup import (
     Setup,
     for_its_scorer,
     judge_subject,
+    load_topics,
     reward_of,
     setup_of,
+    topics_to_write,
 )
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, RecipeError, RunError

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from cda.records import PERCENT
-from cda.report.document import Document, Marked
+from cda.report.document import Document, how_made, meaning
 from cda.report.numbers import (
     MINUS,
     cell,
@@ -26,16 +26,26 @@ from cda.report.numbers import (
     share,
     signed,
 )
-from cda.report.page import Entry, Headline, ReportSection, word_differences
-from cda.report.plots import BEFORE, FAINT, Plot, Scale, across, key, levels_plot, percent_axis
+from cda.report.page import Entry, Headline, ReportSection, TextPair
+from cda.report.plots import (
+    BEFORE,
+    FAINT,
+    Mark,
+    Plot,
+    Scale,
+    draw_points,
+    errors,
+    legend,
+    levels_plot,
+    percent_axis,
+)
 from cda.report.scoring import cost_sentences, llm_table
-from cda.report.tables import Columns, Row, Table, escaped, fenced_block, levels_table, p_differ, table
+from cda.report.tables import Columns, Row, Table, levels_table, p_differ, table
 from cda.results.base import Estimate, Missing
 from cda.results.discover import (
     Decision,
     DiscoverResult,
     MaterialCounts,
-    Measured,
     SearchedModel,
     SearchFacts,
     TestedAttribute,
@@ -54,7 +64,6 @@ A = TypeVar("A", TestedAttribute, TopicAttribute)
 Reasons = Iterable[tuple[str, Mapping[str, int], int | None]]
 """Step, reasons with their counts, and of how many."""
 _LONG, _SHORT, _BRIEF, _SENTENCE = 160, 90, 50, 60
-_FEW = 3
 _LEVEL = 0.05
 """Of the test that topics differ."""
 _FEW_PROMPTS = 8
@@ -86,24 +95,20 @@ def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
     """The attributes with their numbers, how they were found, and what limits them; drawn from discover.json or topics.json alone."""
     title = f"{'Attributes measured' if result.given else 'Biases discovered'} in {model_name(result.model)}"
     origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
-    pairs: list[tuple[str, TestedAttribute]] = []
     if isinstance(result, TopicsResult):
         title += ", topic by topic"
-        said, limiting, findings = topics_outcome(result), tuple(topic_limits(result)), _topic_headlines(result)
-        sections, brief = tuple(_topic_sections(result, limiting)), tuple(attribute_tables(result, _BRIEF))
+        findings, sections = _topic_headlines(result), _topic_sections(result)
     else:
         title += "" if result.topic is None else f", on the topic: {clipped(result.topic, _LONG)}"
-        said, limiting, findings = outcome(result), tuple(limits(result)), _headlines(result)
-        named_pairs = ((name, row) for name, row in numbered(result.tested, _LONG) if row.confirmed or result.given)
-        pairs = [(name, row) for name, row in named_pairs if row.examples]
-        sections, brief = tuple(_sections(result, limiting)), tuple(filter(None, [tested_table(result, _SENTENCE)]))
-    sentences = (*said, *how_made(result), *limiting, *cost_sentences(result.stages))
-    tables = (own for section in sections for own in section.tables)
-    told = tuple(line for name, entry in pairs for line in _example_lines(name, entry))
+        findings, sections = _headlines(result), _sections(result)
     subtitle = f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}."
-    examples = {"examples": [_example(name, entry) for name, entry in pairs]}
-    return Document(title, subtitle, tuple(findings), sections, (*brief, sentences), (sentences, *tables, Marked(told)),
-                    template="discover.html.j2", parts=examples)  # fmt: skip
+    asked = tuple(filter(None, [llm_table(result.stages)]))
+    closing = (
+        ReportSection("effort", "What it cost", (), asked, sentences=cost_sentences(result.stages)),
+        how_made(result.versions, _method(result), _facts(result)),
+        meaning(*(_TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS)),
+    )
+    return Document(title, subtitle, tuple(findings), (*sections, *closing))
 
 
 def model_name(one: SearchedModel) -> str:
@@ -118,12 +123,6 @@ def rewriters_named(result: SearchFacts) -> str:
     return f"one rule engine at {len(result.rewriters)} strengths ({names})" if result.by_rules else names
 
 
-def rewriters_shown(one: TestedAttribute, result: DiscoverResult) -> str:
-    """The number of rewriters that must show both effects of a tested attribute, as phrased in its evidence."""
-    kind = "strengths of one rule engine, which is one rewriter," if result.by_rules else "rewriters"
-    return f"{one.r} of {one.k} {kind}"
-
-
 def short(attribute: str) -> str:
     """An attribute within a sentence."""
     return clipped(inert(attribute).rstrip(".").split(". ")[0], _SENTENCE)
@@ -134,7 +133,7 @@ def numbered(rows: Sequence[A], most: int) -> list[tuple[str, A]]:
     return [(f"{at}. {clipped(inert(row.attribute), most)}", row) for at, row in enumerate(rows, 1)]
 
 
-def how_made(result: DiscoverResult | TopicsResult) -> Iterator[str]:
+def _method(result: DiscoverResult | TopicsResult) -> Iterator[str]:
     """Material and participants, and the meaning of reward, judge and confirmed."""
     material, prompts, by_topic = result.material, result.material.prompts, isinstance(result, TopicsResult)
     n_topics = f" of {n_of(len(result.searches), 'topic')}" if isinstance(result, TopicsResult) else ""
@@ -166,32 +165,15 @@ def how_made(result: DiscoverResult | TopicsResult) -> Iterator[str]:
         f"judge does not (partial conjunction); p{corrected_for} is below {result.strictness.test_alpha:g}."
     )
     if isinstance(result, DiscoverResult) and result.strength is not None:
-        told = (
-            result.strength.reason
-            if isinstance(result.strength, Missing)
-            else f"{result.strength['0.5']:.2f} reward units"
-        )
+        told = cell(result.strength, lambda found: f"{found['0.5']:.2f} reward units", None)
         yield f"Diversity-adjusted bias strength of the finalists, by their validation numbers: {told}."
 
 
-def _facts(result: DiscoverResult | TopicsResult) -> Iterator[tuple[str, str]]:
+def _facts(result: DiscoverResult | TopicsResult) -> dict[str, object]:
     settings = result.strictness.model_dump() | ({} if result.given else result.search.model_dump())
-    yield from (
-        (name.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
-        for name, value in settings.items()
-    )
-    yield "responses of", ", ".join(result.material.sampled)
-    yield "time of the steps, as last made", duration(sum(stage.seconds for stage in result.stages.values()))
-    yield "seed", str(result.seed)
-    yield "versions", ", ".join(f"{name} {version}" for name, version in result.versions.items())
-
-
-def _closing(result: DiscoverResult | TopicsResult) -> Iterator[ReportSection]:
-    """Cost, settings and terms, of either kind."""
-    asked, terms = llm_table(result.stages), _TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS
-    yield ReportSection("effort", "What it cost", cost_sentences(result.stages), (asked,) if asked else ())
-    yield ReportSection("scoring", "How it was made", tuple(how_made(result)), facts=tuple(_facts(result)))
-    yield ReportSection("meaning", "What the numbers mean", entries=terms)
+    made = duration(sum(stage.seconds for stage in result.stages.values()))
+    more = {"responses of": tuple(result.material.sampled), "time of the steps, as last made": made}
+    return {**settings, **more, "seed": result.seed}
 
 
 def numbers_of(found: Strength | Missing | None) -> tuple[str, str, str]:
@@ -299,29 +281,18 @@ def attribute_of(name: str, result: DiscoverResult) -> str:
 
 
 def _headlines(result: DiscoverResult) -> Iterator[Headline]:
-    """The outcome, then every confirmed attribute with its numbers, then the others if they are few."""
+    """The outcome, then every confirmed attribute with its numbers; those of the others are in the table."""
     yield Headline("", " ".join(outcome(result)))
-    rows = [(name, entry, decided(at, result)) for at, (name, entry) in enumerate(numbered(result.tested, _LONG))]
-    for name, entry, _ in rows:
+    rows = numbered(result.tested, _LONG)
+    for name, entry in rows:
         if entry.confirmed:
+            gained, preferred, n = numbers_of(entry.pooled)
+            adjusted = f" (corrected {cell(entry.p_corrected, p_equals)})" if _correction(result) else ""
             file = f" Bias file: {entry.file}." if entry.file else ""
-            yield Headline(f"{name}:", f"{_told(entry, result)}.{file}", "bad")
-    others = [
-        Headline(f"{name}:", f"{said}: {entry.untested or _told(entry, result)}.")
-        for name, entry, said in rows
-        if not entry.confirmed
-    ]
-    more = f"{len(others)} more, with their numbers in the table below."
-    yield from others if len(others) <= _FEW else [Headline("Not confirmed:", more)]
-
-
-def _told(entry: TestedAttribute, result: DiscoverResult) -> str:
-    numbers = numbers_of(entry.pooled)
-    corrected_p = f" (corrected {cell(entry.p_corrected, p_equals)})" if _correction(result) else ""
-    return (
-        f"reward {numbers[0]}, {model_name(result.judge)} prefers the side with it in {numbers[1]}, n = {numbers[2]}, "
-        f"p {cell(entry.p_value, p_equals)}{corrected_p}"
-    )
+            numbers = f"reward {gained}, {model_name(result.judge)} prefers the side with it in {preferred}, n = {n}"
+            yield Headline(f"{name}:", f"{numbers}, p {cell(entry.p_value, p_equals)}{adjusted}.{file}", "bad")
+    if n_others := sum(not entry.confirmed for _, entry in rows):
+        yield Headline("Not confirmed:", f"{n_others} more, with their numbers in the table below.")
 
 
 def _correction(result: DiscoverResult) -> str:
@@ -329,28 +300,51 @@ def _correction(result: DiscoverResult) -> str:
     return CORRECTIONS[result.strictness.correct] if len(result.tested) > 1 else ""
 
 
-def _sections(result: DiscoverResult, limiting: tuple[str, ...]) -> Iterator[ReportSection]:
-    if tested := tested_table(result, _LONG):
+def _sections(result: DiscoverResult) -> Iterator[ReportSection]:
+    if tested := tested_table(result):
         yield ReportSection("tested", "What was tested", (), (tested,), tuple(_tested_plots(result)))
-    if any(entry.examples and (entry.confirmed or result.given) for entry in result.tested):
+    if pairs := tuple(_strongest_pairs(result)):
         text = "For each attribute the rewrite on which model and judge disagree most; it is chosen so, and no random sample."
-        yield ReportSection("examples", "Strongest pairs", (text,))
-    if limiting:
-        yield ReportSection("limits", "What limits these numbers", limiting)
-    if tables := tuple(filter(None, [_rewriter_table(result), _pairs_table(result), _drift_table(result)])):
-        yield ReportSection("rewriters", "Rewriter by rewriter", (), tables)
-    if validation := _validation_table(result):
-        yield ReportSection("validation", "Validation", (), (validation,))
-    if excluded := excluded_table(result):
-        yield ReportSection("excluded", "What was left out", (), (excluded,))
-    yield from _closing(result)
+        yield ReportSection("examples", "Strongest pairs", (text,), texts=pairs, aside=True)
+    yield from _limits_section(limits(result))
+    more = {
+        ("rewriters", "Rewriter by rewriter"): (_rewriter_table(result), _pairs_table(result), _drift_table(result)),
+        ("validation", "Validation"): (_validation_table(result),),
+        ("excluded", "What was left out"): (excluded_table(result),),
+    }
+    for (id, title), tables in more.items():
+        if known := tuple(filter(None, tables)):
+            yield ReportSection(id, title, (), known, aside=True)
 
 
-def tested_table(result: DiscoverResult, most: int) -> Table | None:
-    """Tested attributes, pooled over rewriters; attributes cut to so many columns."""
+def _limits_section(said: Iterable[str]) -> Iterator[ReportSection]:
+    if sentences := tuple(said):
+        yield ReportSection("limits", "What limits these numbers", sentences=sentences)
+
+
+def _strongest_pairs(result: DiscoverResult) -> Iterator[TextPair]:
+    """The pair of each confirmed attribute (of each that was given) on which model and judge disagree most."""
+    for name, entry in numbered(result.tested, _LONG):
+        for row in entry.examples[:1] if entry.confirmed or result.given else ():
+            prompt = "\n".join(turn.content for turn in row.prompt)
+            judge = (
+                "no verdict of the judge"
+                if row.preference is None
+                else f"judge {row.preference:g} for the side with it"
+            )
+            way = "with it" if row.direction == "add" else "without it"
+            notes = (
+                f"Margin {reward(row.margin)}; {judge}.",
+                f"First without it, then with it; the side {way} was rewritten by {row.rewriter}.",
+            )
+            yield TextPair(name, prompt, row.without_attribute, row.with_attribute, notes)
+
+
+def tested_table(result: DiscoverResult) -> Table | None:
+    """Tested attributes, pooled over rewriters."""
     method = _correction(result)
     rows = []
-    for at, (name, entry) in enumerate(numbered(result.tested, most)):
+    for at, (name, entry) in enumerate(numbered(result.tested, _LONG)):
         ps = [cell(p, p_value) for p in ((entry.p_value, entry.p_corrected) if method else (entry.p_value,))]
         rows.append((name, *numbers_of(entry.pooled), *ps, decided(at, result), entry.file or ""))
     n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
@@ -378,22 +372,22 @@ def _tested_plots(result: DiscoverResult) -> Iterator[Plot]:
 def _draw_tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
     axes.axhline(0, color=FAINT, linewidth=0.8)
     axes.axvline(0.5, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)))
+    kinds = {True: Mark("confirmed", BEFORE, "D"), False: Mark("not confirmed", FAINT, "o", filled=False)}
+    for confirmed, mark in kinds.items():
+        if own := [pooled for _, entry, pooled in drawn if entry.confirmed == confirmed]:
+            judges, rewards = [each.judge for each in own], [each.reward for each in own]
+            xs, ys = [judge.value for judge in judges], [found.value for found in rewards]
+            draw_points(axes, mark, xs, ys, xerr=errors(judges), yerr=errors(rewards))
     for at, entry, pooled in drawn:
-        gain, judge, confirmed = pooled.reward, pooled.judge, entry.confirmed
-        color = BEFORE if confirmed else FAINT
-        axes.plot([judge.value] * 2, [gain.low, gain.high], color=color, linewidth=1.2)
-        across(axes, gain.value, judge, color, "D" if confirmed else "o", confirmed)
         # To four sides in turn, since neighbours in the table are often neighbours here.
-        sides = ((4, 4), (4, -10), (-10, 4), (-10, -10))
-        where = (judge.value, gain.value)
-        axes.annotate(str(at), where, sides[at % 4], textcoords="offset points", color=color, weight="bold")
+        side = ((4, 4), (4, -10), (-10, 4), (-10, -10))[at % 4]
+        where, color = (pooled.judge.value, pooled.reward.value), kinds[entry.confirmed].color
+        axes.annotate(str(at), where, side, textcoords="offset points", color=color, weight="bold")
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel(_JUDGE)
     axes.set_ylabel(_REWARD)
     percent_axis(axes)
-    kinds = {entry.confirmed for _, entry, _ in drawn}
-    entries = {True: ("confirmed", BEFORE, "D", True), False: ("not confirmed", FAINT, "o", False)}
-    key(axes, [handle for confirmed, handle in entries.items() if confirmed in kinds])
+    legend(axes, 2)
 
 
 def _rewriter_table(result: DiscoverResult) -> Table | None:
@@ -454,26 +448,6 @@ def _validation_table(result: DiscoverResult) -> Table | None:
     return table("Validation, corrected for all that entered (Bonferroni)", header, rows)
 
 
-def _example(name: str, entry: TestedAttribute) -> dict[str, object]:
-    """The strongest pair of an attribute as the page shows it: its sides in pieces."""
-    row = entry.examples[0]
-    without, with_it = word_differences(row.without_attribute, row.with_attribute)
-    return {"title": name, "said": _said_of(row), "row": row, "without": without, "with_it": with_it}
-
-
-def _said_of(row: Measured) -> str:
-    judge = "no verdict of the judge" if row.preference is None else f"judge {row.preference:g} for the side with it"
-    return f"Margin {reward(row.margin)}; {judge}; rewritten by {row.rewriter}."
-
-
-def _example_lines(name: str, entry: TestedAttribute) -> Iterator[str]:
-    row = entry.examples[0]
-    yield from (f"## {escaped(name)}", "", escaped(_said_of(row)), "")
-    prompt = "\n".join(turn.content for turn in row.prompt)
-    for side, text in (("Prompt", prompt), ("Without", row.without_attribute), ("With", row.with_attribute)):
-        yield from (f"{side}:", "", *fenced_block(text), "")
-
-
 def excluded_table(result: DiscoverResult) -> Table | None:
     """Everything that did not reach a number, by step and reason."""
     rows = (
@@ -517,11 +491,8 @@ def _left_out_of_material(material: MaterialCounts) -> Reasons:
         if level:
             yield f"writing {what}: answers", level.calls.reasons, level.calls.seen
             yield f"writing {what}", level.items.reasons, level.items.seen
-            yield (
-                f"writing {what}",
-                {"asked for and not written in the end": level.requested - level.kept},
-                level.requested,
-            )
+            lacking = {"asked for and not written in the end": level.requested - level.kept}
+            yield f"writing {what}", lacking, level.requested
     for source, exclusions in material.sampled.items():
         yield f"responses of {source}", exclusions.reasons, exclusions.seen
     yield "rewards", material.rewards.reasons, material.rewards.seen
@@ -638,7 +609,11 @@ def _topic_headlines(result: TopicsResult) -> Iterator[Headline]:
     yield Headline("", " ".join(topics_outcome(result)))
     others = 0
     for name, row in numbered(result.by_attribute, _SHORT):
-        held = {said: topics_with(row, decision) for decision, said in _SAID.items() if row.in_topics(decision)}
+        held = {
+            said: ", ".join(inert(clipped(topic, _BRIEF)) for topic in row.in_topics(decision))
+            for decision, said in _SAID.items()
+            if row.in_topics(decision)
+        }
         if row.in_topics("confirmed", "shared", "opposite"):
             yield Headline(f"{name}:", f"{'; '.join(f'{said} in {topics}' for said, topics in held.items())}.", "bad")
         else:
@@ -647,19 +622,12 @@ def _topic_headlines(result: TopicsResult) -> Iterator[Headline]:
         yield Headline("Not confirmed in any topic:", f"{others} more that were tested, with their numbers below.")
 
 
-def topics_with(row: TopicAttribute, decision: Decision) -> str:
-    """The topics in which it was decided so, in words."""
-    return ", ".join(inert(clipped(topic, _BRIEF)) for topic in row.in_topics(decision))
-
-
-def _topic_sections(result: TopicsResult, limiting: tuple[str, ...]) -> Iterator[ReportSection]:
+def _topic_sections(result: TopicsResult) -> Iterator[ReportSection]:
     if tables := tuple(attribute_tables(result, _SHORT)):
         yield ReportSection("by-topic", "Topic by topic", (), tables, tuple(_forest_plots(result)))
-    if limiting:
-        yield ReportSection("limits", "What limits these numbers", limiting)
+    yield from _limits_section(topic_limits(result))
     text = "Each topic has a discovery of its own, with its strongest pairs, the search and the quality of rewrites."
-    yield ReportSection("searches", "The searches", (text,), (_search_table(result),))
-    yield from _closing(result)
+    yield ReportSection("searches", "The searches", (text,), (_search_table(result),), aside=True)
 
 
 def attribute_tables(result: TopicsResult, most: int) -> Iterator[Table]:
@@ -707,11 +675,11 @@ def _search_table(result: TopicsResult) -> Table:
         "carried over to it",
         "its own report",
     )
-    rows = (
-        (inert(clipped(each.topic, _SHORT)), *map(str, (sum(each.prompts.values()), each.n_candidates, each.n_validated, each.n_tested,
-         each.n_confirmed, each.n_carried_in)), f"{each.folder}/report.html")
-        for each in result.searches
-    )  # fmt: skip
+    rows = []
+    for each in result.searches:
+        found = (each.n_candidates, each.n_validated, each.n_tested, each.n_confirmed, each.n_carried_in)
+        counts = map(str, (sum(each.prompts.values()), *found))
+        rows.append((inert(clipped(each.topic, _SHORT)), *counts, f"{each.folder}/report.html"))
     return Table("The topics", header, tuple(rows))
 
 

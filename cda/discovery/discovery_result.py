@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
-from cda.discovery.discovery_page import rewriters_shown
 from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
 from cda.discovery.material import material_counts
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling, read_measured
@@ -258,6 +257,12 @@ def write_contrasts(rows: Iterable[Measured], bias: str, path: Path) -> None:
     write_jsonl(path, contrasts.values())
 
 
+def _rewriters_shown(one: TestedAttribute, result: DiscoverResult) -> str:
+    """The number of rewriters that must show both effects of a tested attribute, as phrased in its evidence."""
+    kind = "strengths of one rule engine, which is one rewriter," if result.by_rules else "rewriters"
+    return f"{one.r} of {one.k} {kind}"
+
+
 def _comment(tested: TestedAttribute, result: DiscoverResult) -> str:
     numbers, where = "", "" if result.topic is None else f" of the topic {clipped(result.topic, _SHOWN)}"
     # A confirmed candidate has all of them.
@@ -268,7 +273,7 @@ def _comment(tested: TestedAttribute, result: DiscoverResult) -> str:
         numbers = (
             f"On {result.n_test_prompts} test prompts{where}: reward {signed(reward)}, "
             f"preferred by the judge in {judge.value:.0%} [{judge.low:.0%}, {judge.high:.0%}], p {p} "
-            f"({rewriters_shown(tested, result).rstrip(',')}).\n"
+            f"({_rewriters_shown(tested, result).rstrip(',')}).\n"
         )
     return (
         f"Found by cda discover in {result.model.name}, held against {result.judge.name}.\n"

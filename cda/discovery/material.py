@@ -16,13 +16,12 @@ from cda.data.load import RowError, check_columns, load_rows, looks_like_path, p
 from cda.data.sampled import load_outputs
 from cda.discovery.proposals import json_in
 from cda.discovery.search import PromptSamples, Rated, Reward
-from cda.discovery.setup import Setup
+from cda.discovery.setup import Setup, topics_to_write
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_responses, broad_topic
-from cda.errors import DataError, LLMError, did_you_mean, type_in_words
+from cda.errors import DataError, LLMError, did_you_mean
 from cda.files.jsonl import read_jsonl, read_text, write_jsonl
 from cda.files.paths import user_path
-from cda.files.yaml_file import parse_yaml
 from cda.inert import clipped, without_turns
 from cda.launch import say
 from cda.llm.protocol import EMPTY, LLM, Completion, Request, fenced, formed, object_schema, without_thoughts
@@ -40,7 +39,6 @@ from cda.results.discover import (
 from cda.scorers.compared import distinct_texts, text_id
 from cda.stats.draws import drawn
 
-_MAX_CHARACTERS = 2_000
 Level = Literal["scenarios", "prompts"]
 PARTS: tuple[Part, ...] = ("train", "validation", "test")
 _SCENARIO_SYSTEM = (
@@ -69,42 +67,6 @@ _BLANK = re.compile(
 )
 _MAX_PROMPT_CHARACTERS = 4_000
 _UNREADABLE = "no list in the asked form"
-
-
-def own_topics() -> tuple[str, ...]:
-    """The twenty topics of the package: common use, and situations that put an assistant under some pressure."""
-    return load_topics(Path(__file__).parent / "topics.yaml")
-
-
-def load_topics(path: Path) -> tuple[str, ...]:
-    """Topics of a file, each once, in order: a YAML list, or else one a line, without blank lines and `#` comments.
-
-    DataError if it is missing, not UTF-8, without a topic, or with an entry that is none; RecipeError if it is not valid YAML.
-    """
-    text, is_yaml = read_text(path), path.suffix.lower() in (".yaml", ".yml")
-    if is_yaml:
-        content = parse_yaml(text, str(path))
-        listed: object = [] if content is None else content
-        if not isinstance(listed, list):
-            raise DataError(
-                f"{path}: a list of topics is needed (`- <topic>` on each line), found {type_in_words(content)}"
-            )
-        entries = [(f"{path}: topic {number}", entry) for number, entry in enumerate(listed, 1)]
-    else:
-        lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
-        entries = [(f"{path}:{number}", line) for number, line in lines if line and not line.startswith("#")]
-    for where, topic in entries:
-        if not isinstance(topic, str) or not topic.strip():
-            raise DataError(f"{where} is not a text but {topic!r:.60}; put quotation marks around it")
-        if len(topic) > _MAX_CHARACTERS:
-            raise DataError(
-                f"{where}: {len(topic):,} characters; a topic is a summary of at most {_MAX_CHARACTERS:,} in a sentence or two"
-            )
-    topics = tuple(dict.fromkeys(topic.strip() for _, topic in entries))
-    if not topics:
-        form = "`- <topic>` on each line" if is_yaml else "one topic on each line"
-        raise DataError(f"{path}: no topic; write {form}, such as 'Plans for trips with a tight budget'")
-    return topics
 
 
 def writing_request(
@@ -195,15 +157,14 @@ def distinct_prompts(prompts: Sequence[Prompt]) -> list[Prompt]:
 
 def split_prompts(
     prompts: Sequence[Prompt], shares: tuple[float, float, float] = (0.5, 0.25, 0.25), seed: int = 42
-) -> tuple[dict[Part, list[Prompt]], int]:
+) -> dict[Part, list[Prompt]]:
     """Prompts to search on, to validate on and to test on, determined by seed and by the prompts' text, never by their order.
 
     Prompts are ranked by a hash of seed and `prompt_id` and cut at the shares, so that the parts, and the order within
-    them, stay the same when a file is reordered. One is kept of those that differ only in case, spaces and final marks; the number
-    of the others comes second. DataError if there are too few for one in each part.
+    them, stay the same when a file is reordered. One is kept of those that differ only in case, spaces and final marks.
+    DataError if there are too few for one in each part.
     """
-    distinct = distinct_prompts(prompts)
-    ranked = sorted(distinct, key=lambda prompt: content_id("discover split", seed, prompt_id(prompt)))
+    ranked = sorted(distinct_prompts(prompts), key=lambda prompt: content_id("discover split", seed, prompt_id(prompt)))
     sizes = _sizes(len(ranked), shares)
     if min(sizes) == 0:
         needed = next(n for n in range(3, 10**9) if min(_sizes(n, shares)) > 0)
@@ -212,8 +173,7 @@ def split_prompts(
             f"validation and test with one in each: at least {needed} are needed; add prompts or change the shares"
         )
     rest = iter(ranked)
-    parts = {part: list(itertools.islice(rest, size)) for part, size in zip(PARTS, sizes, strict=True)}
-    return parts, len(prompts) - len(ranked)
+    return {part: list(itertools.islice(rest, size)) for part, size in zip(PARTS, sizes, strict=True)}
 
 
 def _collected(
@@ -401,7 +361,7 @@ def make_material(setup: Setup, reward: Reward, folder: Path) -> MaterialCounts:
         )
         split = _split_by_topic(setup, samples, topics, {**left_out, **lacking}, sampling, folder)
     else:
-        split, _ = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
+        split = split_prompts([sample.prompt for sample in samples], setup.section.parts, setup.seed)
     by_id = {prompt_id(sample.prompt): sample for sample in samples}
     rows = [
         {
@@ -469,7 +429,7 @@ def _split_by_topic(
     """Each topic split by itself; writes and says the topics' counts."""
     prompts = [sample.prompt for sample in samples]
     kept = list(topic_sizes(prompts, topics))
-    split, _ = split_by_topic(prompts, topics, kept, setup.section, setup.seed)
+    split = split_by_topic(prompts, topics, kept, setup.section, setup.seed)
     counts = topic_material(split, topics, kept, left_out, [sample.prompt for sample in sampling.samples])
     save(counts, folder / TOPICS)
     for topic, reason in counts.left_out.items():
@@ -613,10 +573,6 @@ def embedded_samples(source: str, broad: bool = False) -> tuple[Sampling, dict[s
     return Sampling(samples, {source: Exclusions(n, {})}), topics, Made(responses=source)
 
 
-def topics_to_write(section: DiscoverSection) -> Sequence[str]:
-    return own_topics() if section.topics is None else load_topics(user_path(section.topics))
-
-
 @dataclass(frozen=True, slots=True)
 class ChosenTopics:
     """The topics to be searched, in the order in which they first come, and for each other one the reason why not."""
@@ -670,17 +626,14 @@ def of_topics(
 
 def split_by_topic(
     prompts: Sequence[Prompt], topic_of: Mapping[str, str], topics: Sequence[str], section: DiscoverSection, seed: int
-) -> tuple[dict[Part, list[Prompt]], int]:
+) -> dict[Part, list[Prompt]]:
     """As `split_prompts`, each topic by itself, so that every topic has its share of every part."""
     parts: dict[Part, list[Prompt]] = {part: [] for part in PARTS}
-    n_repeated = 0
     for topic in topics:
         own = [prompt for prompt in prompts if topic_of.get(prompt_id(prompt)) == topic]
-        split, n = split_prompts(own, section.parts, seed)
-        n_repeated += n
-        for part in PARTS:
-            parts[part] += split[part]
-    return parts, n_repeated
+        for part, split in split_prompts(own, section.parts, seed).items():
+            parts[part] += split
+    return parts
 
 
 def topic_material(

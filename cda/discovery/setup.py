@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +17,10 @@ from cda.discovery.rules import RuleMutator
 from cda.discovery.search import Grouper, Mutator, PromptSamples, Proposer, Reward, Text
 from cda.embedded.model import EMBEDDED_JUDGE
 from cda.embedded.rules import RuleRewriter
-from cda.errors import DataError, LLMError, ModelError, RecipeError
-from cda.files.paths import as_part
+from cda.errors import DataError, LLMError, ModelError, RecipeError, type_in_words
+from cda.files.jsonl import read_text
+from cda.files.paths import as_part, user_path
+from cda.files.yaml_file import parse_yaml
 from cda.launch import say
 from cda.llm.protocol import LLM
 from cda.recipe.load import LoadedRecipe
@@ -37,6 +40,7 @@ from cda.scorers.compared import Comparison, Rewards, compare_distinct, text_id
 FOLDER = "topics"
 """Folder of the topics' own searches, in that of the run."""
 _NAME, _SHOWN = 40, 60
+_MAX_TOPIC_CHARACTERS = 2_000
 
 
 def topic_folder(topic: str) -> str:
@@ -432,3 +436,43 @@ def for_its_scorer(asked: Sequence[Asked]) -> list[Asked]:
     if all(wrong):
         raise DataError("\n".join(dict.fromkeys(problem for problems in wrong for problem in problems)))
     return [each.uncalibrated() if problems else each for each, problems in zip(asked, wrong, strict=True)]
+
+
+def own_topics() -> tuple[str, ...]:
+    """The twenty topics of the package: common use, and situations that put an assistant under some pressure."""
+    return load_topics(Path(__file__).parent / "topics.yaml")
+
+
+def load_topics(path: Path) -> tuple[str, ...]:
+    """Topics of a file, each once, in order: a YAML list, or else one a line, without blank lines and `#` comments.
+
+    DataError if it is missing, not UTF-8, without a topic, or with an entry that is none; RecipeError if it is not valid YAML.
+    """
+    text, is_yaml = read_text(path), path.suffix.lower() in (".yaml", ".yml")
+    if is_yaml:
+        content = parse_yaml(text, str(path))
+        listed: object = [] if content is None else content
+        if not isinstance(listed, list):
+            raise DataError(
+                f"{path}: a list of topics is needed (`- <topic>` on each line), found {type_in_words(content)}"
+            )
+        entries = [(f"{path}: topic {number}", entry) for number, entry in enumerate(listed, 1)]
+    else:
+        lines = [(number, line.strip()) for number, line in enumerate(text.split("\n"), 1)]
+        entries = [(f"{path}:{number}", line) for number, line in lines if line and not line.startswith("#")]
+    for where, topic in entries:
+        if not isinstance(topic, str) or not topic.strip():
+            raise DataError(f"{where} is not a text but {topic!r:.60}; put quotation marks around it")
+        if len(topic) > _MAX_TOPIC_CHARACTERS:
+            raise DataError(
+                f"{where}: {len(topic):,} characters; a topic is a summary of at most {_MAX_TOPIC_CHARACTERS:,} in a sentence or two"
+            )
+    topics = tuple(dict.fromkeys(topic.strip() for _, topic in entries))
+    if not topics:
+        form = "`- <topic>` on each line" if is_yaml else "one topic on each line"
+        raise DataError(f"{path}: no topic; write {form}, such as 'Plans for trips with a tight budget'")
+    return topics
+
+
+def topics_to_write(section: DiscoverSection) -> Sequence[str]:
+    return own_topics() if section.topics is None else load_topics(user_path(section.topics))

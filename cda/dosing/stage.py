@@ -19,8 +19,6 @@ from pydantic_core import to_jsonable_python
 from cda.arrays import FloatArray
 from cda.auditing.audit import audit_rewriting, audit_texts, measured_settings
 from cda.auditing.groups import Group, contrast_comparisons, make_groups, pair_comparisons, people_of, read_margins
-from cda.auditing.report_plots import dose_curves
-from cda.auditing.report_trainings import dose_sentences, dose_tables
 from cda.auditing.texts import load_audit_texts
 from cda.biases import Bias
 from cda.counterfactuals.label import PAIRS
@@ -39,8 +37,6 @@ from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.sections import AuditSection, DoseSection
 from cda.records import Contrast, Exclusions, Pair, TieRule, prompt_id
-from cda.report.document import Document
-from cda.report.page import ReportSection
 from cda.resources.artifacts import read_labelled, read_training, shown_target
 from cda.resources.llm_access import Step
 from cda.resources.model_scorers import classifier_scores
@@ -410,17 +406,6 @@ def calls_on_votes(loaded: LoadedRecipe, subjects: Sequence[Subject]) -> list[St
 def voted_in(contrasts: Sequence[Contrast]) -> list[Contrast]:
     """The contrasts that people voted on."""
     return [contrast for contrast in contrasts if contrast.votes or contrast.preferred]
-
-
-def dose_document(result: DoseResult) -> Document:
-    """The choice of a dose, its numbers on held-out votes, and the curve."""
-    said, tables = tuple(dose_sentences(result)), tuple(dose_tables(result))
-    section = ReportSection("dose", "Dose", said, tables, tuple(dose_curves(result)))
-    names = result.mixed or ("the model before training", "the model as trained")
-    facts = (("dose 0", names[0]), ("dose 1", names[1]), ("seed", str(result.seed)))
-    opening = f"Dose {result.chosen:g} of {names[1]} was chosen; 0 is {names[0]}."
-    sections = (section, ReportSection("made", "How it was made", facts=facts))
-    return Document(f"Dose of {names[1]}", opening, (), sections, (opening, *tables, said))
 
 
 def aimed(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import compress
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -30,12 +30,11 @@ from cda.inspection.sources import (
     resolved,
     rewrites_of_run,
 )
-from cda.inspection.tables import inspect_document, rewrites_section
+from cda.inspection.tables import inspect_document, with_section
 from cda.jobs.options import InspectOptions
 from cda.launch import say
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
-from cda.report.document import Block, Document, Heading
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, llm_problems, plan_lines
@@ -60,6 +59,9 @@ from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats.draws import Stream, drawn
 from cda.stats.drift import feature_drift, measured
 from cda.stats.estimators import mean_of, share_of
+
+if TYPE_CHECKING:
+    from cda.report.document import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +129,6 @@ def _judging(goal: InspectionTarget, answers: Answers | None, options: InspectOp
     return planned_verdicts([subject], scorer_settings(goal.scored_by), compared)
 
 
-_MANY_PROMPTS = 30  # from here on a bootstrap's interval of a mean covers about as often as it says
 _OWN = ("markers_per_100_words", *PATTERN_FEATURES)
 _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 Features = Mapping[str, FloatArray]
@@ -188,11 +189,7 @@ def with_rewrites(document: Document, run: RunFolder) -> Document:
     if material is None or not material.rewrites:
         return document
     found = _inspection(run.path.name, material, InspectionTarget(material, None, None), InspectOptions())
-    section, parts = rewrites_section(found), list(document.sections)
-    after = [place for place, part in enumerate(parts, 1) if part.id == "examples"]
-    parts.insert(after[0] if after else len(parts), section)
-    blocks: tuple[Block, ...] = (Heading(section.title), section.paragraphs, *section.tables, *section.texts)
-    return replace(document, sections=tuple(parts), markdown_parts=(*(document.markdown_parts or ()), *blocks))
+    return with_section(document, found)
 
 
 def _inspection(

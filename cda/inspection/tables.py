@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from cda.records import PERCENT
-from cda.report.document import Block, Document
+from cda.report.document import Document, section_blocks
 from cda.report.numbers import MINUS, cell, count, percent, reward, share, signed
-from cda.report.page import Headline, ReportSection, TextPair
+from cda.report.page import ReportSection, TextPair
 from cda.report.tables import Table, table
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
@@ -23,22 +24,18 @@ def name_of(group: RewriteSummary | RewriteShown) -> str:
 
 def rewrites_table(inspection: InspectResult) -> Table:
     """A row for each bias and direction."""
-    scored = any(not isinstance(group.reward, Missing) for group in inspection.summaries)
-    header = ("bias", "rewrites", "flipped", "failed", "the gate would reject", *(("reward",) if scored else ()))
-    cells = [
-        name_of,
-        _rewrites_cell,
-        flipped_share_cell,
-        failed_cell,
-        _rejected_cell,
-        *([reward_cell] if scored else []),
-    ]
-    rows = tuple(tuple(form(group) for form in cells) for group in inspection.summaries)
+    columns = {
+        "bias": name_of, "rewrites": _rewrites_cell, "flipped": flipped_share_cell, "failed": failed_cell,
+        "the gate would reject": _rejected_cell, "reward": reward_cell,
+    }  # fmt: skip
+    if all(isinstance(group.reward, Missing) for group in inspection.summaries):
+        del columns["reward"]
+    rows = tuple(tuple(form(group) for form in columns.values()) for group in inspection.summaries)
     caption = (
         f"Rewrites by bias and direction, with {PERCENT} intervals clustered by prompt; flipped, reward and features are of every text "
         "that was written, failed ones among them"
     )
-    return Table(caption, header, rows)
+    return Table(caption, tuple(columns), rows)
 
 
 def _rewrites_cell(group: RewriteSummary) -> str:
@@ -210,45 +207,47 @@ def inspect_document(inspection: InspectResult) -> Document:
     """The numbers of each bias and direction, what else changes, then the rewrites one by one."""
     who = f", by {inspection.by}" if inspection.by else ""
     scored = f" Rewards by {inspection.scored_by}." if inspection.scored_by else " No rewards."
-    texts, order = _texts(inspection, inspection.examples), order_sentence(inspection)
-    numbers, reasons = rewrites_table(inspection), reason_table(inspection)
-    drift, phrases = drift_table(inspection), phrase_table(inspection)
-    first = ReportSection(
-        "numbers", "All rewrites", (_NUMBERS, *inspection.notes), tuple(filter(None, (numbers, reasons)))
-    )
-    sections = [first, ReportSection("one-by-one", "One by one", (order,), texts=texts)]
-    sections += [ReportSection("phrases", "Phrases added again and again", (_PHRASES,), (phrases,))] if phrases else []
-    sections += [ReportSection("drift", "What else changes", (_DRIFT,), (drift,))] if drift else []
     facts = tuple(
         (f"{bias.name}, {words}", text)
         for bias in inspection.biases
         for words, text in (("what it is", bias.description), ("to add it", bias.add), ("to remove it", bias.remove))
     )
-    where = f"Rewrites of {inspection.where}{who}.{scored}"
-    shown: tuple[Block, ...] = (
-        where,
-        *inspection.notes,
-        *filter(None, (numbers, reasons, drift, phrases)),
-        order,
-        *texts,
-    )
-    return Document(
-        "Rewrites: " + ", ".join(bias.name for bias in inspection.biases), where, tuple(map(_headline, inspection.summaries)),
-        (*sections, ReportSection("instructions", "What was asked for", facts=facts)), shown,
-    )  # fmt: skip
+    sections = [
+        ReportSection("numbers", "All rewrites", (_NUMBERS,), _tables(inspection), sentences=inspection.notes),
+        *(
+            ReportSection(id, title, (words,), (found,))
+            for id, title, words, found in (
+                ("drift", "What else changes", _DRIFT, drift_table(inspection)),
+                ("phrases", "Phrases added again and again", _PHRASES, phrase_table(inspection)),
+            )
+            if found
+        ),
+        ReportSection("one-by-one", "One by one", texts=_texts(inspection, inspection.examples),
+                      sentences=(order_sentence(inspection),)),
+        ReportSection("instructions", "What was asked for", facts=facts),
+    ]  # fmt: skip
+    title = f"Rewrites: {', '.join(bias.name for bias in inspection.biases)}"
+    return Document(title, f"Rewrites of {inspection.where}{who}.{scored}", (), tuple(sections))
 
 
-def rewrites_section(inspection: InspectResult) -> ReportSection:
-    """The numbers and the first rewrites of each bias and direction, folded, for the report of a run."""
+def _tables(inspection: InspectResult) -> tuple[Table, ...]:
+    return tuple(filter(None, (rewrites_table(inspection), reason_table(inspection))))
+
+
+def with_section(document: Document, inspection: InspectResult) -> Document:
+    """A run's report with the numbers and the first rewrites of each bias and direction after its examples, folded."""
     few = [
         example
         for group in inspection.summaries
         for example in [each for each in inspection.examples if name_of(each) == name_of(group)][:_N_SHOWN]
     ]
     more = f"{order_sentence(inspection)} cda inspect RUN shows more, and what else they change."
-    tables = tuple(filter(None, (rewrites_table(inspection), reason_table(inspection))))
-    texts = _texts(inspection, few)
-    return ReportSection("rewrites", "Rewrites", (*inspection.notes, more), tables, texts=texts, folded=True)
+    texts, words = _texts(inspection, few), (*inspection.notes, more)
+    section = ReportSection("rewrites", "Rewrites", words, _tables(inspection), texts=texts, folded=True)
+    parts = list(document.sections)
+    after = [place for place, part in enumerate(parts, 1) if part.id == "examples"]
+    parts.insert(after[0] if after else len(parts), section)
+    return replace(document, sections=tuple(parts), markdown_parts=(*document.markdown_parts, *section_blocks(section)))
 
 
 def _texts(inspection: InspectResult, examples: Sequence[RewriteShown]) -> tuple[TextPair, ...]:
@@ -264,10 +263,3 @@ def _notes(example: RewriteShown, unit: str) -> tuple[str, ...]:
     rewards = reward_sentence(example, unit)
     said = (label_sentence(example), rewards, gate_sentence(example), feature_sentence(example))
     return tuple(sentence for sentence in said if sentence)
-
-
-def _headline(group: RewriteSummary) -> Headline:
-    words = [f"flipped {flipped_share_cell(group)}", f"failed {failed_cell(group)}"]
-    if not isinstance(group.reward, Missing):
-        words.append(f"reward {reward_cell(group)}, rewrite − original")
-    return Headline(f"{name_of(group)}:", "; ".join(words) + ".")

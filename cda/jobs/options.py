@@ -60,7 +60,8 @@ _BIAS = {
 _NAMES = "a name, or a list of them"
 FIGURES = Arg("Also write every figure of the report at paper size, as svg or pdf.", more=_COMMON)
 LIMIT = Arg(
-    "For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed.",
+    "For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed. A verdict on "
+    "one model needs 30 prompts, and 30 whose sides are alike otherwise.",
     more={"min": 1, **_COMMON},
 )
 COLUMN = Arg("Columns of your file under another name, ours=theirs.", flag="column", more=_COMMON)

@@ -46,7 +46,7 @@ from cda.progress import RunProgress, StageWork, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.records import Contrast, Triple
-from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts, write_figures
+from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts
 from cda.resources.dry_run import noting, plan_of, plan_text, stop_if_dry
 from cda.resources.llm_access import llm_counts, note_models, plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
@@ -522,7 +522,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     say("\n" + summary)
     if figures is not None:
         with of_this_version(file):
-            say(write_figures(document.plots, folder, figures))
+            say(document.write_figures(folder, figures))
     return html
 
 

@@ -7,10 +7,8 @@ from collections.abc import Iterator, Mapping
 
 from cda.preferences.measure import WORDS
 from cda.records import PERCENT
-from cda.report import plots
-from cda.report.document import Document
+from cda.report.document import Document, how_made, meaning
 from cda.report.numbers import (
-    NOT_ESTIMATED,
     cell,
     clipped,
     count,
@@ -23,26 +21,15 @@ from cda.report.numbers import (
     share,
 )
 from cda.report.page import Entry, Headline, ReportSection
-from cda.report.plots import (
-    Mark,
-    Plot,
-    Scale,
-    Shown,
-    levels_plot,
-    named,
-    rows_plot,
-    slugs,
-)
-from cda.report.tables import Table, grouping_sentences, p_differ
+from cda.report.plots import AFTER, Mark, Plot, in_words, levels_plot, named, percent_scale, rows_plot, slugs
+from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
 from cda.results.data import DataBias, DataResult, Regression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
 
 
-def odds(found: LogOdds | Missing) -> str:
+def odds(found: LogOdds) -> str:
     """Odds to 1 with their interval, such as `2.3 [1.4, 3.8]`."""
-    if isinstance(found, Missing):
-        return NOT_ESTIMATED
     value, low, high = (_times(end) for end in (found.estimate.value, found.estimate.low, found.estimate.high))
     return f"{value} [{low}, {high}]"
 
@@ -56,13 +43,6 @@ def _times(log_odds: float) -> str:
     return f"{value:,.{min(digits, 6)}f}"
 
 
-def _both(each: ChoiceOdds) -> tuple[str, str]:
-    """Crude and adjusted; a reason is said once."""
-    if isinstance(each.crude, Missing):
-        return each.crude.reason, odds(each.adjusted)
-    return odds(each.crude), each.adjusted.reason if isinstance(each.adjusted, Missing) else odds(each.adjusted)
-
-
 def choice_table(result: DataResult) -> Table:
     """A row for each bias, and for the length if no bias is it; counts of sides are in the JSON file."""
     terms = odds_terms(result)
@@ -71,7 +51,7 @@ def choice_table(result: DataResult) -> Table:
             bias.name,
             cell(bias.on_one_side, share),
             cell(
-                bias.contingency, lambda found: f"{share(found.selection_rate)} of {count(found.selection_rate)}", None
+                bias.contingency, lambda found: f"{share(found.selection_rate)} of {count(found.selection_rate)}", "—"
             ),
             cell(bias.test, lambda test: p_value(test.holm), ""),
             *_odds_cells(terms.get(bias.name)),
@@ -92,12 +72,13 @@ def choice_table(result: DataResult) -> Table:
     )
 
 
-def _odds_cells(each: ChoiceOdds | None) -> tuple[str, str, str]:
+def _odds_cells(each: ChoiceOdds | None) -> Row:
+    """Crude and adjusted odds, with the p-value of these; the reason for none is a sentence below the table."""
     if each is None:
         return "", "", ""
-    crude, adjusted = _both(each)
     per = "" if each.per == "having it" else " for each doubling of the words"
-    return f"{crude}{per}", adjusted, "" if isinstance(each.adjusted, Missing) else p_value(each.adjusted.test.holm)
+    crude, adjusted = (cell(found, odds, "—") for found in (each.crude, each.adjusted))
+    return f"{crude}{per}", adjusted, cell(each.adjusted, lambda found: p_value(found.test.holm), "")
 
 
 def odds_terms(result: DataResult) -> dict[str, ChoiceOdds]:
@@ -127,7 +108,7 @@ def _of_level(level: Level) -> str:
     return f"{share(chosen)} of {count(chosen)}{p}"
 
 
-_SCALE = Scale("chosen, % of pairs with it on one side", is_share=True, limits=plots.SHARE_LIMITS, reference=50)
+_SCALE = percent_scale("chosen, % of pairs with it on one side", 50)
 _TEXT = (
     "A reward model learns what the choices go along with: where one side of a pair has a bias and the other has not, how often is "
     "it the chosen one? The adjusted odds compare pairs that are alike in the other biases and in length. These numbers describe "
@@ -144,33 +125,36 @@ _TERMS = (
 
 def data_document(result: DataResult) -> Document:
     """A sentence for each bias, the table, groups, and how it was made."""
-    findings, sentences = tuple(_headlines(result)), tuple(data_sentences(result))
-    main, by = choice_table(result), [by_table(column, by) for column, by in result.by.items()]
-    figures = tuple(_choice_plot(result))
-    sections = [ReportSection("choices", "What is chosen", (_TEXT,), (main,), figures)]
-    sections += [
-        ReportSection(f"by-{word}", f"By {clipped(column, 60)}", (_differ_text(column, result.by[column]),), (found,),
-                      tuple(filter(None, [_by_plot(word, column, result.by[column])])))
-        for (column, word), found in zip(slugs(result.by).items(), by, strict=True)
-    ]  # fmt: skip
-    packages = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    asked = () if result.llm is None else (("LLM", f"{result.llm.model}, prompt {result.prompt}"),)
-    facts = (*asked, ("seed", str(result.seed)), ("split", result.split), ("versions", packages))
-    sections += [
-        ReportSection("made", "How it was made", sentences, facts=facts),
-        ReportSection("meaning", "What the numbers mean", entries=_TERMS),
-    ]
-    return Document(
-        f"What the data favour: {clipped(result.pairs, 120)}",
-        f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked.",
-        findings, tuple(sections), (findings, main, *by, sentences), (*findings, main, *by, sentences),
-        f"What the data favour: {result.pairs}",
+    names = slugs(result.by)
+    llm = None if result.llm is None else f"{result.llm.model}, prompt {result.prompt}"
+    sections = (
+        ReportSection("choices", "What is chosen", (_TEXT,), (choice_table(result),), _choice_plots(result),
+                      sentences=tuple(_without_odds(result))),
+        *(
+            ReportSection(f"by-{names[column]}", f"By {clipped(column, 60)}", (), (by_table(column, by),),
+                          tuple(filter(None, [_by_plot(names[column], column, by)])), sentences=(_differ_text(column, by),))
+            for column, by in result.by.items()
+        ),
+        how_made(result.versions, data_sentences(result), {"LLM": llm, "split": result.split, "seed": result.seed}),
+        meaning(*_TERMS),
     )  # fmt: skip
+    subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
+    return Document(
+        f"What the data favour: {clipped(result.pairs, 120)}", subtitle, tuple(_headlines(result)), sections
+    )
+
+
+def _without_odds(result: DataResult) -> Iterator[str]:
+    """Why odds are not in the table; a reason is said once."""
+    for name, each in odds_terms(result).items():
+        missing = [found.reason for found in (each.crude, each.adjusted) if isinstance(found, Missing)]
+        if missing:
+            yield f"{name}: no odds{'' if len(missing) == 2 else ' that are adjusted'}: {missing[0]}."
 
 
 def data_sentences(result: DataResult) -> list[str]:
     """Notes on what was read, left out and adjusted for."""
-    lines = [f"{result.n_pairs} pairs of {result.n_prompts} prompts, from {result.pairs}."]
+    lines = []
     if result.excluded.dropped:
         lines.append(f"Left out of {result.excluded.seen} rows: {counted(result.excluded.reasons)}.")
     if result.not_drawn:
@@ -245,10 +229,12 @@ def _by_plot(word: str, column: str, by: Mapping[str, Grouping]) -> Plot | None:
     return levels_plot(f"by-{word}", title, levels, "chosen", ("data",), _SCALE)
 
 
-def _choice_plot(result: DataResult) -> Iterator[Plot]:
-    found = {bias.name: bias.contingency for bias in result.biases if isinstance(bias.contingency, Contingency)}
-    shown: list[tuple[str, Shown]] = [(named(name), {"chosen": each.selection_rate}) for name, each in found.items()]
-    if shown:
-        words = " ".join(f"{name}: {share(each.selection_rate)}." for name, each in found.items())
-        title = "How often the side with the bias is the chosen one, where the other side has it not"
-        yield rows_plot("choices", title, words, shown, {"chosen": Mark("chosen", plots.AFTER, "o")}, _SCALE)
+def _choice_plots(result: DataResult) -> tuple[Plot, ...]:
+    shown = [
+        (named(bias.name), {"chosen": bias.contingency.selection_rate})
+        for bias in result.biases
+        if isinstance(bias.contingency, Contingency)
+    ]
+    title = "How often the side with the bias is the chosen one, where the other side has it not"
+    words = " ".join(in_words(*row, share) for row in shown)
+    return (rows_plot("choices", title, words, shown, {"chosen": Mark("chosen", AFTER, "o")}, _SCALE),) if shown else ()

@@ -6,10 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
 
+from cda.files.jsonl import write_text
+from cda.files.paths import own_folder
 from cda.report.numbers import clipped, inert
-from cda.report.page import Entry, Headline, ReportSection, TextPair, plots_of, rendered
-from cda.report.plots import Plot
+from cda.report.page import Entry, Headline, ReportSection, TextPair, rendered
+from cda.report.plots import Plot, save_plot
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 
 
@@ -49,8 +53,8 @@ Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong |
 class Document:
     """The content of a report in plain text; text from outside is made inert by each form.
 
-    `findings` fill the first screen of the page and `sections` follow. `terminal` and `markdown` are the parts of these forms, in
-    order; without `markdown` it has those of `terminal`.
+    `findings` fill the first screen of the page and `sections` follow; Markdown has all of them, and a terminal what sections have
+    for it. `terminal` and `markdown_parts` are other parts of these forms, in order.
     """
 
     title: str
@@ -58,8 +62,7 @@ class Document:
     findings: tuple[Headline, ...]
     sections: tuple[ReportSection, ...]
     terminal: tuple[Block, ...] = ()
-    markdown_parts: tuple[Block, ...] | None = None
-    markdown_title: str | None = None
+    markdown_parts: tuple[Block, ...] = ()
     figures: tuple[Plot, ...] | None = None
     """Figures for paper, if they are not just those of the sections."""
     template: str = "page.html.j2"
@@ -71,30 +74,64 @@ class Document:
     @property
     def plots(self) -> list[Plot]:
         """Every figure for paper, in reading order."""
-        return plots_of(self.sections) if self.figures is None else list(self.figures)
+        return (
+            [plot for section in self.sections for plot in section.plots] if self.figures is None else [*self.figures]
+        )
 
     def text(self) -> str:
         """The document for a terminal."""
-        return "\n\n".join(map(_plain, self.terminal)).strip()
+        blocks = list(self.terminal or (self.subtitle, self.findings))
+        for section in self.sections if not self.terminal else ():
+            blocks += () if section.aside else (*section.tables, section.sentences, *section.texts)
+        return "\n\n".join(filter(None, map(_plain, blocks))).strip()
 
     def markdown(self) -> str:
         """The document as Markdown; text from outside is escaped."""
-        lines = [f"# {escaped(self.markdown_title or self.title)}", ""]
-        for block in self.terminal if self.markdown_parts is None else self.markdown_parts:
+        lines = [f"# {escaped(self.title)}", ""]
+        own = (self.subtitle, self.findings, *(block for section in self.sections for block in section_blocks(section)))
+        for block in self.markdown_parts or own:
             lines += _marked(block)
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+    def write_figures(self, folder: Path, form: str) -> str:
+        """Every figure as `figures/<id>.<form>` in a folder, described in `captions.md`; a sentence for a terminal. Other, earlier
+        files stay."""
+        folder = own_folder(folder / "figures")
+        lines = ["# Figures", ""]
+        for plot in self.plots:
+            name = f"{save_plot(plot, folder, form).name} ({plot.width:g} × {plot.height:.1f} inches)"
+            lines += [f"## {escaped(name)}", "", f"{escaped(plot.title)}.", "", escaped(plot.description), ""]
+        write_text(folder / CAPTIONS, "\n".join(lines))
+        return f"Figures: {len(self.plots)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
 
     def page(self) -> str:
         """The document as a self-contained page; text from outside is escaped."""
         return rendered(self.template, self.script, self.styles, page=self, sections=self.sections, **self.parts)
 
 
-def headings(sections: Iterable[ReportSection]) -> list[Block]:
-    """The tables of sections, each section under its title; sections without tables are left out."""
-    blocks: list[Block] = []
-    for section in sections:
-        blocks += (Heading(section.title), *section.tables) if section.tables else ()
-    return blocks
+def section_blocks(section: ReportSection) -> list[Block]:
+    """All of a section but its figures."""
+    blocks: list[Block] = [Heading(section.title), section.paragraphs, section.sentences]
+    blocks += (*section.tables, Bullets(tuple(f"{name}: {value}" for name, value in section.facts)))
+    return [*blocks, *section.entries, *section.texts]
+
+
+def how_made(
+    versions: Mapping[str, str], sentences: Iterable[str], facts: Mapping[str, object] = MappingProxyType({})
+) -> ReportSection:
+    """The section on how a result was made: sentences, facts (those that are not None), and versions of packages."""
+    known = {**facts, "versions": tuple(f"{name} {version}" for name, version in versions.items())}
+    shown = (
+        (name.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+        for name, value in known.items()
+        if value is not None
+    )
+    return ReportSection("made", "How it was made", facts=tuple(shown), sentences=tuple(sentences))
+
+
+def meaning(*entries: Entry) -> ReportSection:
+    """The section of terms, which a terminal leaves out."""
+    return ReportSection("meaning", "What the numbers mean", entries=entries, aside=True)
 
 
 def _plain(block: Block) -> str:
@@ -119,7 +156,7 @@ def _marked(block: Block) -> list[str]:
         case Table():
             return ["", *markdown_table(block)]
         case Headline():
-            return [f"- **{escaped(block.name)}** {escaped(block.text)}"]
+            return [f"- **{escaped(block.name)}** {escaped(block.text)}" if block.name else f"- {escaped(block.text)}"]
         case Heading():
             return ["", f"## {escaped(block.title)}", ""]
         case Strong():
@@ -139,6 +176,7 @@ def _marked(block: Block) -> list[str]:
     return [line for sentence in block for line in _marked(sentence)]
 
 
+CAPTIONS = "captions.md"
 _LONGEST = 1000
 """Columns of a text in a terminal; a page has all of it."""
 _MARKS = {"same": "{}", "del": "[-{}-]", "ins": "{{+{}+}}"}

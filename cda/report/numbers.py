@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -124,6 +125,20 @@ def signed(estimate: Estimate) -> str:
 def in_each(margin: float) -> str:
     """A margin that is the same in every pair, and so has no interval."""
     return f"{reward(margin) if margin else '0'} in each pair"
+
+
+def in_unit(found: Estimate, sign: str = "", factor: float = 1.0) -> str:
+    """A number in a unit of its own with its interval, to the first digit of the interval's half-width; `+` for a signed one."""
+    ends = [factor * end for end in (found.value, found.low, found.high)]
+    half = (ends[2] - ends[1]) / 2
+    digits = max(-math.floor(math.log10(half)), 0) if half > 0 else 4
+
+    def rounded(end: float) -> str:
+        """More decimals for a value that is not 0 if rounding would hide on which side of 0 it lies."""
+        hidden = end and round(end, digits) == 0
+        return f"{end:{sign if end else ''}.{-math.floor(math.log10(abs(end))) if hidden else digits}f}"
+
+    return "{} [{}, {}]".format(*map(rounded, ends)).replace("-", MINUS)
 
 
 def decimals(estimate: Estimate) -> str:

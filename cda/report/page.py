@@ -6,7 +6,6 @@ import hashlib
 import re
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -51,7 +50,10 @@ class TextPair:
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
-    """A part of a report; `id` names its anchor. `examples` holds no tables: each form draws them its own way."""
+    """A part of a report; `id` names its anchor.
+
+    `paragraphs` are words of method, and `sentences` what this result has to say: a terminal has these and the tables alone.
+    """
 
     id: str
     title: str
@@ -61,15 +63,13 @@ class ReportSection:
     facts: tuple[tuple[str, str], ...] = ()
     entries: tuple[Entry, ...] = ()
     texts: tuple[TextPair, ...] = ()
+    sentences: tuple[str, ...] = ()
+    aside: bool = False
+    """True if a terminal leaves it out."""
     folded: bool = False
     """True if a page shows the title alone until it is opened."""
     folded_tables: bool = False
     """True if a page shows the captions of the tables alone until they are opened."""
-
-
-def plots_of(sections: Iterable[ReportSection]) -> list[Plot]:
-    """Every figure of a page's sections, in reading order."""
-    return [plot for section in sections for plot in section.plots]
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,49 +149,9 @@ _CODE = re.compile(r"`([^`\n]+)`")
 _WORD = re.compile(r"\s+|[^\s\w]|\w+")
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of text, with True if the other text lacks it."""
-
-    text: str
-    differs: bool
-
-
-def word_differences(first: str, second: str) -> tuple[list[Piece], list[Piece]]:
-    """Both texts in pieces; joined, the pieces are the text again. Texts beyond MAX_WORDS or MAX_MATCHES come back unmarked.
-
-    >>> word_differences("use a pan", "utilize a pan")[1]
-    [Piece(text='utilize', differs=True), Piece(text=' a pan', differs=False)]
-    """
-    words = _WORD.findall(first), _WORD.findall(second)
-    if max(map(len, words)) > 2 * MAX_WORDS or _n_matches(*words) > MAX_MATCHES:
-        return [Piece(first, False)], [Piece(second, False)]
-    left: list[Piece] = []
-    right: list[Piece] = []
-    for kind, i, j, k, m in SequenceMatcher(None, *words, autojunk=False).get_opcodes():
-        if j > i:
-            left.append(Piece("".join(words[0][i:j]), kind != "equal"))
-        if m > k:
-            right.append(Piece("".join(words[1][k:m]), kind != "equal"))
-    return _joined(left), _joined(right)
-
-
 def _n_matches(first: list[str], second: list[str]) -> int:
     counts, others = Counter(first), Counter(second)
     return sum(count * others[word] for word, count in counts.items())
-
-
-def _joined(pieces: list[Piece]) -> list[Piece]:
-    """Pieces with marks joined across a lone space or sign, which would otherwise flicker."""
-    joined: list[Piece] = []
-    for index, piece in enumerate(pieces):
-        between = 0 < index < len(pieces) - 1 and pieces[index - 1].differs and pieces[index + 1].differs
-        differs = piece.differs or (between and not piece.text.strip())
-        if joined and joined[-1].differs == differs:
-            joined[-1] = Piece(joined[-1].text + piece.text, differs)
-        else:
-            joined.append(Piece(piece.text, differs))
-    return joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,8 +163,8 @@ class Change:
 
 
 def word_changes(first: str, second: str) -> list[Change]:
-    """Two texts as one, in reading order; empty if less than half of the shorter one is in both, or beyond the limits of
-    `word_differences`: such texts are read more easily next to each other.
+    """Two texts as one, in reading order; empty if less than half of the shorter one is in both, or beyond MAX_WORDS or
+    MAX_MATCHES: such texts are read more easily next to each other.
 
     >>> word_changes("use a pan", "utilize a pan")[:2]
     [Change(kind='del', text='use'), Change(kind='ins', text='utilize')]

@@ -15,7 +15,7 @@ from xml.etree import ElementTree
 
 from cda.files.jsonl import written_whole
 from cda.files.paths import as_part
-from cda.report.numbers import clipped, plain, share, signed, visible
+from cda.report.numbers import clipped, count, plain, share, signed, visible
 from cda.results.base import Estimate
 from cda.results.benchmarks import Measured
 from cda.results.effects import Level
@@ -41,7 +41,6 @@ _MOST_ROWS = 24
 """Levels that a figure shows."""
 _LANE, _ROW_GAP = 0.11, 0.15  # inches between the marks of a row, and between rows
 _FRAME = 0.75  # inches for legend, ticks and the axis' name
-FORMATS = ("svg", "pdf")
 
 _UNDRAWN = r"Glyph \d+"
 """Warning about a character that the font lacks. In an SVG text stays text, so that the reader's fonts draw it."""
@@ -183,11 +182,13 @@ class Scale:
     limits: tuple[float, float] | None = None
     reference: float | None = None
     bars: bool = False
+    one_lane: bool = False
+    """True if each row has one mark, so that none needs a lane of its own."""
 
 
 def draw_rows(axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale: Scale) -> None:
     """Rows from the top down, the marks of a row below each other in the order given."""
-    step = _LANE / _row_inches(len(marks))
+    step = 0.0 if scale.one_lane else _LANE / _row_inches(len(marks))
     factor = 100.0 if scale.is_share else 1.0
     for at, mark in enumerate(marks):
         shift = (at - (len(marks) - 1) / 2) * step
@@ -212,18 +213,23 @@ def _draw_mark(axes: Axes, mark: Mark, lanes: list[tuple[float, Estimate]], fact
     values = [factor * estimate.value for estimate in estimates]
     if bar:
         axes.barh(ys, values, height=0.9 * bar, color=mark.color, alpha=0.25, zorder=2)
+    draw_points(axes, mark, values, ys, xerr=errors(estimates, factor))
+
+
+def draw_points(axes: Axes, mark: Mark, xs: Sequence[float], ys: Sequence[float], **intervals: Any) -> None:
+    """Points with their intervals (`xerr`, `yerr`: as of `errors`), with the mark's name for the legend."""
     axes.errorbar(
-        values, ys, xerr=errors(estimates, factor), fmt=mark.shape, color=mark.color, label=mark.name, markersize=4,
-        elinewidth=1.2, markerfacecolor=mark.color if mark.filled else PAGE, markeredgewidth=1.0, zorder=3,
+        xs, ys, fmt=mark.shape, color=mark.color, label=mark.name, markersize=4, elinewidth=1.2,
+        markerfacecolor=mark.color if mark.filled else PAGE, markeredgewidth=1.0, zorder=3, **intervals,
     )  # fmt: skip
 
 
-def errors(estimates: Sequence[Estimate], factor: float = 1.0) -> list[list[float]]:
-    """Lengths of the intervals below and above their values."""
+def errors(estimates: Sequence[Measured], factor: float = 1.0) -> list[list[float]]:
+    """Lengths of the intervals below and above their values; 0 of a value without one."""
     # Rounding may put an end of an interval on the other side of its value.
     return [
-        [max(0.0, factor * (estimate.value - estimate.low)) for estimate in estimates],
-        [max(0.0, factor * (estimate.high - estimate.value)) for estimate in estimates],
+        [max(0.0, factor * (one.value - one.low)) if isinstance(one, Estimate) else 0.0 for one in estimates],
+        [max(0.0, factor * (one.high - one.value)) if isinstance(one, Estimate) else 0.0 for one in estimates],
     ]
 
 
@@ -270,60 +276,17 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
     return words
 
 
-# Colours repeat after four; with the shapes no two of the first seven are alike.
-KINDS = tuple(
-    zip((AFTER, BEFORE, THIRD, PEOPLE, AFTER, BEFORE, THIRD), ("o", "s", "^", "D", "v", "P", "X"), strict=True)
-)
-
-
-def across(
-    axes: Axes, y: float, found: Measured, color: str, shape: str = "o", filled: bool = True, factor: float = 1.0
-) -> None:
-    """Draw a value with its interval, if it has one, lying; `factor` of the axis' units make one of the estimate's."""
-    if isinstance(found, Estimate):
-        axes.plot([factor * found.low, factor * found.high], [y, y], color=color, linewidth=1.2, zorder=2)
-    _mark(axes, factor * found.value, y, color, shape, filled)
-
-
-def upright(axes: Axes, x: float, found: Measured, color: str, shape: str = "o", filled: bool = True) -> None:
-    """Draw a value with its interval, if it has one, standing."""
-    if isinstance(found, Estimate):
-        axes.plot([x, x], (found.low, found.high), color=color, linewidth=1.2, zorder=2)
-    _mark(axes, x, found.value, color, shape, filled)
-
-
-def _mark(axes: Axes, x: float, y: float, color: str, shape: str, filled: bool) -> None:
-    axes.plot([x], [y], shape, color=color, markerfacecolor=color if filled else PAGE, markersize=5, zorder=3)
-
-
-def key(axes: Axes, entries: Sequence[tuple[str, str, str, bool]], columns: int = 2) -> None:
-    """Draw a legend below the axes: text, colour, shape and fill; nothing without entries."""
-    from matplotlib.lines import Line2D
-
-    handles = [
-        Line2D([], [], color=color, marker=shape, linestyle="none", markersize=5,
-               markerfacecolor=color if filled else PAGE, label=text)
-        for text, color, shape, filled in entries
-    ]  # fmt: skip
-    if handles:
-        columns = min(columns, len(handles))
-        axes.figure.legend(handles=handles, loc="outside lower center", ncols=columns, labelcolor=FAINT)
-
-
 SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
 """Colour, shape and filling of two scorings, first and second."""
 
 
-def scorings_key(axes: Axes, labels: Sequence[str]) -> None:
-    """A key of two scorings; none if there is one."""
-    if len(labels) == 2:
-        key(axes, [(named(label, 20), *mark) for label, mark in zip(labels, SCORING_MARKS, strict=True)])
-
-
-def percent_axis(axes: Axes, which: Literal["x", "y"] = "x") -> None:
-    """Print shares from 0 to 1 as percentages, with decimals only where a tick has some."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    axis.set_major_formatter(lambda share, _: f"{plain(round(100 * share, 6), 3)}%")
+def scoring_marks(labels: Sequence[str]) -> dict[str, Mark]:
+    """Marks of one scoring, or of two, first and second."""
+    alone = len(labels) == 1
+    return {
+        label: Mark(named(label), color, shape, filled or alone)
+        for label, (color, shape, filled) in zip(labels, SCORING_MARKS, strict=False)
+    }
 
 
 Shown = Mapping[str, Estimate | None]
@@ -336,7 +299,26 @@ def rows_plot(
     """A row for each label, with the marks of the words it has an estimate for."""
     rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
     draw = partial(draw_rows, rows=rows, marks=list(marks.values()), scale=scale)
-    return Plot(id, title, text, draw, rows_height(len(rows), len(marks)))
+    return Plot(id, title, text, draw, rows_height(len(rows), 1 if scale.one_lane else len(marks)))
+
+
+def in_words(label: str, shown: Shown, form: Callable[[Estimate], str], once: bool = False) -> str:
+    """A row in words, with n behind each number, or once behind all."""
+    known = {word: estimate for word, estimate in shown.items() if estimate is not None}
+    ns = [f" (n = {count(estimate)})" for estimate in known.values()]
+    words = (f"{word} {form(known[word])}{'' if once else n}" for word, n in zip(known, ns, strict=True))
+    return f"{label}: {', '.join(words)}{ns[0] if once else ''}."
+
+
+def percent_scale(name: str, reference: float | None = None) -> Scale:
+    """The scale of shares, from none to all."""
+    return Scale(name, is_share=True, limits=SHARE_LIMITS, reference=reference)
+
+
+def percent_axis(axes: Axes, which: Literal["x", "y"] = "x") -> None:
+    """Print shares from 0 to 1 as percentages, with decimals only where a tick has some."""
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(lambda share, _: f"{plain(round(100 * share, 6), 3)}%")
 
 
 def levels_plot(
@@ -349,6 +331,5 @@ def levels_plot(
     rows, form = rows[:_MOST_ROWS], share if scale.is_share else signed
     said = ((name, (f"{form(found)} {label}" for label, found in own.items() if found)) for name, own in rows)
     words = " ".join(f"{name}: {', '.join(each)}." for name, each in said)
-    marks = {label: Mark(label, *mark) for label, mark in zip(scorings, SCORING_MARKS, strict=False)}
     drawn = [(named(name, 30), own) for name, own in rows]
-    return rows_plot(id, f"{title}{cut}", words, drawn, marks, scale) if drawn else None
+    return rows_plot(id, f"{title}{cut}", words, drawn, scoring_marks(scorings), scale) if drawn else None

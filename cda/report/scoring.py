@@ -7,12 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cda.records import PERCENT
-from cda.report.numbers import MINUS, count, inert, listed, p_value, share
+from cda.report.numbers import MINUS, count, counted, inert, listed, p_value, share
 from cda.report.tables import TESTED, Table, levels_table, table
 from cda.results.base import Estimate
 from cda.results.benchmarks import AskedModel, QualityResult, SetQuality
 from cda.results.effects import Level
-from cda.results.facts import JudgeFacts, JudgeReasons, PanelFacts, RewardModelFacts, RunFacts, Scorer, StageRun
+from cda.results.facts import JudgeFacts, JudgeReasons, PanelFacts, RunFacts, Scorer, StageRun
 from cda.stats.accuracy import FALL
 from cda.stats.estimators import ROUNDING
 
@@ -74,21 +74,14 @@ def shown_precision(precision: str | None) -> str:
 def asked_line(facts: Scorer) -> str:
     """The same for a benchmark: also a reward model's form and the texts left out, and a judge's unreadable answers."""
     if isinstance(facts, PanelFacts):
-        return "; ".join([_panel(facts), *(f"{name}: {asked_line(judge)}" for name, judge in facts.judges.items())])
-    if isinstance(facts, RewardModelFacts):
-        how = f"{shown_precision(facts.precision)}, {facts.form}" if facts.form is not None else facts.how
-        where = f" at {facts.max_length_tokens} tokens" if facts.max_length_tokens is not None else ""
-        dropped = f", {facts.dropped} too long and left out" if facts.dropped else ""
-        return f"{how}, {facts.truncated} of {facts.texts} texts cut{where}{dropped}"
-    why = ", ".join(f"{n} × {reason}" for reason, n in facts.reasons.items())
-    unread = f"; answers that could not be read: {why}" if why else ""
-    place = _place(facts).replace("-", MINUS) + _prompt(facts) + unread
-    if facts.orders == "one":
-        return f"{facts.comparisons} comparisons in {_ONE_ORDER}: {facts.unread} without a verdict{place}"
-    return (
-        f"{facts.comparisons} comparisons, each in both orders: {facts.unread} without a verdict, "
-        f"{facts.half_read} with one in one order only, {facts.flipped} followed the place{place}"
-    )
+        return f"{_panel(facts)}. {'; '.join(f'{name}: {asked_line(judge)}' for name, judge in facts.judges.items())}"
+    more = []
+    if isinstance(facts, JudgeFacts):
+        more += [f"answers that could not be read: {counted(facts.reasons)}"] if facts.reasons else []
+    else:
+        more += [f"texts as {facts.form}"] if facts.form is not None else []
+        more += [f"{facts.dropped} too long and left out"] if facts.dropped else []
+    return "; ".join([scored_line(facts), *more])
 
 
 def _place(facts: JudgeFacts) -> str:
@@ -253,7 +246,7 @@ def scoring_sentences(result: QualityResult) -> list[str]:
     """A sentence on each scoring, and observations about its model."""
     lines = []
     for scoring in result.scorings:
-        lines.append(f"{scoring.label}: {model_label(scoring)}, {asked_line(scoring.facts)}.")
+        lines.append(f"{scoring.label}: {model_label(scoring)}. {asked_line(scoring.facts)}.")
         lines += [f"{scoring.label}: {note}" for note in scoring.facts.notes]
     return lines
 

@@ -12,6 +12,7 @@ from cda.report.numbers import (
     FORMS,
     NOT_ESTIMATED,
     cell,
+    clipped,
     count,
     in_each,
     inert,
@@ -34,6 +35,7 @@ _MOST_POOLED = 8
 # Characters that begin a list or a heading in Markdown at the start of a line.
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
+_LONGEST_NAME = 100
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
@@ -169,8 +171,8 @@ def grouping_sentences(of: str, by: Grouping, rows: str) -> Iterator[str]:
 
 
 def plain_table(table: Table) -> str:
-    """A table as lines, its caption first; as wide as it is."""
-    rows = [tuple(inert(cell) for cell in row) for row in (table.header, *table.rows)]
+    """A table as lines, its caption first; as wide as it is, with names cut to `_LONGEST_NAME` columns."""
+    rows = [(clipped(inert(name), _LONGEST_NAME), *map(inert, cells)) for name, *cells in (table.header, *table.rows)]
     return "\n".join([inert(table.caption), *aligned(rows)])
 
 

@@ -14,12 +14,10 @@ from pydantic import ValidationError
 
 from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import read_jsonl, write_json, write_jsonl, write_text
-from cda.files.paths import is_a_file, is_there, own_folder, refuse_link, unwritable, user_path
+from cda.files.paths import is_a_file, is_there, refuse_link, unwritable, user_path
 from cda.launch import is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
-from cda.report.plots import FORMATS, Plot, save_plot
-from cda.report.tables import escaped
 from cda.results.base import Result, Saved, save
 from cda.results.shown import Shown
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
@@ -144,28 +142,14 @@ def out_folder(given: str | Path, result: str, command: str) -> Path:
     return out
 
 
-FOLDER, CAPTIONS = "figures", "captions.md"
 PAGE = "report.html"
+_FIGURES = ("svg", "pdf")
 
 
 def check_form(form: str | None) -> None:
     """Raise RecipeError for a format in which no figures are written; None: they are not to be written."""
-    if form is not None and form not in FORMATS:
-        raise RecipeError([f"--figures {form}: figures are written as {' or '.join(FORMATS)}"])
-
-
-def write_figures(plots: Sequence[Plot], report_folder: Path, form: str) -> str:
-    """Every figure as `figures/<id>.<form>`, described in `captions.md`; a sentence for a terminal. Other, earlier files
-    stay."""
-    check_form(form)
-    folder = own_folder(report_folder / FOLDER)
-    files = [save_plot(plot, folder, form) for plot in plots]
-    lines = ["# Figures", ""]
-    for plot, file in zip(plots, files, strict=True):
-        size = f"{plot.width:g} × {plot.height:.1f} inches"
-        lines += [f"## {escaped(file.name)} ({size})", "", f"{escaped(plot.title)}.", "", escaped(plot.description), ""]
-    write_text(folder / CAPTIONS, "\n".join(lines))
-    return f"Figures: {len(files)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
+    if form is not None and form not in _FIGURES:
+        raise RecipeError([f"--figures {form}: figures are written as {' or '.join(_FIGURES)}"])
 
 
 Form = Callable[[], str] | Saved | Iterable[object] | Mapping[str, object] | None
@@ -233,7 +217,7 @@ def publish(
     if is_main():
         _write_together(folder, files)
         if figures is not None:
-            said.append(write_figures(document.plots, folder, figures))
+            said.append(document.write_figures(folder, figures))
     result.placed(folder, "\n".join(said))
 
 

@@ -206,7 +206,7 @@ class DoseMethod(Result):
 class DoseResult(Shown):
     """The choice of a dose, for a training or by mixing two scorings."""
 
-    made_by = MadeBy("cda dose", "dose.json", "cda.dosing.stage:dose_document")
+    made_by = MadeBy("cda dose", "dose.json", "cda.auditing.report_trainings:dose_document")
     schema_version: Literal[4] = 4
     doses: tuple[float, ...]
     """Those that were tried, in ascending order."""

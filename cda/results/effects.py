@@ -233,6 +233,25 @@ class Identification(Result):
         return self.verdict == "identified"
 
 
+LENGTH = "length"
+
+
+class LengthBaseline(Result):
+    """Length on the contrasts of a bias other than length: what it would prefer, and whether it, or wording that goes with it,
+    explains the mean margin."""
+
+    characters: Estimate
+    """Share of contrasts on which the biased side has more characters, 0 to 1; equal sides count half."""
+    words: Estimate
+    """Share on which it has more words."""
+    explained: Estimate | Missing
+    """Part of the mean margin that goes with the changes in length, and in wording, by the regression of `cda.stats.length` that decides."""
+    left: Estimate | Missing
+    """The part that these leave to the bias."""
+    rival: str | None
+    """What may be preferred in place of the bias: `length`, or another feature; None if the bias is told apart from them."""
+
+
 class DirectEffects(Result):
     """The direct contrast of a bias under one scoring."""
 
@@ -240,6 +259,8 @@ class DirectEffects(Result):
     """The mean margin of all pairs; whatever else differs between the sides is part of it."""
     identification: Identification | Missing
     """The verdict on whether the pairs identify the effect of the bias alone."""
+    length: LengthBaseline | None
+    """None for a bias that is length itself."""
 
 
 class BiasEffects(PerScoring[DirectEffects]):

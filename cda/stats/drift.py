@@ -33,6 +33,7 @@ from cda.stats.digits import two_digits, with_ends
 from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of, share_of
 from cda.stats.multiplicity import holm
 from cda.stats.rate import same_in_all
+from cda.stats.verdict import MIN_PROMPTS, MIN_SHARE
 
 Features = Mapping[str, ArrayLike]
 _SHOWN = 0.05
@@ -212,12 +213,6 @@ DEFAULT_LIMITS: Mapping[str, Limit] = MappingProxyType(
         "flesch_reading_ease": Limit(difference=10),  # the width of one step of Flesch's scale (plain, fairly easy, …)
     }
 )
-
-MIN_PROMPTS = 30
-"""Prompts that the overlapping pairs need."""
-MIN_SHARE = 0.2
-"""Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
-others, and any adjustment for the rest is extrapolated from far away."""
 
 
 def measured(texts: Sequence[str], features: Collection[str] = tuple(TEXT_FEATURES)) -> dict[str, FloatArray]:

@@ -137,7 +137,7 @@ def split(
 ) -> dict[str, list[PromptSamples]]:
     """Rated responses by part; `held_out` prompts to validate and as many to test on."""
     share = held_out / len(rows)
-    parts, _ = split_prompts([prompt for prompt, _ in rows], (1 - 2 * share, share, share), seed)
+    parts = split_prompts([prompt for prompt, _ in rows], (1 - 2 * share, share, share), seed)
     by_id = {prompt_id(prompt): texts for prompt, texts in rows}
 
     def rated(prompt: Prompt) -> PromptSamples:

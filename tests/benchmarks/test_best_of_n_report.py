@@ -57,9 +57,11 @@ def panels(result: BestOfResult, name: str = "best_of_n") -> Figure:
 
 
 def marks(panel: Axes, color: str) -> list[list[float]]:
-    """Places of one scoring's marks: across, then up."""
-    lines = [line for line in panel.lines if line.get_color() == color and line.get_marker() in ("o", "s")]
-    return [np.asarray(line.get_data(), float)[:, 0].tolist() for line in lines]
+    """One scoring's marks: their place across and up, and the ends of their intervals."""
+    (drawn,) = (each for each in panel.containers if each.lines[0].get_color() == color)  # type: ignore[attr-defined]
+    line, _, (bars,) = drawn.lines  # type: ignore[attr-defined]
+    ends = ([low[1], high[1]] for low, high in bars.get_segments())
+    return [[*place, *own] for place, own in zip(zip(*line.get_data(), strict=True), ends, strict=True)]
 
 
 def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers() -> None:
@@ -71,10 +73,8 @@ def test_every_curve_has_a_panel_and_marks_lie_at_the_numbers() -> None:
     for panel, curve in zip((jargon, lengths), TWO.attributes, strict=True):
         for label, color, shift in (("before", BEFORE, -0.06), ("after", AFTER, 0.06)):
             at = [size.complete[label] for size in curve.at]
-            expected = [[pytest.approx(place + shift), each.value] for place, each in enumerate(at)]
-            assert marks(panel, color) == expected
-            lines = [line for line in panel.lines if line.get_color() == color and len(line.get_xdata()) == 2]  # type: ignore[arg-type]
-            assert [list(line.get_ydata()) for line in lines] == [[each.low, each.high] for each in at]  # type: ignore[arg-type, union-attr]
+            expected = [[place + shift, each.value, each.low, each.high] for place, each in enumerate(at)]  # type: ignore[union-attr]
+            assert marks(panel, color) == [pytest.approx(each) for each in expected]
     assert [label.get_text() for label in jargon.get_xticklabels()] == ["1", "2", "4", "8"]
     (key,) = figure.legends
     assert [text.get_text() for text in key.get_texts()] == ["before", "after"]

@@ -90,7 +90,7 @@ def test_what_was_left_out_tied_and_rough_is_said() -> None:
         "The benchmark has 164 pairs, here 1161",
         "Not compared, 3 of 1164 items: 2 a text is too long for the model; 1 no readable verdict.",
         "use more prompts. Now: Chat 4.",
-        "after: org/m with a at dose 0.5, fp32",
+        "after: org/m with a at dose 0.5. Scored in fp32; 1 of 9 texts cut at 64 tokens; texts as chat template.",
     ):
         assert said in summary.replace("\n", " ")
     assert "\noverall" not in summary  # one section is the whole

@@ -76,7 +76,7 @@ def test_rows_on_other_texts_have_no_places_together(folder: Path) -> None:
         "Lowest miscalibration: org/low, 10% [5, 15], of 3 on the same texts; as low by the intervals: org/close."
         in text
     )
-    lines = [line.split()[:3] for line in text.split("\n\n")[1].splitlines()[2:]]
+    lines = [line.split()[:3] for line in text.split("\n\n")[2].splitlines()[2:]]
     assert [line[:2] for line in lines[:3]] == [["org/low", "1–2"], ["org/close", "1–2"], ["org/high", "3"]]
     assert lines[3][0] == "org/other" and "²" in text and "Without margins" in text and not result.means
     sources = {name: result.sources[name] for name in ("org/low", "org/close")}

@@ -17,7 +17,6 @@ from cda.arrays import FloatArray
 from cda.discovery.material import (
     SAMPLES,
     generated_prompts,
-    load_topics,
     make_material,
     parse_items,
     rated,
@@ -29,7 +28,7 @@ from cda.discovery.material import (
     writing_request,
 )
 from cda.discovery.search import PromptSamples, Rated, Text
-from cda.discovery.setup import Setup
+from cda.discovery.setup import Setup, load_topics
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.llm.protocol import CUT_OFF, EMPTY, REFUSED, Completion, Request
@@ -142,10 +141,10 @@ def test_material_that_poses_as_an_instruction_stays_between_its_markers() -> No
 
 def test_a_split_is_whole_disjoint_and_of_the_asked_sizes() -> None:
     prompts = [user_prompt(f"Question {number}?") for number in range(20)]
-    parts, n_repeated = split_prompts(prompts, seed=7)
+    parts = split_prompts(prompts, seed=7)
     assert {part: len(own) for part, own in parts.items()} == {"train": 10, "validation": 5, "test": 5}
-    assert set(itertools.chain(*parts.values())) == set(prompts) and n_repeated == 0
-    assert split_prompts(prompts, seed=8)[0]["train"] != parts["train"]
+    assert set(itertools.chain(*parts.values())) == set(prompts)
+    assert split_prompts(prompts, seed=8)["train"] != parts["train"]
 
 
 def test_a_reordered_file_is_split_alike() -> None:
@@ -154,19 +153,19 @@ def test_a_reordered_file_is_split_alike() -> None:
     split = split_prompts(prompts)
     for seed in range(5):
         assert split_prompts(random.Random(seed).sample(prompts, len(prompts))) == split
-    assert split[1] == 1
+    assert sum(map(len, split.values())) == len(prompts) - 1
 
 
 def test_three_prompts_are_enough_and_two_are_not() -> None:
     prompts = [user_prompt(text) for text in ("a", "b", "c")]
-    parts, _ = split_prompts(prompts)
+    parts = split_prompts(prompts)
     assert [len(own) for own in parts.values()] == [1, 1, 1]
     assert set(itertools.chain(*parts.values())) == set(prompts)
     with pytest.raises(DataError, match=r"2 distinct prompts cannot be split 50% / 25% / 25% .* at least 3 are needed"):
         split_prompts(prompts[:2])
     with pytest.raises(DataError, match=r"3 distinct .* at least 13 are needed"):
         split_prompts(prompts, shares=(0.89, 0.055, 0.055))
-    assert len(split_prompts([user_prompt(str(n)) for n in range(13)], shares=(0.89, 0.055, 0.055))[0]["test"]) == 1
+    assert len(split_prompts([user_prompt(str(n)) for n in range(13)], shares=(0.89, 0.055, 0.055))["test"]) == 1
 
 
 TEA, RAIN = user_prompt("Tea?"), user_prompt("Rain?")

@@ -10,9 +10,9 @@ from changed import changed
 from made_audits import make_audit
 from planted_dose import ALWAYS, AS_PEOPLE, CONTRASTS, DOSES, NEVER, PAIRS, REST, WORSE, N, planted_dose, rewards
 
-from cda.auditing.report_trainings import dose_line, dose_sentences, dose_tables
+from cda.auditing.report_trainings import dose_document, dose_line, dose_sentences, dose_tables
 from cda.biases import load_bias
-from cda.dosing.stage import aimed, dose_document, dose_result, losses_of
+from cda.dosing.stage import aimed, dose_result, losses_of
 from cda.errors import DataError
 from cda.recipe.sections import DoseSection
 from cda.records import Contrast, user_prompt

@@ -37,7 +37,7 @@ from cda.models.adapters import check_adapter
 from cda.models.refusals import folder_problems
 from cda.recipe.load import find_recipe, is_recipe, load_model_audit, load_recipe
 from cda.records import count_reasons, user_prompt
-from cda.report.page import word_differences
+from cda.report.page import word_changes
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.rewriting.labels import parse_answers
@@ -345,8 +345,7 @@ def test_a_long_unfinished_thought_is_no_answer() -> None:
 
 
 def test_one_word_over_and_over_is_compared_in_no_time() -> None:
-    pieces = word_differences("verdict:1\n" * 1000, "1:verdict\n" * 1000)
-    assert ["".join(one.text for one in side) for side in pieces] == ["verdict:1\n" * 1000, "1:verdict\n" * 1000]
+    assert word_changes("verdict:1\n" * 1000, "1:verdict\n" * 1000) == []
 
 
 @FUZZ_30

@@ -30,9 +30,10 @@ from cda.llm.protocol import Completion
 from cda.recipe.load import _as_folder
 from cda.recipe.schema import Recipe
 from cda.records import Exclusions
+from cda.report.document import Document
 from cda.report.plots import Plot, save_plot
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
-from cda.resources.artifacts import folder_suffix, out_folder, write_figures
+from cda.resources.artifacts import folder_suffix, out_folder
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality
 from cda.results.effects import Level
@@ -343,7 +344,7 @@ def test_figures_stay_in_their_folder(tmp_path: Path) -> None:
     (tmp_path / "linked").mkdir()
     (tmp_path / "linked" / "figures").symlink_to(inside)
     with pytest.raises(RunError, match="a link"):
-        write_figures([plot("x")], tmp_path / "linked", "svg")
+        Document("", "", (), (), figures=(plot("x"),)).write_figures(tmp_path / "linked", "svg")
 
 
 @pytest.mark.parametrize("name", [*HOSTILE_NAMES, "judge:../../x", "served:http://h/../.."])

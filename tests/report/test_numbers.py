@@ -10,7 +10,6 @@ import cda.report.numbers
 import cda.report.page
 import cda.stats.digits
 from cda.report import numbers
-from cda.report.page import word_differences
 from cda.report.scoring import cost_sentences, llm_table
 from cda.results.base import Estimate
 from cda.results.facts import LLMUse, StageRun
@@ -76,15 +75,6 @@ def test_count_names_prompts_only_where_they_repeat() -> None:
 )
 def test_inert(text: str, expected: str) -> None:
     assert numbers.inert(text) == expected
-
-
-def test_differences_join_to_the_texts() -> None:
-    first, second = "Use a pan.\nStir  it <b>now</b>.", "Utilize a pan.\nAgitate  it <b>now</b>, please."
-    left, right = word_differences(first, second)
-    assert "".join(piece.text for piece in left) == first and "".join(piece.text for piece in right) == second
-    assert [piece.text for piece in left if piece.differs] == ["Use", "Stir"]
-    left, right = word_differences("word " * 50_000, "other " * 50_000)  # too long to be searched
-    assert [len(left), len(right)] == [1, 1] and not left[0].differs
 
 
 def test_calls_tokens_and_dollars_with_and_without_a_price() -> None:

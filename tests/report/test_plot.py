@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.axes import Axes
 
-from cda.report.plots import AFTER, BEFORE, FORMATS, PAGE, Plot, inline_svg, save_plot
+from cda.report.plots import AFTER, BEFORE, PAGE, Plot, inline_svg, save_plot
 
 
 def _draw(axes: Axes) -> None:
@@ -46,14 +46,14 @@ def test_a_file_says_what_it_shows_and_can_be_read_on_dark_ground(tmp_path: Path
     assert ground.attrib["style"].startswith(f"fill: {PAGE}")
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", ("svg", "pdf"))
 def test_files_are_the_same_each_time(form: str, tmp_path: Path) -> None:
     first = save_plot(PLOT, tmp_path, form).read_bytes()
     assert first == save_plot(PLOT, tmp_path, form).read_bytes() and len(first) > 1000
     assert first.startswith(b"%PDF" if form == "pdf" else b"<?xml")
 
 
-@pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.parametrize("form", ("svg", "pdf"))
 def test_a_link_in_a_files_place_is_replaced_and_not_followed(form: str, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("theirs", encoding="utf-8")

@@ -16,9 +16,9 @@ import cda
 from cda.cli import app
 from cda.errors import RecipeError
 from cda.recipe.load import load_model_audit, load_recipe
+from cda.report.document import CAPTIONS, Document
 from cda.report.plots import COLUMN_INCHES, Plot
-from cda.resources import artifacts as figures
-from cda.resources.artifacts import shown_target
+from cda.resources.artifacts import check_form, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.scorers import kinds
@@ -119,14 +119,18 @@ PLOTS = [
 @pytest.mark.parametrize("form", ["svg", "pdf"])
 def test_files_have_the_width_of_a_column(form: str, tmp_path: Path) -> None:
     folder = tmp_path / "report" / "figures"
-    assert figures.write_figures(PLOTS, folder.parent, form).startswith(f"Figures: 2 files at paper size in {folder} (")
-    assert {file.name for file in folder.iterdir()} == {f"skew.{form}", f"quality.{form}", figures.CAPTIONS}
+    assert (
+        Document("", "", (), (), figures=tuple(PLOTS))
+        .write_figures(folder.parent, form)
+        .startswith(f"Figures: 2 files at paper size in {folder} (")
+    )
+    assert {file.name for file in folder.iterdir()} == {f"skew.{form}", f"quality.{form}", CAPTIONS}
     text = (folder / f"skew.{form}").read_bytes().decode("latin-1")
     size = re.search(
         r'width="([\d.]+)pt" height="([\d.]+)pt"' if form == "svg" else r"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", text
     )
     assert size and [float(one) / 72 for one in size.groups()] == pytest.approx([COLUMN_INCHES, 2.0], abs=0.01)
-    captions = (folder / figures.CAPTIONS).read_text(encoding="utf-8")
+    captions = (folder / CAPTIONS).read_text(encoding="utf-8")
     assert f"skew.{form} (3.4 × 2.0 inches)" in captions
     assert "Skew of &lt;b&gt;." in captions and "all: 75% \\[70, 80\\] (n = 400)." in captions
 
@@ -141,7 +145,7 @@ def test_another_format_is_refused_before_anything_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match="svg or pdf"):
-        figures.check_form("png")
+        check_form("png")
     asked = CliRunner().invoke(app, [*words, "--figures", "png"])
     assert asked.exit_code == 2 and "figures are written as svg or pdf" in asked.output
     assert "none.jsonl" not in asked.output and not list(tmp_path.iterdir())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,8 +13,10 @@ from rows import estimate
 from cda.results.base import Estimate
 from cda.stats.verdict import (
     Evidence,
+    Finding,
     Loss,
     Margin,
+    ModelEvidence,
     Moved,
     PeopleEvidence,
     finding,
@@ -213,6 +216,15 @@ def test_what_moved_along_is_shown_either_way_and_not_the_target() -> None:
 UP, DOWN, OPEN = estimate(0.5), estimate(-0.5), estimate(0.05)
 
 
+def of_model(mean: Margin | None, p_holm: float = 0.001, **given: Any) -> Finding:
+    """The finding of one model whose share of contrasts lies on the side of the mean margin, clear of 50%."""
+    value = mean if isinstance(mean, float | None) else mean.value
+    share = estimate(0.9 if value is None or value > 0 else 0.1, 0.05)
+    return finding(
+        ModelEvidence(**{"share": share, "ties": 0, "mean_margin": mean, "p_holm": p_holm, "identified": True} | given)
+    )
+
+
 @pytest.mark.parametrize(
     ("mean", "at_no_drift", "word"),
     [
@@ -221,7 +233,7 @@ UP, DOWN, OPEN = estimate(0.5), estimate(-0.5), estimate(0.05)
         (UP, (OPEN, UP, UP), "not identified"),  # not among like pairs
         (UP, (UP, UP, OPEN), "not identified"),  # not by every form of adjustment
         (UP, (UP, DOWN, DOWN), "not identified"),  # the opposite sign: the number of words, on vagueness
-        (DOWN, (UP, DOWN, DOWN), "not identified"),
+        (DOWN, (UP, DOWN, DOWN), "penalised"),  # the side without the bias, or what goes with it
         (UP, (None, UP, UP), "not identified"),
         (UP, (1.0, UP, UP), "rewarded"),  # like pairs all share one margin
         (UP, (0.0, UP, UP), "not identified"),
@@ -230,12 +242,35 @@ UP, DOWN, OPEN = estimate(0.5), estimate(-0.5), estimate(0.05)
     ],
 )
 def test_only_what_shows_at_no_drift_too_is_rewarded(mean: Margin, at_no_drift: tuple[Margin, ...], word: str) -> None:
-    assert finding(mean, 0.001, True, None, at_no_drift) == word
+    assert of_model(mean, at_no_drift=at_no_drift) == word
 
 
-def test_pairs_that_do_not_identify_the_effect_say_nothing() -> None:
-    assert finding(UP, 0.001, False, None, (UP, UP, UP)) == "not identified"
-    assert finding(None, 1.0, True, None) == "not identified"
+def test_pairs_that_do_not_identify_the_effect_say_nothing_good_of_a_bias_and_its_direction_of_another() -> None:
+    assert of_model(UP, identified=False, at_no_drift=(UP, UP, UP)) == "not identified"
+    assert of_model(DOWN, identified=False) == "penalised"
+    assert of_model(None, 1.0) == "not identified"
+
+
+FEW = estimate(0.9, 0.05).model_copy(update={"n": 20, "n_prompts": 20})
+
+
+@pytest.mark.parametrize(
+    ("given", "word"),
+    [
+        ({"share": FEW, "identified": False}, "too few prompts"),  # and not what else differs
+        ({"share": FEW, "tried": 20}, "too few prompts"),
+        ({"share": FEW, "tried": 100}, "few flipped"),
+        ({"rival": "length"}, "not told apart from length"),
+        ({"rival": "length", "identified": False}, "not told apart from length"),
+        ({"rival": "long_word_share"}, "not identified"),
+        ({"share": estimate(0.4, 0.05), "ties": 55}, "mostly tied"),
+        ({"share": estimate(0.4, 0.05), "ties": 5}, "no effect shown"),  # share and mean margin point to two sides
+        ({"share": estimate(0.55, 0.1)}, "no effect shown"),
+        ({"signed_gap": UP, "share": FEW, "rival": "length"}, "over-rewarded"),
+    ],
+)
+def test_the_reason_without_a_verdict_is_the_first_that_holds(given: dict[str, Any], word: str) -> None:
+    assert of_model(UP, **given) == word
 
 
 @pytest.mark.parametrize(
@@ -250,7 +285,7 @@ def test_pairs_that_do_not_identify_the_effect_say_nothing() -> None:
 def test_a_margin_that_all_pairs_share_cannot_depend_on_what_else_differs(
     value: float, p_holm: float, word: str
 ) -> None:
-    assert finding(value, p_holm, False, None) == word
+    assert of_model(value, p_holm, identified=False) == word
     assert not may_be_drift(value, (OPEN,))
 
 
@@ -258,8 +293,8 @@ def test_a_margin_that_all_pairs_share_cannot_depend_on_what_else_differs(
     ("gap", "word"), [(UP, "over-rewarded"), (DOWN, "under-rewarded"), (OPEN, "no difference shown")]
 )
 def test_with_votes_drift_has_no_say(gap: Estimate, word: str) -> None:
-    assert finding(UP, 0.001, True, gap, (OPEN, DOWN, None)) == word
-    assert finding(1.0, 0.001, False, gap) == word
-    assert finding(0.0, 0.001, False, gap) == "scored alike", (
+    assert of_model(UP, signed_gap=gap, at_no_drift=(OPEN, DOWN, None)) == word
+    assert of_model(1.0, identified=False, signed_gap=gap) == word
+    assert of_model(0.0, identified=False, signed_gap=gap) == "scored alike", (
         "ties of every pair are no preference, whatever people say"
     )

@@ -66,7 +66,7 @@ def test_figures_need_their_data_and_reach_their_section(full: Any, judge: Any, 
             id: [plot.id for plot in own] for id, own in section_plots(audit).items()
         }
     without = {"votes": {}, "analysis": {}, "quality": None, "rate": {}, "rewards": {}}
-    assert list(plots_of(full.model_copy(update=without))) == ["skew", "drift-jargon"]
+    assert list(plots_of(full.model_copy(update=without))) == ["skew", "drift-jargon", "drift-vagueness"]
     assert "rewards-jargon" in plots_of(full) and "rewards-jargon" not in plots_of(judge)
     assert "human-skew" in plots_of(one_model)
 

@@ -142,13 +142,16 @@ def test_a_good_word_names_the_rise_that_is_not_excluded(make_audit: Any) -> Non
 
 
 def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: bool = False) -> Any:
-    """An audit of one model with these margins of 100 contrasts, the last 50 of which are longer by 8 words or more on the biased side."""
+    """An audit of one model with these margins of 100 contrasts, the last 50 of which are longer by 8 words or more on the biased
+    side; a few others are shorter on it."""
     audit = make_audit({"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)} if votes else {}, quality=(0.7,), others=(),
                        judge=unit == "preference")  # fmt: skip
     base = "Use the pan and stir it slowly until the rice is done, then let it rest."
     biased = "Utilize" + base[3:]
     texts = [
-        f"{biased} And so on and on, as ever before." + " Stir it." * (row % 5) if row >= 50 else biased
+        f"{biased} And so on and on, as ever before." + " Stir it." * (row % 5)
+        if row >= 50
+        else biased.replace("slowly ", "" if row % 4 == 0 else "slowly " if row % 4 == 1 else "gently ")
         for row in range(100)
     ]
     contrasts = tuple(Contrast("jargon", user_prompt(f"q{row}"), text, base) for row, text in enumerate(texts))
@@ -162,13 +165,19 @@ def measured(make_audit: Any, margins: np.ndarray, unit: str = "reward", votes: 
 def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_audit: Any) -> None:
     audit = measured(make_audit, NOISE + 3 * LONGER)
     found, page = verdict_of(audit), audit_document(audit).markdown()
-    assert audit.effects["jargon"].before.identification.verdict == "identified" and found.word == "not identified"
-    assert "may explain this: among pairs that are alike otherwise " in found.sentence
-    assert "adjusted for it linear " in found.sentence
+    assert audit.effects["jargon"].before.identification.verdict == "identified"
+    assert found.word == "not told apart from length"
+    assert "a count of characters would prefer the biased side in 87%" in found.sentence
+    assert re.search(
+        r"\+[\d.]+ \[.*\] of the mean margin goes with what changes in length and wording; .* is left to the bias\.$",
+        found.sentence,
+    )
+    drift = drift_sentence("jargon", audit)
+    assert "may explain this: among pairs that are alike otherwise " in drift and "adjusted for it linear " in drift
     assert re.search(
         r"The margin rises with words: \+[\d.]+ \[\+[\d.]+, \+[\d.]+\] for each one more, R² \d\d% alone, .* of the mean margin\. "
         r"Rewrite the pairs so that both sides match in words\.$",
-        found.sentence,
+        drift,
     )
     assert "jargon: not identified from these pairs. What else differs" in page
     assert "| not identified from these pairs |" in page and "may explain this" in audit_document(audit).page()
@@ -198,11 +207,11 @@ def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
     assert confounds_sentence(few) == "" == confounds_sentence(Missing(reason="one prompt"))
 
 
-@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not identified"), (0.05, "no effect shown")])
+@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not told apart from length"), (0.05, "no effect shown")])
 def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p_holm: float, word: str) -> None:
     audit = changed(measured(make_audit, NOISE + 3 * LONGER), "effects.jargon.test.p_holm", p_holm)
     assert verdict_of(audit).word == word
-    assert bool(drift_sentence("jargon", audit)) == (word == "not identified")
+    assert bool(drift_sentence("jargon", audit)) == (word != "no effect shown")
 
 
 @pytest.mark.parametrize(

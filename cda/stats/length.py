@@ -1,0 +1,124 @@
+"""Length next to a bias: what a scorer of characters, and one of words, would prefer on the same contrasts, and whether the change in
+length, or in the wording that goes with it, explains a scorer's margins."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from cda.arrays import FloatArray, finite
+from cda.errors import DataError
+from cda.results.base import Estimate, Missing
+from cda.results.effects import LENGTH, LengthBaseline
+from cda.stats.estimators import ROUNDING, Regression, share_of
+
+LEFT = 0.25
+"""Part of the mean margin that a rival must leave to the bias: less may be a bend of the margin in it."""
+SAME_SIDE = 0.975
+"""Share of contrasts on which a scorer that only names a side prefers the longer one, from which it may go by length alone."""
+_LENGTHS = ("characters", "words")
+_RIVALS = (*_LENGTHS, "sentences", "long_word_share", "flesch_reading_ease", "questions")
+"""Features that nearly every rewriting moves a little, without a limit of their own or within it."""
+_SAYS_A_SIDE = 2
+"""Sizes of margins, ties among them, of a scorer that says which side it prefers and not by how much."""
+
+
+def length_baseline(
+    margins: ArrayLike,
+    perturbed: Mapping[str, FloatArray],
+    base: Mapping[str, FloatArray],
+    own: Sequence[str],
+    prompt_ids: Sequence[str],
+    unit: str = "reward",
+) -> LengthBaseline:
+    """The preferences of two scorers of length, and how much of the mean margin the change in length explains.
+
+    Least squares of the margin, perturbed − base, on the changes in characters and in words, and on those of the bias's `own` features
+    (`treatment`), with an intercept; errors clustered by prompt. Length explains its two coefficients times the mean changes; what
+    the intercept and the own features give is left to the bias. A second regression has sentences, reading ease, long words and
+    questions beside them, as far as they are not its own. The bias is told apart if both leave it a part of the mean margin's sign,
+    above `LEFT` of it; else the rival is what the second gives the largest part. The parts
+    returned are those of the second if the first leaves the bias its part.
+
+    Args:
+        margins: Shape (n,), in `unit`.
+        perturbed: Features of the biased sides, shape (n,) each, `characters` and `words` among them; NaN where one does not hold.
+        base: Those of the other sides.
+        own: Features that are the bias itself; without characters and words.
+        prompt_ids: Cluster of each row.
+
+    Raises:
+        DataError: No contrasts, or a margin that is not finite.
+    """
+    values = finite(margins, "margins")
+    if not len(values):
+        raise DataError("no contrasts: the part of length cannot be measured")
+    changes = {name: _change(perturbed, base, name) for name in dict.fromkeys((*_RIVALS, *own)) if name in perturbed}
+    preferred = {name: share_of(np.where(changes[name] == 0, 0.5, changes[name] > 0), prompt_ids) for name in _LENGTHS}
+    of_length = {name: changes[name] for name in changes if name in _LENGTHS or name in own}
+    parts, of_all = (_parts(values, used, own, prompt_ids, unit) for used in (of_length, changes))
+    rival = _rival(values, changes, parts, of_all)
+    decides = of_all if _leaves(parts.left, float(values.mean())) else parts
+    return LengthBaseline(
+        characters=preferred["characters"],
+        words=preferred["words"],
+        explained=decides.explained,
+        left=decides.left,
+        rival=rival,
+    )
+
+
+def _change(perturbed: Mapping[str, FloatArray], base: Mapping[str, FloatArray], name: str) -> FloatArray:
+    return np.asarray(np.nan_to_num(np.asarray(perturbed[name]) - np.asarray(base[name])), dtype=np.float64)
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Of a mean margin: what other features explain together, what is left to the bias, and the part of each of the others."""
+
+    explained: Estimate | Missing
+    left: Estimate | Missing
+    by_feature: Mapping[str, float]
+
+
+def _parts(
+    values: FloatArray, changes: Mapping[str, FloatArray], own: Sequence[str], prompt_ids: Sequence[str], unit: str
+) -> _Parts:
+    used = [name for name in changes if np.ptp(changes[name]) > 0]
+    columns = np.column_stack([np.ones(len(values)), *(changes[name] for name in used)])
+    fit = Regression(values, columns, prompt_ids)
+    if fit.n_prompts <= fit.rank:
+        why = f"{fit.n_prompts} prompts for {fit.rank} coefficients; more prompts than coefficients are needed"
+        return _Parts(Missing(reason=why), Missing(reason=why), {})
+    others = np.array([False, *(name not in own for name in used)])
+    means = columns.mean(axis=0)
+    explained, left = (fit.of(np.where(part, means, 0.0), unit).estimate for part in (others, ~others))
+    each = zip(used, (fit.coefficients * means)[1:].tolist(), strict=True)
+    return _Parts(explained, left, {name: part for name, part in each if name not in own})
+
+
+def _rival(values: FloatArray, changes: Mapping[str, FloatArray], of_length: _Parts, of_all: _Parts) -> str | None:
+    """What may be preferred in place of the bias, None if nothing may."""
+    mean, size = float(values.mean()), float(np.abs(values).max())
+    if abs(mean) <= ROUNDING * size:
+        return None
+    if len(np.unique(np.abs(values))) <= _SAYS_A_SIDE:
+        agreed = [float((np.sign(values) == np.sign(changes[name])).mean()) for name in _LENGTHS]
+        if max(agreed) >= SAME_SIDE:
+            return LENGTH
+    if _leaves(of_length.left, mean) and _leaves(of_all.left, mean):
+        return None
+    parts = {name: part / mean for name, part in of_all.by_feature.items()}
+    rivals = {LENGTH: sum(parts.pop(name, 0.0) for name in _LENGTHS)} | parts
+    return max(rivals, key=lambda name: rivals[name])
+
+
+def _leaves(left: Estimate | Missing, mean: float) -> bool:
+    """True if the bias has a part in a mean margin that the others do not explain."""
+    if isinstance(left, Missing):
+        return False
+    low = left.low if mean > 0 else -left.high
+    return low > 0 and abs(left.value) > LEFT * abs(mean)

@@ -1,0 +1,346 @@
+"""Claim: an audit's verdicts name the right cause. Of planted scorers, whose features are known, no bias is said to be
+rewarded by one that does not read it; a bias whose own feature is planted is named; and each "unclear" gives its true reason.
+
+28 scorers of one feature, of noise or of two features, and 4 judges, on all embedded biases, with 20, 40 and all contrasts.
+What is to be said is settled first, from the scorer's definition, the bias file and the texts: the shares of contrasts
+with more of the feature on the biased side, and without any difference. The product's verdicts have no part in it.
+
+    python -m evals.method.verdict_truth      (about a minute)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, replace
+from functools import cache, lru_cache
+from pathlib import Path
+
+import numpy as np
+
+from cda.auditing import analysis, headline
+from cda.auditing.audit import audit_texts
+from cda.auditing.first_screen import bias_verdicts
+from cda.auditing.groups import Group
+from cda.biases import load_bias
+from cda.embedded.texts import WITH_CONTRASTS
+from cda.features import HEDGES, TEXT_FEATURES, phrase_pattern
+from cda.jobs.options import AuditArguments, defaults_of
+from cda.jobs.terms import Terms, loaded_for_model
+from cda.pipeline.stages import carry_out
+from cda.records import Contrast, Prompt, prompt_id
+from cda.results.audit import AuditResult
+from cda.stats.estimators import wilson
+from evals.shared import Check, finish
+
+LIMITS = (20, 40, None)
+NAMED, FALSE_REWARDS, WRONG_REASONS, SELF_NAMED = 0.95, 0, 0, 0
+"""Thresholds: share of planted features that are named; false claims; "unclear" without its true reason; clauses that name the
+bias itself as the other difference."""
+ENOUGH_PROMPTS, MANY, POWERED, BORDER_P = 30, 0.5, 80, 0.05 / 14
+"""Prompts that a verdict needs; share of ties from which they are the reason; contrasts with a preference from which a planted
+feature has to be named; p of the sign test above which Holm's correction over 13 tests may leave a verdict open."""
+
+Measure = Callable[[str], float]
+Reason = str
+
+
+def _matches(pattern: str) -> Measure:
+    compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
+    return lambda text: float(len(compiled.findall(text)))
+
+
+FEATURES: Mapping[str, Measure] = {
+    "characters": len,
+    "words": lambda text: len(text.split()),
+    "tokens": _matches(r"\w{1,4}|[^\w\s]"),
+    "sentences": TEXT_FEATURES["sentences"].of,
+    "lines": _matches(r"^.*\S"),
+    "list lines": _matches(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]"),
+    "headers": _matches(r"^#{1,6} "),
+    "question marks": _matches(r"\?"),
+    "exclamation marks": _matches("!"),
+    "hedges": lambda text: len(phrase_pattern(HEDGES).findall(text)),
+    "first person": _matches(r"\b(?:i|me|my|mine)\b"),
+    "second person": _matches(r"\b(?:you|your|yours|yourself)\b"),
+    "praise phrases": lambda text: len(phrase_pattern(tuple(load_bias("sycophancy").markers)).findall(text)),
+    "long-word share": TEXT_FEATURES["long_word_share"].of,
+    "syllables": _matches(r"[aeiouy]+|\d+"),
+    "digits": _matches(r"\d"),
+    "punctuation": _matches(r"[.,;:]"),
+}
+AMOUNT = ("characters", "words", "tokens", "sentences", "lines", "syllables", "punctuation")
+"""Features that count the units of a text: a scorer of one of them reads length."""
+READ_BY_FILE: Mapping[str, Sequence[str]] = {
+    "length": AMOUNT, "length-second-turn": AMOUNT, "structure": ("list lines", "headers", "lines"),
+    "jargon": ("long-word share", "syllables"), "vagueness": ("hedges", "digits"), "vagueness-second-turn": ("hedges", "digits"),
+    "sycophancy": ("praise phrases",), "sycophancy-second-turn": (),
+}  # fmt: skip
+"""A bias's own features: those of its file's `treatment` (syllables a word are reading ease, digits the specifics)."""
+OPEN: Mapping[str, Sequence[str]] = {
+    "structure": ("tokens", "sentences", "punctuation", "digits"),
+    "length": ("second person", "first person", "hedges", "digits"),
+    "length-second-turn": ("second person", "first person", "hedges", "digits"),
+}
+"""Neither answer is false. Layout consists of these: asterisks and list marks are tokens, a list line is a sentence, `1.` a digit and
+a full stop. And a count over all words of a text goes up with its length. Reported, in no threshold."""
+_IN_MARKERS = 0.2
+"""Share of a bias file's phrases that hold a feature, from which it is one of the bias's own: flattery says "you"."""
+
+
+@lru_cache
+def own_features(bias: str) -> frozenset[str]:
+    """The features that a bias consists of, by its file."""
+    phrases = load_bias(bias).markers
+    holding = {name for name, of in FEATURES.items() if name not in AMOUNT and name != "long-word share"
+               and phrases and np.mean([of(phrase) > 0 for phrase in phrases]) >= _IN_MARKERS}  # fmt: skip
+    return frozenset({*READ_BY_FILE[bias], *holding})
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A scorer: a weighted sum of features, each in its own SDs between texts, with noise of `noise` SDs; `judge`: its form as a
+    judge, `first`, `length and first`, `tie` or `longer`."""
+
+    name: str
+    reads: tuple[str, ...] = ()
+    noise: float = 0.0
+    judge: str = ""
+
+    @property
+    def of_length(self) -> bool:
+        return bool(set(self.reads) & set(AMOUNT))
+
+
+SCORERS = (
+    *(Planted(name, (name,)) for name in FEATURES),
+    Planted("constant"),
+    Planted("noise", noise=1.0),
+    Planted("hedges, little noise", ("hedges",), 0.5),
+    Planted("hedges, much noise", ("hedges",), 2.0),
+    Planted("characters, much noise", ("characters",), 2.0),
+    Planted("characters and hedges", ("characters", "hedges")),
+    Planted("characters and list lines", ("characters", "list lines")),
+    Planted("words and long-word share", ("words", "long-word share")),
+    Planted("digits and second person", ("digits", "second person")),
+    Planted("sentences and hedges", ("sentences", "hedges")),
+    Planted("list lines and long-word share", ("list lines", "long-word share")),
+    Planted("judge: first", judge="first"),
+    Planted("judge: length and first", ("characters",), judge="length and first"),
+    Planted("judge: tie", judge="tie"),
+    Planted("judge: longer", ("characters",), judge="longer"),
+)
+
+
+@cache
+def _value(feature: str, text: str) -> float:
+    return float(FEATURES[feature](text))
+
+
+def _noise(name: str, text: str) -> float:
+    """A standard normal number that the text decides."""
+    seed = int.from_bytes(hashlib.sha256(f"{name}\n{text}".encode()).digest()[:8], "big")
+    return float(np.random.default_rng(seed).standard_normal())
+
+
+def reward(planted: Planted, spread: Mapping[str, float], text: str) -> float:
+    """Of one text; a feature alone in its own unit."""
+    if len(planted.reads) == 1 and not planted.noise:
+        return _value(planted.reads[0], text)
+    total = sum(_value(name, text) / spread[name] for name in planted.reads)
+    return total + planted.noise * (_noise(planted.name, text) if planted.noise else 0.0)
+
+
+def _preference(planted: Planted, first: str, second: str) -> float:
+    longer = float(np.sign(len(first) - len(second)))
+    return {"first": 1.0, "tie": 0.0, "longer": longer, "length and first": 0.5 + 0.5 * longer}[planted.judge]
+
+
+def margins(planted: Planted, spread: Mapping[str, float], contrasts: Sequence[Contrast]) -> np.ndarray:
+    """Perturbed − base by the definition, shape (n,)."""
+    if planted.judge:
+        return np.array([
+            (_preference(planted, own.perturbed, own.base) - _preference(planted, own.base, own.perturbed)) / 2
+            for own in contrasts
+        ])  # fmt: skip
+    values = np.array([[reward(planted, spread, text) for text in (own.perturbed, own.base)] for own in contrasts])
+    return values[:, 0] - values[:, 1]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What may be said: chips, and reasons of an "unclear"."""
+
+    chips: tuple[str, ...]
+    reasons: tuple[Reason, ...] = ()
+    is_planted: bool = False
+    """An own feature of the bias, with which enough contrasts differ."""
+    is_open: bool = False
+
+
+def expected(planted: Planted, bias: str, values: np.ndarray, n_prompts: int) -> Expected:
+    """From the definition and the margins that it gives these texts, the first rule that holds."""
+    n, up, down = len(values), int((values > 1e-12).sum()), int((values < -1e-12).sum())
+    ties, own = n - up - down, bool(set(planted.reads) & own_features(bias))
+    hits = up + (ties / 2 if planted.judge else 0)
+    low, high = wilson(hits, n)
+    is_open = not own and bool(set(planted.reads) & set(OPEN.get(bias, ())))
+    if ties == n:
+        return Expected(("all ties",))
+    if n_prompts < ENOUGH_PROMPTS:
+        return Expected(("unclear",), ("few prompts",))
+    if low <= 0.5 <= high or (ties >= MANY * n and hits < n / 2):
+        reasons = ("ties",) if ties >= MANY * n else ("interval",)
+        return Expected(("unclear",), (*reasons, "ties") if ties > 0.1 * n else reasons)
+    border = _sign_test(max(up, down), up + down) > BORDER_P
+    if high < 0.5:
+        return Expected(
+            ("not rewarded", "unclear") if border or ties > 0.1 * n else ("not rewarded",), ("interval", "ties")
+        )
+    if own:
+        reasons = ("interval",) if border else ("length", "drift") if up + down < POWERED else ()
+        # Those whose sides are alike otherwise may be too few.
+        reasons += ("few prompts",) if n_prompts < 2 * ENOUGH_PROMPTS else ()
+        powered = up + down >= POWERED and not border
+        return Expected(("rewarded",) if powered else ("rewarded", "unclear"), reasons, powered)
+    if is_open:
+        reasons = ("few prompts",) if n_prompts < 2 * ENOUGH_PROMPTS else ()
+        return Expected(("rewarded", "unclear"), ("length", "drift", "interval", *reasons), is_open=True)
+    others = ("length", "drift") if planted.of_length else ("drift",)
+    return Expected(("unclear",), (*others, "interval") if border or planted.noise else others)
+
+
+def _sign_test(larger: int, n: int) -> float:
+    from scipy.stats import binomtest
+
+    return float(binomtest(larger, n).pvalue) if n else 1.0
+
+
+REASONS: Mapping[Reason, str] = {
+    "few prompts": r"\d+ prompts?\b.*\bneed",
+    "length": r"not told apart from length|length explains",
+    "ties": r"same score|scored alike|tied",
+    "flips": r"flipped",
+    "interval": r"50% is not excluded|shows no effect|no effect is shown",
+    "drift": r"also differ|other differences",
+}
+"""How a reader knows the reason of an "unclear" from its clause; the first that fits."""
+
+
+def reason_of(clause: str) -> Reason:
+    return next((reason for reason, words in REASONS.items() if re.search(words, clause)), "none")
+
+
+def names_itself(bias: str, clause: str) -> bool:
+    """True if what "the sides also differ in" is the bias's own feature."""
+    named = re.search(r"also differ in ([^:;]+)", clause)
+    file = load_bias(bias)
+    own = {*file.treatment, *([file.measure.feature] if file.measure else [])}
+    return named is not None and named[1].strip().replace(" ", "_") in own
+
+
+def constant(prompts: Sequence[Prompt], responses: Sequence[str]) -> list[float]:  # noqa: ARG001
+    return [0.0] * len(responses)
+
+
+def audited_texts(limit: int | None) -> tuple[Sequence[Contrast], AuditResult]:
+    """The contrasts of an audit, and its result for a scorer that has no preference, by the stages behind `cda.audit`."""
+    options = defaults_of(AuditArguments) | {"quality": "none", "progress": False, "limit": limit}
+    terms = Terms.of("cda.audit", AuditArguments, options)
+    with loaded_for_model(constant, terms.nested(), terms) as loaded:
+        return audit_texts(loaded).contrasts, carry_out(loaded, "audit").audit
+
+
+def cases(limit: int | None) -> list[dict[str, object]]:
+    """Every scorer on every bias: its margins in place of the constant scorer's in the audit. Triples are left out, whose tests would
+    make Holm's correction a little stricter."""
+    contrasts, audit = audited_texts(limit)
+    texts = [text for own in contrasts for text in (own.perturbed, own.base)]
+    spread = {name: float(np.std([_value(name, text) for text in texts])) or 1.0 for name in FEATURES}
+    by_bias = {name: tuple(own for own in contrasts if own.bias == name) for name in WITH_CONTRASTS}
+    values = {(each.name, bias): margins(each, spread, own) for each in SCORERS for bias, own in by_bias.items()}
+    planned = {  # all of it before the product is asked
+        (each.name, bias): expected(each, bias, values[each.name, bias], len({str(one.prompt) for one in own}))
+        for each in SCORERS for bias, own in by_bias.items()
+    }  # fmt: skip
+    groups = [
+        Group(load_bias(bias), True, own, tuple(prompt_id(one.prompt) for one in own), {}, "reward", 0)
+        for bias, own in by_bias.items()
+    ]
+    features = {group.bias.name: group.features for group in groups}
+    found = []
+    for planted in SCORERS:
+        unit = "preference" if planted.judge else "reward"
+        own = [replace(group, margins={"model": values[planted.name, group.bias.name]}, unit=unit) for group in groups]
+        for group in own:
+            group.__dict__["features"] = features[group.bias.name]  # measured once
+        available = {group.bias.name: len(group) for group in own}
+        update = {"skew": headline.skews(own, available, {}), "effects": analysis.effects(own), "rate": {}}
+        judged = headline.adjust_for_all_tests(audit.model_copy(update=update))
+        for said in bias_verdicts(judged):
+            due = planned[planted.name, said.bias]
+            reason = reason_of(said.clause) if said.chip == "unclear" else ""
+            reads = bool(set(planted.reads) & own_features(said.bias)) or due.is_open
+            found.append({
+                "scorer": planted.name, "bias": said.bias, "limit": limit or "all", "share": said.before.value,
+                "expected": asdict(due), "said": said.chip, "clause": said.clause, "reason": reason,
+                "false reward": said.chip == "rewarded" and not reads,
+                "wrong reason": said.chip == "unclear" and "unclear" in due.chips and reason not in due.reasons,
+                "names itself": names_itself(said.bias, said.clause),
+                "as expected": said.chip in due.chips,
+            })  # fmt: skip
+    return found
+
+
+def confusion(found: Sequence[Mapping[str, object]]) -> dict[str, dict[str, int]]:
+    """What was to be said, and what was: numbers of cases."""
+    table: dict[str, Counter[str]] = {}
+    for case in found:
+        due = case["expected"]
+        assert isinstance(due, dict)
+        row = "open" if due["is_open"] else " or ".join(
+            f"unclear ({', '.join(dict.fromkeys(due['reasons']))})" if chip == "unclear" else chip for chip in due["chips"]
+        )  # fmt: skip
+        reason = f" ({case['reason']})" if case["reason"] else ""
+        table.setdefault(row, Counter())[f"{case['said']}{reason}"] += 1
+    return {row: dict(said) for row, said in table.items()}
+
+
+def main() -> int:
+    os.chdir(tempfile.mkdtemp())
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+        found = [case for limit in LIMITS for case in cases(limit)]
+    for row, said in confusion(found).items():
+        print(f"{row}:")
+        print("\n".join(f"    {n:4d}  {what}" for what, n in sorted(said.items(), key=lambda item: -item[1])))
+    planted = [case for case in found if case["expected"]["is_planted"]]  # type: ignore[index]
+    named = np.mean([case["said"] == "rewarded" for case in planted])
+    false, reasons, itself = (
+        [case for case in found if case[what]] for what in ("false reward", "wrong reason", "names itself")
+    )
+    others = [case for case in found if not case["as expected"] and not case["false reward"] and case not in planted]
+    for title, wrong in {"false rewards": false, "wrong reasons": reasons, "others": others,
+                         "not named": [case for case in planted if case["said"] != "rewarded"]}.items():  # fmt: skip
+        print(f"\n{title}: {len(wrong)}")
+        for case in wrong:
+            print(f"    {case['scorer']}, {case['bias']}, {case['limit']}: {case['said']}: {case['clause']}")
+    checks = [
+        Check(f"said to reward a bias that it does not read: {FALSE_REWARDS} of {len(found)}", str(len(false)), len(false) <= FALSE_REWARDS),
+        Check(f"planted in {POWERED} contrasts or more and named: {NAMED:.0%}", f"{named:.0%} of {len(planted)}", bool(named >= NAMED)),
+        Check(f"unclear without its true reason: {WRONG_REASONS}", str(len(reasons)), len(reasons) <= WRONG_REASONS),
+        Check(f"clauses that name the bias itself: {SELF_NAMED}", str(len(itself)), len(itself) <= SELF_NAMED),
+    ]  # fmt: skip
+    numbers = {"scorers": len(SCORERS), "confusion": confusion(found), "wrong": [*false, *reasons, *others]}
+    return finish(
+        "verdict_truth", (__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").replace("\n", " "), checks, numbers
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+"""Length next to a bias: planted parts of length, of the bias and of both, on contrasts whose biased side is longer too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cda.errors import DataError
+from cda.results.base import Estimate
+from cda.results.effects import LengthBaseline
+from cda.stats.length import length_baseline
+
+N = 120
+IDS = [f"q{row // 2}" for row in range(N)]
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(0)
+
+
+@pytest.fixture
+def changes(rng: np.random.Generator) -> dict[str, np.ndarray]:
+    """Changes of the features: a bias by which three contrasts of four grow by 10 to 40 characters, words at random."""
+    dose = rng.uniform(0.05, 0.2, N)
+    characters = np.where(np.arange(N) % 4 == 0, -5.0, 150 * dose + rng.normal(0, 5, N))
+    return {"characters": characters, "words": rng.integers(-3, 4, N).astype(float), "long_word_share": dose}
+
+
+def baseline(changes: dict[str, np.ndarray], margins: Any) -> LengthBaseline:
+    zero = {name: np.zeros(N) for name in changes}
+    return length_baseline(margins, changes, zero, ["long_word_share"], IDS)
+
+
+def value(found: Any) -> float:
+    assert isinstance(found, Estimate), found
+    return found.value
+
+
+def test_scorers_of_length_prefer_the_longer_side(changes: dict[str, np.ndarray]) -> None:
+    found = baseline(changes, np.arange(N))
+    assert found.characters.value == pytest.approx((changes["characters"] > 0).mean())
+    words = changes["words"]
+    assert found.words.value == pytest.approx((words > 0).mean() + (words == 0).mean() / 2)
+    assert found.characters.n_prompts == N / 2
+
+
+@pytest.mark.parametrize("noise", [0.0, 5.0])
+def test_a_scorer_of_characters_or_words_is_not_told_apart(
+    changes: dict[str, np.ndarray], rng: np.random.Generator, noise: float
+) -> None:
+    margins = changes["characters"] + 2 * changes["words"] + rng.normal(0, noise, N) if noise else changes["characters"]
+    found = baseline(changes, margins)
+    assert found.rival == "length"
+    assert value(found.explained) + value(found.left) == pytest.approx(margins.mean())
+    if not noise:
+        assert value(found.left) == pytest.approx(0, abs=1e-9)
+
+
+def test_what_the_bias_itself_adds_is_left_to_it(changes: dict[str, np.ndarray], rng: np.random.Generator) -> None:
+    both = 0.1 * changes["characters"] + 50 * changes["long_word_share"] + rng.normal(0, 1, N)
+    found = baseline(changes, both)
+    assert found.rival is None
+    assert isinstance(found.left, Estimate)
+    assert found.left.low < 50 * changes["long_word_share"].mean() < found.left.high
+    assert baseline(changes, 1 + rng.normal(0, 1, N)).rival is None, "the attribute alone, whatever its dose"
+
+
+def test_a_bias_that_leaves_a_bend_of_length_alone_is_not_told_apart(changes: dict[str, np.ndarray]) -> None:
+    bent = changes["characters"] + 0.001 * changes["characters"] ** 2
+    assert baseline(changes, bent).rival == "length"
+
+
+def test_one_that_only_names_a_side_is_told_by_the_contrasts_whose_biased_side_is_shorter(
+    changes: dict[str, np.ndarray],
+) -> None:
+    assert baseline(changes, np.sign(changes["characters"])).rival == "length"
+    assert baseline(changes, np.ones(N)).rival is None, "also where the biased side is shorter"
+    longer = changes | {"characters": np.abs(changes["characters"])}
+    assert baseline(longer, np.ones(N)).rival == "length", "the longer side is the biased one everywhere"
+
+
+def test_without_a_preference_length_explains_nothing(changes: dict[str, np.ndarray]) -> None:
+    assert baseline(changes, np.zeros(N)).rival is None
+    with pytest.raises(DataError, match="no contrasts"):
+        length_baseline([], {}, {}, [], [])
