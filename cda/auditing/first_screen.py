@@ -1,5 +1,5 @@
 """The first screen of an audit: a headline sentence, and for each bias a chip, two shares and a clause; for the page and, in at most
-12 lines, for the terminal."""
+13 lines, for the terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import LengthBaseline
 from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
-MAX_LINES, MAX_COLUMNS = 12, 100
+MAX_LINES, MAX_COLUMNS = 13, 100
 _MAX_NAME = 30
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 """Chips whose rows go first if there are too many."""
@@ -48,14 +48,14 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
     by_place = position.decided(audit)
-    room = MAX_LINES - len(opening) - len(end) - 2 - (by_place is not None)  # header and quality
+    most = MAX_LINES - 1  # one line is kept for counts of length
+    room = most - len(opening) - len(end) - 2 - (by_place is not None)  # header and quality
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
     lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
-    length = _wrapped(length_line(shown), 1)
-    lines += length if len(lines) + len(length) + len(end) <= MAX_LINES else []
     scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
-    return "\n".join([*lines, *(scored if len(lines) + len(scored) + len(end) <= MAX_LINES else []), *end])
+    scored = scored if len(lines) + len(scored) + len(end) <= most else []
+    return "\n".join([*lines, *_wrapped(length_line(shown), 1), *scored, *end])
 
 
 def _wrapped(text: str, most: int) -> list[str]:
@@ -100,8 +100,8 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     most = max(map(width, lines))
     for at, row in enumerate(shown, 1):
         clause = _beyond_shares(row.clause)
-        short = clause.partition(": ")[0], clause.rpartition("; ")[2]
-        fits = (text for text in (clause, *short) if most + 2 + width(text) <= MAX_COLUMNS)
+        shorter = (clause, clause.partition(": ")[0], clause.rpartition("; ")[2])
+        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
     return lines
 
@@ -239,11 +239,11 @@ def share_words(found: BiasVerdict) -> str:
 def length_line(found: Sequence[BiasVerdict]) -> str:
     """What a count of characters, and one of words, would prefer on the contrasts of these biases; empty without any."""
     shares = [
-        f"{inert(each.bias)} {percent(each.length.characters.value)} ({percent(each.length.words.value)})"
+        f"{inert(each.bias)} {percent(each.length.characters.value)[:-1]}/{percent(each.length.words.value)}"
         for each in found
         if each.length
     ]
-    return f"A count of characters (words) prefers: {', '.join(shares)}" if shares else ""
+    return f"Characters/words alone prefer: {', '.join(shares)}" if shares else ""
 
 
 def ns_said(found: Sequence[BiasVerdict]) -> str:

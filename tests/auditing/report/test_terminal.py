@@ -1,4 +1,4 @@
-"""The first screen in a terminal: the page's verdicts in at most 12 lines of 100 columns, whatever was audited."""
+"""The first screen in a terminal: the page's verdicts in at most 13 lines of 100 columns, whatever was audited."""
 
 from __future__ import annotations
 
