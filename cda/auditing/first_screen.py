@@ -236,14 +236,14 @@ def share_words(found: BiasVerdict) -> str:
     return f"{inert(found.bias)}: {', '.join(said)}, n = {count(found.before)}"
 
 
-def length_line(found: Sequence[BiasVerdict]) -> str:
+def length_line(found: Sequence[BiasVerdict], end: str = "") -> str:
     """What a count of characters, and one of words, would prefer on the contrasts of these biases; empty without any."""
     shares = [
         f"{inert(each.bias)} {percent(each.length.characters.value)[:-1]}/{percent(each.length.words.value)}"
         for each in found
         if each.length
     ]
-    return f"Characters/words alone prefer: {', '.join(shares)}" if shares else ""
+    return f"Characters/words alone prefer: {', '.join(shares)}{end}" if shares else ""
 
 
 def ns_said(found: Sequence[BiasVerdict]) -> str:

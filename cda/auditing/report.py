@@ -230,7 +230,7 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
 
 def _numbers(audit: AuditResult) -> ReportSection:
     """The sentences and the table behind the first screen; a page draws the verdicts itself."""
-    said = verdict.ties_sentence(audit), length_line(bias_verdicts(audit)), how_scored(audit)
+    said = verdict.ties_sentence(audit), length_line(bias_verdicts(audit), "."), how_scored(audit)
     words = tuple(text for text in said if text)
     return ReportSection("numbers", report_texts()["numbers"]["title"], words, (tables.main_table(audit),))
 
@@ -256,7 +256,7 @@ def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple
     recipe = f", recipe {audit.recipe}" if compares(audit) else ""
     said = (
         position.sentence(audit), verdict.quality_sentence(audit), dose_line(audit), *seed_sentences(audit), verdict.ties_sentence(audit),
-        length_line(bias_verdicts(audit)),
+        length_line(bias_verdicts(audit), "."),
     )  # fmt: skip
     return (
         f"Model {audit.model.name}{recipe}.",

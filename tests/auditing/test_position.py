@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed import changed
+from made_audits import make_audit
 
 import cda
 from cda.auditing import position
@@ -139,6 +141,15 @@ def test_a_panel_has_the_mean_of_its_judges_verdicts() -> None:
 def test_one_order_does_not_show_what_the_place_decides() -> None:
     assert BothOrders(by_place=None).n_flipped is None
     assert BothOrders(by_place=(True, None, False, True)).n_flipped == 2
+    audit = make_audit({"jargon": (0.6,)}, quality=None, others=(), judge=True)
+    picks = Estimate(value=0.8, low=0.6, high=0.9, n=40, n_prompts=40, unit="preference", method="Wilson")
+    one = {"orders": "one", "flipped": None, "position_bias": 0.8, "position": picks}
+    asked = changed(audit, "model", audit.model.model_copy(update=one))
+    assert headline(asked).startswith(
+        "llm:gpt-x, asked in one order, picks the first in 90% of verdicts; bias estimates"
+    )
+    (shown,) = [part for part in sections(asked) if part.id == "position"]
+    assert "asked in one order" in shown.paragraphs[0] and shown.tables[0].rows[0][2] == "90% [80, 95]"
 
 
 def test_characters_and_words_stand_beside_each_bias(tmp_path: Path) -> None:
