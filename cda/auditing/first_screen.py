@@ -100,7 +100,8 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     most = max(map(width, lines))
     for at, row in enumerate(shown, 1):
         clause = _beyond_shares(row.clause)
-        shorter = (clause, clause.partition(": ")[0], clause.rpartition("; ")[2])
+        reason = clause.removesuffix(f"; {position.kept_words(audit, row.bias)}")
+        shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2])
         fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
     return lines
