@@ -22,7 +22,7 @@ from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.numbers.measures import by_moment
 from cda.preferences.measure import label_rates
-from cda.records import TieRule, Triple, prompt_id, prompt_text
+from cda.records import OF_TRIPLES, TieRule, Triple, prompt_id, prompt_text
 from cda.results.audit import On
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.effects import (
@@ -363,7 +363,9 @@ def effects(groups: Sequence[Group]) -> dict[str, BiasEffects]:
 def _effects(group: Group) -> BiasEffects:
     sides = [_direct_effects(group, margins) for margins in group.margins.values()]
     if len(sides) == 1:
-        return BiasEffects(before=sides[0], unit=group.unit, test=_tested(sides[0].direct))
+        by_rate = group.contrasts[0].tags.get("source") == OF_TRIPLES
+        of_direct = Missing(reason="RATE's ATE is tested instead") if by_rate else _tested(sides[0].direct)
+        return BiasEffects(before=sides[0], unit=group.unit, test=of_direct)
 
     def change() -> Estimate:
         before, after = group.margins.values()

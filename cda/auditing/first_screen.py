@@ -13,6 +13,7 @@ from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import mean_line, several
 from cda.auditing.verdict_sentences import (
     aims_at_tie,
+    by_rate,
     held_out,
     loss_of_quality,
     model_reason,
@@ -327,7 +328,8 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
         named = len(unclear) <= (_MOST_UNCLEAR if few else 1)
         who = _named(unclear) if named else f"{len(unclear)} others"
         rest = f"; {who} {'is' if len(unclear) == 1 else 'are'} unclear"
-    return f"{opening} {', and '.join(parts)}{rest}."
+    by = ", by RATE on triples" if all(by_rate(each.bias, audit) for each in found) else ""
+    return f"{opening} {', and '.join(parts)}{by}{rest}."
 
 
 _DID: dict[Chip, str] = {

@@ -6,6 +6,7 @@ from typing import Literal
 
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.report_trainings import seeds_caveat
+from cda.records import OF_TRIPLES
 from cda.report.numbers import listed, reward
 from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
@@ -49,7 +50,7 @@ def caveats(audit: AuditResult) -> list[str]:
     notes += [
         said("caveats", "direct", name=name, source=skew.source + contrasts_flipped(skew, " ({})"))
         for name, skew in audit.skew.items()
-        if skew.source not in ("file", "embedded")
+        if skew.source not in ("file", "embedded", OF_TRIPLES)
     ]
     notes += [caveat] if (caveat := seeds_caveat(audit)) else []
     notes += _people_notes(audit)
