@@ -27,7 +27,6 @@ from cda.results.audit import On
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.effects import (
     SIGN_TEST,
-    T_TEST,
     BiasAnalysis,
     BiasEffects,
     DirectEffects,
@@ -211,7 +210,7 @@ def direct_mean(values: FloatArray, ids: Sequence[str], unit: str) -> Effect | S
 def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
     match mean:
         case Effect():
-            return Test(p_value=mean.p_value, method=T_TEST)
+            return rate.tested(mean)
         case SameMargin(p_value=float(p_value)):
             return Test(p_value=p_value, method=SIGN_TEST)
         case SameMargin():
@@ -247,7 +246,7 @@ def _rate_by(
                 "rate": {label: known[label].estimate if label in known else effect for label, effect in own.items()},
                 "rate_standardised": {label: effect.standardised for label, effect in known.items()},
             },
-            "errors": {label: effect.standard_error for label, effect in known.items()},
+            "errors": {label: effect.standard_error for label, effect in known.items() if effect.standard_error},
             "test": _tested(list(own.values())[-1]),
         }
 

@@ -207,7 +207,9 @@ def headline(audit: AuditResult) -> str:
 
 def chip_rules(audit: AuditResult) -> str:
     """The rule behind the chips of this kind of audit, in plain words."""
-    return said("glance", "training" if compares(audit) else "model", tests=tests_named(audit), limit=_LIMIT)
+    words = said("glance", "training" if compares(audit) else "model", tests=tests_named(audit), limit=_LIMIT)
+    on_triples = not compares(audit) and any(by_rate(name, audit) for name in audit.skew)
+    return f"{words} {said('glance', 'by rate')}" if on_triples else words
 
 
 def share_words(found: BiasVerdict) -> str:

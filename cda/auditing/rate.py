@@ -13,7 +13,7 @@ from cda.arrays import FloatArray
 from cda.auditing.groups import Scorings, per_scoring, read_margins
 from cda.records import Triple, equal_texts, normal_text, prompt_id
 from cda.results.base import NOT_TRAINED, Missing, Test, or_missing
-from cda.results.effects import T_TEST, BiasRate, Flips, RateEffects, average_of
+from cda.results.effects import SIGN_TEST, T_TEST, BiasRate, Effect, Flips, RateEffects, average_of
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats import rate as statistics
 from cda.stats.rate import Contrasts, Estimand
@@ -45,6 +45,11 @@ def refusals(flips: Flips, min_flipped: float) -> dict[Estimand, str]:
         if tried and (n == 0 or n < min_flipped * tried)
     }
     return reasons | {"ATE": "; ".join(reasons.values())} if reasons else {}
+
+
+def tested(effect: Effect) -> Test:
+    """Student's t; of differences that are all equal the sign test."""
+    return Test(p_value=effect.p_value, method=T_TEST if effect.standard_error else SIGN_TEST)
 
 
 def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparison]:
@@ -107,7 +112,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
         naive_unread=len(pairs) - (0 if last.naive is None else len(last.naive)) if last.originals is None else None,
         measured=per_scoring(measured),
         changes=changes,
-        test=average if isinstance(average, Missing) else Test(p_value=average.p_value, method=T_TEST),
+        test=average if isinstance(average, Missing) else tested(average),
     )
 
 
@@ -142,6 +147,7 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
         rewrite_effect=after.rewrite_effect - before.rewrite_effect,
         originals=moved(before.originals, after.originals),
         naive=moved(before.naive, after.naive),
+        bound=2 * max(before.bound, after.bound),
     )
     changes = statistics.rate_effects(differences, refused)
     unscaled = Missing(reason=_UNSCALED)

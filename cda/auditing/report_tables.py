@@ -22,7 +22,7 @@ from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
 from cda.numbers.number import Number
 from cda.numbers.views import numbers_in
-from cda.records import PERCENT
+from cda.records import OF_TRIPLES, PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, points, share, signed, with_ends
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
@@ -139,7 +139,11 @@ _OF_MODEL = {
 
 def model_table(audit: AuditResult) -> Table:
     """A row for every bias of one model or judge; each number has its n."""
-    keys = [*_OF_MODEL, *(key for key, one in of_place("report").items() if one.of_bias and key not in _OF_MODEL)]
+    # On triples alone they are the contrasts.
+    first = [
+        key for key in _OF_MODEL if key != "triple_skew" or any(s.source != OF_TRIPLES for s in audit.skew.values())
+    ]
+    keys = [*first, *(key for key, one in of_place("report").items() if one.of_bias and key not in _OF_MODEL)]
     numbers = [number for key in keys for number in numbers_in(audit).where(key)]
     measured = {number.measure for number in numbers if isinstance(number.found, Estimate)}
     headings = {key: _OF_MODEL.get(key, MEASURES[key].title) for key in keys if key in measured}

@@ -245,8 +245,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
     against = f"preferred in {percent(share_.value)} only; " if share_.high < TIE else ""
     average = ate(name, audit) if found.by_rate else None
     match word:
-        case "few flipped" | "not identified" if isinstance(average, Missing):
-            return f"no ATE: {average.reason}"
+        case "few flipped" if found.by_rate:
+            return f"{n} of {found.tried} triples flipped the bias"
+        case "not identified" if isinstance(average, Missing):
+            return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
             return f"ATE {signed(average.estimate)}" + ("; 0 is not excluded" if word == "no effect shown" else "")
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
@@ -337,7 +339,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
         word in ("too few prompts", "few flipped", "mostly tied", "no effect shown", "penalised", "not identified")
         and not votes
     ):
-        why = model_reason(name, audit)
+        why = (
+            ""
+            if by_rate(name, audit) and isinstance(ate(name, audit), Effect) and word != "too few prompts"
+            else model_reason(name, audit)
+        )
         text += f" Why: {why}." if why else ""
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")
 

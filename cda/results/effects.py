@@ -156,9 +156,9 @@ class Effect(Result):
     """`double`, `single`, `naive`, `rewrite effect` or `direct contrast`."""
     estimate: Estimate
     standard_error: float
-    """Prompt-clustered, in the unit of the estimate."""
+    """Prompt-clustered, in the unit of the estimate; 0 if all differences are equal, whose interval is Wilson's over prompts."""
     p_value: float
-    """Two-sided test of no effect: Student's t."""
+    """Two-sided test of no effect: Student's t; exact, of as many coins as prompts, if all differences are equal."""
     standardised: Estimate | Missing
     """The estimate divided by the pooled within-group SD of the originals' rewards, which is taken as known."""
 
