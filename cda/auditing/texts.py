@@ -230,6 +230,11 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
         triples.kept.extend(kept)
         triples.flips[bias.name], triples.failed[bias.name] = flips.less(long), failed
         too_long += long
+        if flips.checked_by is None and inputs.audit.contrasts is None:
+            say(
+                f"  triples of {bias.name}: nothing checks that the rewrites flipped it, so that all count as flipped; give a column "
+                "flipped, or the bias file a measure"
+            )
         if failed.dropped:
             say(f"  triples of {bias.name}: {failed}")
     if n_given > n_drawn:
