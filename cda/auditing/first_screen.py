@@ -29,7 +29,8 @@ from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
-MAX_LINES, MAX_COLUMNS, TABLE_COLUMNS = 12, 100, 120
+MAX_LINES, MAX_COLUMNS, WITH_ATE = 12, 100, 20
+"""`WITH_ATE`: further columns of a table with ATEs, so that clauses stay in it."""
 _MAX_NAME = 30
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 """Chips whose rows go first if there are too many."""
@@ -98,7 +99,7 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     for at, row in enumerate(shown):
         clause = _beyond_shares(row.clause)
         shorter = (clause, clause.partition(": ")[0], clause.rpartition("; ")[2])
-        fits = (text for text in shorter if most + 2 + width(text) <= TABLE_COLUMNS)
+        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS + WITH_ATE * rated)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
     return [first, *lines, last]
 
