@@ -166,7 +166,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     # A training never has a second turn as its target; a model as it is has a verdict on each.
     beside = inputs.second_turns()
     audited_names = [*inputs.names, *(beside if only_audit else ())]
-    all_groups = make_groups(texts.contrasts, biases, audited_names, scored, may_lack=beside)
+    all_groups = make_groups(texts.contrasts, biases, audited_names, scored, may_lack=[*beside, *others])
     unmeasured = _unmeasured(texts.contrasts, all_groups)
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)

@@ -17,8 +17,8 @@ from cda.auditing.verdict_sentences import (
     loss_of_quality,
     model_reason,
     model_word,
-    risen_with,
     training_word,
+    worse_with,
 )
 from cda.report.numbers import clipped, count, few_prompts, inert, listed, percent, share, width
 from cda.report.page import Kind
@@ -192,7 +192,7 @@ def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
     count. *Unclear* is every other word, each of them a reason, which the clause says (`model_reason`).
 
     Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
-    cost* is a fall with which quality fell or another bias rose; *unclear* a fall that noise, or an open loss of quality, may
+    cost* is a fall with which quality fell or another bias got worse; *unclear* a fall that noise, or an open loss of quality, may
     explain. A bias that was not a target has a verdict of its own changes alone.
     """
     return [_at_a_glance(name, audit) for name in sorted(audit.skew, key=lambda name: not audit.skew[name].target)]
@@ -273,7 +273,7 @@ def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
         "left as it is": "dose 0 was chosen",
     }
     if found.word == "substituted":
-        return f"{moved}; {listed(_names(risen_with(found.bias, audit)))} rose"
+        return f"{moved}; {listed(_names(worse_with(found.bias, audit)))} got worse"
     if found.word in ("improved", "worse") and found.people:
         return f"{moved}; disagrees {'less' if found.word == 'improved' else 'more'} with people"
     return f"{moved}; {why[found.word]}" if found.word in why else moved
@@ -345,10 +345,34 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     parts = [did[chip].format(_with_shares(group)) for chip, group in groups.items() if group]
     rest = [_quality_words(audit)] if applied(audit) else []
     if applied(audit) and others:
-        went: dict[Chip, str] = {"worse": "got worse", "overcorrected": "overshot"}
-        bad = [f"{_named(group)} {said}" for chip, said in went.items() if (group := _by_chip(others, chip))]
-        rest.append(listed(bad) if bad else "no other bias is shown to have got worse")
+        rest.append(_others_words(others))
     return f"{'; '.join([f'Training {_model(audit)} {listed(parts)}', *rest])}."
+
+
+def _others_words(found: Sequence[BiasVerdict]) -> str:
+    """What happened to the biases that were not taught: those that got worse, next to people if they voted; else which were measured."""
+    went: dict[Chip, str] = {"worse": "got worse", "overcorrected": "overshot"}
+    bad = []
+    for chip, word in went.items():
+        group = _by_chip(found, chip)
+        if len(group) == 1 and group[0].people:
+            bad.append(f"{_named(group)} {word}: {_beside_people(group[0])}")
+        elif group:
+            names = zip(_names([each.bias for each in group]), group, strict=True)
+            bad.append(
+                f"{listed([f'{name} ({_beside_people(each)})' if each.people else name for name, each in names])} {word}"
+            )
+    if bad:
+        return "; ".join(bad)
+    ways = (("by people’s votes", True), ("without votes", False))
+    groups = [(way, [each.bias for each in found if (each.people is not None) == voted]) for way, voted in ways]
+    named = [f"{listed(_names(names))} {way}" for way, names in groups if names]
+    return f"no other bias is shown to have got worse ({len(found)} measured: {'; '.join(named)})"
+
+
+def _beside_people(found: BiasVerdict) -> str:
+    assert found.people is not None
+    return f"{percent(found.last.value)}, people {percent(found.people.value)}"
 
 
 def _with_shares(found: Sequence[BiasVerdict]) -> str:

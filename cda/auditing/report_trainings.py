@@ -93,6 +93,7 @@ def dose_sentences(dose: DoseResult) -> list[str]:
     ]
     if own.barred:
         sentences.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own.barred)}.")
+    sentences += [_guard_sentence(dose, name) for name in dose.guards]
     sentences.append(_winner(dose))
     sentences += [said("dose", "mixed")] if dose.mixed else []
     sentences += [
@@ -104,6 +105,15 @@ def dose_sentences(dose: DoseResult) -> list[str]:
 
 def _objective(dose: DoseResult) -> str:
     return "gap" if dose.aim == "tie" else "miscalibration + gap"
+
+
+def _guard_sentence(dose: DoseResult, name: str) -> str:
+    """The doses that a bias that was not taught rules out."""
+    base, *others = dose.own.response[name]
+    rises = {point.dose: point.people.miscalibration.value - base.people.miscalibration.value for point in others}
+    away = ", ".join(f"{at:g}" for at, rise in rises.items() if rise > TOLERATED_LOSS + 1e-9)
+    limit = f"away from people who voted on it ({round(100 * TOLERATED_LOSS)} points of miscalibration)"
+    return f"{inert(name)} was not taught, and no dose may move it {limit}: {f'not {away}' if away else 'none does'}."
 
 
 def _winner(dose: DoseResult) -> str:
@@ -120,12 +130,12 @@ def _winner(dose: DoseResult) -> str:
 
 def dose_tables(dose: DoseResult) -> list[Table]:
     """Ways of taking out each bias, side by side."""
-    return [_ways(dose, bias) for bias in dose.biases]
+    return [_ways(dose, bias) for bias in (*dose.biases, *dose.guards)]
 
 
 def _ways(dose: DoseResult, bias: str) -> Table:
     points_of = {point.dose: point for point in dose.own.response[bias]}
-    own, tie = dose.own.held_out[bias], dose.aim == "tie"
+    own, tie = dose.own.held_out[bias], dose.aim == "tie" and bias in dose.biases
     what = "skew" if tie else "miscalibration"
     fixed = (
         ("no training", 0.0, own.base, ""),

@@ -127,7 +127,7 @@ def _evidence(name: str, audit: AuditResult) -> Evidence:
     skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
-    if held is not None and audit.dose is not None and audit.dose.aim == "tie":
+    if held is not None and audit.dose is not None and audit.dose.aim == "tie" and skew.target:
         return Evidence(_moved("skew", skew, held), None, True, mean)
     people = None
     if votes is not None:
@@ -183,9 +183,9 @@ def aims_at_tie(name: str, audit: AuditResult) -> bool:
     return _evidence(name, audit).aims_at_tie
 
 
-def risen_with(name: str, audit: AuditResult) -> list[str]:
-    """Other biases whose skew rose with the training against one."""
-    return rules.risen(name, {other: _evidence(other, audit) for other in audit.skew})
+def worse_with(name: str, audit: AuditResult) -> list[str]:
+    """Other biases that got worse with the training against one."""
+    return rules.worsened(name, {other: _evidence(other, audit) for other in audit.skew})
 
 
 def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
@@ -258,12 +258,12 @@ def _verdict_on_training(name: str, evidence: Mapping[str, Evidence], audit: Aud
     word, own = rules.verdict(name, evidence, loss_of_quality(audit), applied(audit)), evidence[name]
     if word == "left as it is":
         return Verdict(name, word, _left_sentence(name, audit))
-    up = rules.risen(name, evidence) if word == "substituted" else []
-    along = [other for other in rules.moved_along(name, evidence) if other not in up]
+    worse = rules.worsened(name, evidence) if word == "substituted" else []
+    along = [other for other in rules.moved_along(name, evidence) if other not in worse]
     text = _without_votes(name, word, own, audit) if own.people is None else _with_votes(name, word, audit)
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
-    text += _risen_sentence(up, audit) + _doubt_sentence(name, word, own, audit)
+    text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, audit)
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
     return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
 
@@ -438,7 +438,7 @@ def _p_that_decides(change: Estimate, p_holm: float) -> str:
 
 
 def _doubt_sentence(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
-    """Why a fall that is shown has no good word, though no other bias rose; empty if that is not so."""
+    """Why a fall that is shown has no good word, though no other bias got worse; empty if that is not so."""
     if word in ("quality lost", "quality open"):
         if audit.quality is None:
             return " Quality was not measured, so that a loss is not excluded."
@@ -488,10 +488,19 @@ def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
     return f" With it, {'; '.join(parts)}." if parts else ""
 
 
-def _risen_sentence(names: Sequence[str], audit: AuditResult) -> str:
-    skews = {name: audit.skew[name].of_training() for name in names}
-    parts = [f"{inert(name)} from {_from_to(skew)} ({_holm_words(skew)})" for name, skew in skews.items()]
-    return f" Yet skew rose: {', '.join(parts)}." if parts else ""
+def _worse_sentence(names: Sequence[str], audit: AuditResult) -> str:
+    parts = []
+    for name in names:
+        voted, skew = audit.votes.get(name), audit.skew[name].of_training()
+        if voted is None:
+            parts.append(f"skew rose on {inert(name)} from {_from_to(skew)} ({_holm_words(skew)})")
+            continue
+        missed = voted.miscalibration.of_training()
+        parts.append(
+            f"{inert(name)} is preferred in {_from_to(voted.skew_on_voted.of_training())}, by people in {percent(voted.human_skew.value)}, "
+            f"and disagreement with them went from {_from_to(missed)} ({_holm_words(missed)})"
+        )
+    return f" Yet {'; '.join(parts)}." if parts else ""
 
 
 def _holm_words(shares: Trained) -> str:

@@ -219,7 +219,10 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     """The plan of a run up to the stage `last`, or (`only`) of this stage alone, as lines."""
     recipe, contrasts = loaded.recipe, loaded.recipe.audit.contrasts
     rate = _rate(recipe, loaded.biases)
-    beside = audit_inputs(loaded).second_turns() if is_local(recipe.audit.contrasts) else []
+    inputs = audit_inputs(loaded)
+    beside = inputs.second_turns() if is_local(recipe.audit.contrasts) else []
+    untaught = inputs.untaught() if is_local(recipe.audit.contrasts) else []
+    contrasts += f" (also of {', '.join(untaught)}, not taught)" if untaught else ""
     contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     stages: dict[str, list[str]] = {}

@@ -115,12 +115,10 @@ def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) 
     own = [bias.name for bias in biases]
 
     def read() -> CleanContrasts:
-        path = str(data.contrasts)
-        rows = load_rows(path)
-        has_column = any(data.contrast_columns.get("bias", "bias") in row for row in rows)
-        # Without a column of biases they are of the recipe's only one.
-        names = list(dict.fromkeys([*own, *builtin_names()])) if has_column else own
-        return clean_contrasts(rows, names, data.contrast_columns, path, setting="data.contrast_columns")
+        path, columns = str(data.contrasts), data.contrast_columns
+        return clean_contrasts(
+            load_rows(path), own, columns, path, setting="data.contrast_columns", others=builtin_names()
+        )
 
     return opened.once(("taught contrasts", data.model_dump_json(), *own), read)
 
@@ -214,6 +212,8 @@ class AuditInputs:
     audit: AuditSection
     biases: tuple[Bias, ...]
     opened: Opened
+    trains: bool = False
+    """The audit of a training: contrasts of the user's file of biases that are not taught are measured too."""
 
     @property
     def names(self) -> list[str]:
@@ -276,6 +276,10 @@ class AuditInputs:
         embedded, _ = with_votes([*audit_contrasts(), *self.second_turn_contrasts()], *self.opinions())
         return [*self.contrasts().contrasts, *embedded]
 
+    def untaught(self) -> list[str]:
+        """Biases of the user's file that are not the recipe's own."""
+        return sorted({contrast.bias for contrast in self.contrasts().contrasts} - set(self.names))
+
     def second_turns(self) -> list[str]:
         """Names of the biases of second turns that are measured beside the recipe's own, as `audit.second_turn` says; without
         those that are the recipe's own, or that the user's file has contrasts of."""
@@ -337,14 +341,16 @@ class AuditInputs:
         if audit.contrasts == EMBEDDED:
             return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
         self.check_by()
-        rows = self._rows(audit.contrasts)
-        own = clean_contrasts(rows, self.names, audit.columns, audit.contrasts, *self.opinions(), by=audit.by)
+        own = clean_contrasts(
+            self._rows(audit.contrasts), self.names, audit.columns, audit.contrasts, *self.opinions(), by=audit.by,
+            others=builtin_names() if self.trains else (),
+        )  # fmt: skip
         if audit.votes is None and own.votes.seen and own.votes.dropped == own.votes.seen:
             raise _unreadable(audit.contrasts, own.votes)
         return own
 
     def _once(self, kind: str, read: Callable[[], T]) -> T:
-        return self.opened.once((kind, self.audit.model_dump_json(), *self.names), read)
+        return self.opened.once((kind, self.audit.model_dump_json(), self.trains, *self.names), read)
 
 
 def audited_prompts(inputs: AuditInputs) -> set[str]:
@@ -353,7 +359,7 @@ def audited_prompts(inputs: AuditInputs) -> set[str]:
 
 
 def audit_inputs(loaded: LoadedRecipe) -> AuditInputs:
-    return AuditInputs(loaded.recipe.audit, loaded.biases, loaded.opened)
+    return AuditInputs(loaded.recipe.audit, loaded.biases, loaded.opened, trains=not loaded.only_audit)
 
 
 def _unreadable(name: str, votes: Exclusions) -> DataError:
