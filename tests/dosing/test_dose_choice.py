@@ -357,7 +357,7 @@ def test_no_dose_moves_a_bias_that_was_not_taught_away_from_people(fall: float, 
     curve = two_biases(fall=fall)
     assert choose_dose(replace(curve, guards=("shared",))).dose == chosen
     method = cross_validated_doses(replace(curve, guards=("shared",)), rng(), repeats=5)
-    assert method.chosen == chosen and method.shares[f"{chosen:g}"] > 0.5 and method.barred == ()
+    assert method.chosen == chosen and method.barred == ()
     assert method.held_out["shared"].plain.miscalibration.value == pytest.approx(fall, abs=0.01)
     # It has no say in the rest: how far it is from people within that limit changes nothing.
     assert choose_dose(curve.of("strong")).dose == 1.0
@@ -365,6 +365,6 @@ def test_no_dose_moves_a_bias_that_was_not_taught_away_from_people(fall: float, 
 
 def test_prompts_with_votes_on_an_untaught_bias_alone_are_not_enough_to_choose_by() -> None:
     few = two_biases(MIN_PROMPTS // 2)
-    assert cross_validated_doses(few, rng(), repeats=2).chosen == 1.0
+    assert list(cross_validated_doses(few, rng(), repeats=2).held_out) == ["shared", "strong"]
     with pytest.raises(DataError, match=r"^10 prompts with a majority .* collect votes on 10 more$"):
         cross_validated_doses(replace(few, guards=("shared",)), rng())
