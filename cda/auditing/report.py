@@ -80,7 +80,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found: list[ReportSection] = []
     rules = [said("votes", rule) for rule in dict.fromkeys(votes.rule for votes in audit.votes.values())]
     people = (tables.votes_table(audit), tables.people_table(audit), tables.powered_table(audit))
-    found += section("votes", (said("votes", tests=tests_named(audit)), *rules), people)
+    found += section("votes", (said("votes", tests=tests_named(audit)), *rules, *tables.votes_missing(audit)), people)
     if audit.dose:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     found += section("seeds", (said("seeds"), *seed_sentences(audit)), (seed_table(audit),))
@@ -127,7 +127,7 @@ def _training_words(audit: AuditResult) -> list[str]:
         sentences.append(f"{pairs.kept} of {pairs.seen} training pairs were usable, {pairs.used} were used.")
     if synthesize := audit.stages.synthesize:
         mix = synthesize.mix
-        sentences.append(f"The training mix held {mix.train} pairs, and {mix.validation} more for validation.")
+        sentences.append(f"The training mix held {mix['train']} pairs, and {mix['validation']} more for validation.")
     return sentences
 
 

@@ -111,7 +111,8 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
     people's votes:
         overcorrected: skew on the voted rows moved from one side of human skew to the other, and the interval of the change
             of the gap lies above 0: it ended further from people. This goes first: the rules below would hide it.
-        worse, no change shown, improved: miscalibration rose; neither rose nor fell; fell, and no rule below forbids it.
+        worse: miscalibration rose; or it did not fall, and skew moved as above on one side of human skew.
+        no change shown, improved: miscalibration neither rose nor fell; fell, and no rule below forbids it.
     Without votes skew alone decides, "fell" and "rose" being towards and away from 50% if ties were the aim:
         overcorrected: skew fell and its interval after lies wholly below 15%, or beyond 50% if ties were the aim.
         worse, no change shown, less biased: skew rose; neither rose nor fell; fell, and no rule below forbids it.
@@ -260,11 +261,12 @@ def _sign(margin: Margin) -> int:
 
 def _with_votes(people: PeopleEvidence) -> Word:
     before, after = people.skew.before - people.human_skew, people.skew.after - people.human_skew
-    if before * after < 0 and people.gap_rose and (people.skew.fell or people.skew.rose):
+    further = people.gap_rose and (people.skew.fell or people.skew.rose)
+    if before * after < 0 and further:
         return "overcorrected"
     if people.miscalibration.fell:
         return "improved"
-    return "worse" if people.miscalibration.rose else "no change shown"
+    return "worse" if people.miscalibration.rose or further else "no change shown"
 
 
 def _without_votes(own: Evidence) -> Word:
