@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing.report_cells import EMBEDDED, applied, compares, said, tests_named
+from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import mean_line, several
 from cda.auditing.verdict_sentences import (
@@ -77,7 +77,8 @@ def _rest_line(rest: Sequence[BiasVerdict]) -> str:
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     """Rows as lines, each with its clause, in full or in short, if that fits."""
     voted = any(row.people for row in shown)
-    when = ("before", "after") if compares(audit) else ("preferred",)
+    over = several(audit)
+    when = ("before", "after" if over is None else f"mean of {len(over.seeds)}") if compares(audit) else ("preferred",)
     rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), "n")]
     for row in shown:
         people = (share(row.people) if row.people else "no votes",) if voted else ()
@@ -99,7 +100,7 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
-    quality = audit.quality
+    quality = of_mean(audit).quality
     if quality is None:
         return ("quality", "", "not measured", *[""] * (n_shares - 1), *people, "")
     after = () if isinstance(quality.after, Missing) else (share(quality.after),)
@@ -207,7 +208,7 @@ def headline(audit: AuditResult) -> str:
 
 def chip_rules(audit: AuditResult) -> str:
     """The rule behind the chips of this kind of audit, in plain words."""
-    return said("glance", "training" if compares(audit) else "model", tests=tests_named(audit), limit=_LIMIT)
+    return said("glance", "training" if compares(audit) else "model", tests=tests_named(of_mean(audit)), limit=_LIMIT)
 
 
 def share_words(found: BiasVerdict) -> str:
@@ -232,7 +233,8 @@ def glance_table(audit: AuditResult) -> Table:
 
 
 def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
-    before, after, people = _shares(name, audit)
+    mean = of_mean(audit)
+    before, after, people = _shares(name, mean)
     word = training_word(name, audit) if compares(audit) else model_word(name, audit)
     chip = _CHIPS[word]
     shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
@@ -344,10 +346,12 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     groups = {chip: _by_chip(targeted, chip) for chip in _DID}
     did = _DID | ({"improved": _CLOSER} if all(each.people for each in groups["improved"]) else {})
     parts = [did[chip].format(_with_shares(group)) for chip, group in groups.items() if group]
-    rest = [_quality_words(audit)] if applied(audit) else []
-    if applied(audit) and others:
+    is_applied, over = applied(of_mean(audit)), several(audit)
+    rest = [_quality_words(audit)] if is_applied else []
+    if is_applied and others:
         rest.append(_others_words(others))
-    return f"{'; '.join([f'Training {_model(audit)} {listed(parts)}', *rest])}."
+    opening = "Training" if over is None else f"In the mean of {len(over.seeds)} trainings, training"
+    return f"{'; '.join([f'{opening} {_model(audit)} {listed(parts)}', *rest])}."
 
 
 def _others_words(found: Sequence[BiasVerdict]) -> str:

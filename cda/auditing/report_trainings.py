@@ -222,8 +222,8 @@ def place_sentences(audit: AuditResult, at: int) -> list[str]:
     if seeds is None:
         return []
     place = (
-        f"One of {len(seeds.seeds)} trainings on the same labels and rewrites: that of seed {seeds.seeds[at]}. The verdicts, effects and "
-        f"examples of the run's report are those of seed {seeds.seeds[0]}. Below are the means of all trainings, and in the last column "
+        f"One of {len(seeds.seeds)} trainings on the same labels and rewrites: that of seed {seeds.seeds[at]}. The verdicts of the "
+        f"run's report are those of the mean of all trainings, its effects and examples those of seed {seeds.seeds[0]}. Below are the means of all trainings, and in the last column "
         "what this one ended at."
     )
     return [place, *seed_sentences(audit)]

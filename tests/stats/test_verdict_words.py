@@ -186,6 +186,9 @@ def test_a_rise_towards_people_is_no_substitution() -> None:
         people(0.84, 0.14, 0.91, change(0.12, 0.77)),  # fell below what people prefer
         people(0.60, 0.10, 0.50, change(0.5, 0.52)),  # fell from one side of people to the other
         people(0.50, 0.80, 0.65, change(0.4, 0.41)),  # rose, and no nearer to people
+        people(
+            0.84, 0.14, 0.91, change(0.3, 0.7, p_holm=0.1)
+        ),  # further from people, though disagreement is not shown to have risen
     ],
 )
 def test_a_fall_away_from_the_people_who_voted_on_another_bias_is_a_cost(voted: PeopleEvidence) -> None:

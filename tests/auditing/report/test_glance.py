@@ -104,7 +104,7 @@ def test_votes_on_a_bias_that_was_not_taught_enter_headline_verdict_and_sentence
     (found,) = verdicts(audit)
     assert found.word == "substituted"
     assert (
-        "Yet structure is preferred in 84% to 14%, by people in 91%, and disagreement with them went from"
+        "Yet structure is preferred in 84% to 14% (Holm-adjusted p < 0.001), by people in 91%, and disagreement"
         in found.reason
     )
     kept = make_audit({"jargon": (0.88, 0.40)}, others=("structure",))
