@@ -305,10 +305,9 @@ class AuditInputs:
         ]
 
     def check_opinions(self) -> None:
-        """DataError if votes or verdicts have no id of a contrast (not compared if some come later), or no readable vote."""
+        """DataError if votes or verdicts have no id of a contrast that exists, or no readable vote."""
         contrasts = self.existing_contrasts() if any(self.opinions()) else []
-        if contrasts and set(self.names) <= {contrast.bias for contrast in contrasts}:
-            self.unmatched(contrasts)
+        self.unmatched(contrasts)
         self.check_readable(contrasts)
 
     def unmatched(self, contrasts: Sequence[Contrast]) -> list[tuple[str, int, int]]:
@@ -320,6 +319,12 @@ class AuditInputs:
             if items and missing == len(items):
                 ids = [str(contrast.tags["item"]) for contrast in contrasts if "item" in contrast.tags]
                 ours = ", ".join(ids[:3]) or "none: give the contrasts a column id (audit.columns.id=<your column>)"
+                made = [name for name in self.names if name not in {contrast.bias for contrast in contrasts}]
+                if made:
+                    raise DataError(
+                        f"{file}: none of its {len(items)} ids is an id of a contrast, and those of {', '.join(made)} are still to be "
+                        "rewritten, so that nobody can have voted on them. Give the contrasts that people saw (audit.contrasts=<file>)"
+                    )
                 raise DataError(
                     f"{file}: none of its {len(items)} ids is an id of the contrasts. There: {', '.join(list(items)[:3])}, "
                     f"…; of the contrasts: {ours}"
