@@ -350,7 +350,7 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     rest = [_quality_words(audit)] if is_applied else []
     if is_applied and others:
         rest.append(_others_words(others))
-    opening = "Training" if over is None else f"In the mean of {len(over.seeds)} trainings, training"
+    opening = "Training" if over is None else "On average, training"
     return f"{'; '.join([f'{opening} {_model(audit)} {listed(parts)}', *rest])}."
 
 
@@ -369,9 +369,10 @@ def _others_words(found: Sequence[BiasVerdict]) -> str:
             )
     if bad:
         return "; ".join(bad)
-    ways = (("by people’s votes", True), ("without votes", False))
+    ways = (("by people’s votes", True), ("without", False))
     groups = [(way, [each.bias for each in found if (each.people is not None) == voted]) for way, voted in ways]
     named = [f"{listed(_names(names))} {way}" for way, names in groups if names]
+    named[-1] += "" if groups[0][1] else " votes"
     return f"no other bias is shown to have got worse ({len(found)} measured: {'; '.join(named)})"
 
 

@@ -96,7 +96,7 @@ def test_the_verdict_is_that_of_the_mean_over_trainings(make_audit: Any, change:
     [found], [sentence] = bias_verdicts(audit), verdicts(audit)
     assert (found.chip, found.word) == (chip, sentence.word)
     assert found.last.value == skew.after.value and "42%" in sentence.reason
-    assert headline(audit).startswith("In the mean of 3 trainings, training the embedded model ")
+    assert headline(audit).startswith("On average, training the embedded model ")
     assert "(+1 [−4, 5] points, n = 80)" in quality_sentence(audit) and "mean of 3" in audit_summary(audit)
     # Both halves of a good word: the mean, and quality in the mean.
     lost = changed(
