@@ -145,7 +145,9 @@ def test_a_training_measures_the_biases_of_its_file_that_it_does_not_teach_and_a
 
 
 def test_votes_on_contrasts_that_are_still_to_be_rewritten_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "charm.yaml").write_text("like: vagueness\nname: charm\ndescription: Charming filler.\n", encoding="utf-8")
+    (tmp_path / "charm.yaml").write_text(
+        "like: vagueness\nname: charm\ndescription: Charming filler.\n", encoding="utf-8"
+    )
     (tmp_path / "votes.csv").write_text("id,vote\nx1,base\n", encoding="utf-8")
     loaded = load_recipe(str(tmp_path / "charm.yaml"), [f"audit.votes={tmp_path / 'votes.csv'}"])
     with pytest.raises(DataError, match=r"votes\.csv: none of its 1 ids .* those of charm are still to be rewritten"):
