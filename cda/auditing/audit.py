@@ -169,7 +169,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     # A file of triples need not be of every bias.
     beside += [name for name in inputs.names if recipe.audit.contrasts is None and name not in given]
     audited_names = list(dict.fromkeys([*inputs.names, *(beside if only_audit else ())]))
-    all_groups = make_groups(texts.contrasts, biases, audited_names, scored, may_lack=beside)
+    all_groups = make_groups(texts.contrasts, biases, audited_names, scored, may_lack=[*beside, *others])
     unmeasured = _unmeasured(texts.contrasts, all_groups)
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.auditing import position
-from cda.auditing.report_cells import EMBEDDED, applied, compares, said, tests_named
+from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import mean_line, several
 from cda.auditing.verdict_sentences import (
@@ -20,8 +20,8 @@ from cda.auditing.verdict_sentences import (
     loss_of_quality,
     model_reason,
     model_word,
-    risen_with,
     training_word,
+    worse_with,
 )
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
@@ -85,7 +85,8 @@ def _rest_line(rest: Sequence[BiasVerdict]) -> str:
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     """Rows as lines, with RATE's ATE (after a training, that after it), each with its clause, in full or in short, if that fits."""
     voted = any(row.people for row in shown)
-    when = ("before", "after") if compares(audit) else ("preferred",)
+    over = several(audit)
+    when = ("before", "after" if over is None else f"mean of {len(over.seeds)}") if compares(audit) else ("preferred",)
     rated = any(row.bias in audit.rate for row in shown)
     average = ("ATE, after" if compares(audit) else "ATE",) if rated else ()
     rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), *average, "n")]
@@ -119,7 +120,7 @@ def _ate_cell(name: str, audit: AuditResult) -> str:
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
-    quality = audit.quality
+    quality = of_mean(audit).quality
     if quality is None:
         return ("quality", "", "not measured", *[""] * (n_shares - 1), *people, "")
     after = () if isinstance(quality.after, Missing) else (share(quality.after),)
@@ -215,7 +216,7 @@ def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
     count. *Unclear* is every other word, each of them a reason, which the clause says (`model_reason`).
 
     Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
-    cost* is a fall with which quality fell or another bias rose; *unclear* a fall that noise, or an open loss of quality, may
+    cost* is a fall with which quality fell or another bias got worse; *unclear* a fall that noise, or an open loss of quality, may
     explain. A bias that was not a target has a verdict of its own changes alone.
     """
     return [_at_a_glance(name, audit) for name in sorted(audit.skew, key=lambda name: not audit.skew[name].target)]
@@ -234,7 +235,8 @@ def headline(audit: AuditResult) -> str:
 
 def chip_rules(audit: AuditResult) -> str:
     """The rule behind the chips of this kind of audit, in plain words."""
-    words = said("glance", "training" if compares(audit) else "model", tests=tests_named(audit), limit=_LIMIT)
+    tests = tests_named(of_mean(audit))
+    words = said("glance", "training" if compares(audit) else "model", tests=tests, limit=_LIMIT)
     on_triples = not compares(audit) and any(by_rate(name, audit) for name in audit.skew)
     return f"{words} {said('glance', 'by rate')}" if on_triples else words
 
@@ -273,7 +275,8 @@ def glance_table(audit: AuditResult) -> Table:
 
 
 def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
-    before, after, people = _shares(name, audit)
+    mean = of_mean(audit)
+    before, after, people = _shares(name, mean)
     word = training_word(name, audit) if compares(audit) else model_word(name, audit)
     chip = _CHIPS[word]
     shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
@@ -321,7 +324,7 @@ def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
         "left as it is": "dose 0 was chosen",
     }
     if found.word == "substituted":
-        return f"{moved}; {listed(_names(risen_with(found.bias, audit)))} rose"
+        return f"{moved}; {listed(_names(worse_with(found.bias, audit)))} got worse"
     if found.word in ("improved", "worse") and found.people:
         return f"{moved}; disagrees {'less' if found.word == 'improved' else 'more'} with people"
     return f"{moved}; {why[found.word]}" if found.word in why else moved
@@ -392,12 +395,39 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     groups = {chip: _by_chip(targeted, chip) for chip in _DID}
     did = _DID | ({"improved": _CLOSER} if all(each.people for each in groups["improved"]) else {})
     parts = [did[chip].format(_with_shares(group)) for chip, group in groups.items() if group]
-    rest = [_quality_words(audit)] if applied(audit) else []
-    if applied(audit) and others:
-        went: dict[Chip, str] = {"worse": "got worse", "overcorrected": "overshot"}
-        bad = [f"{_named(group)} {said}" for chip, said in went.items() if (group := _by_chip(others, chip))]
-        rest.append(listed(bad) if bad else "no other bias is shown to have got worse")
-    return f"{'; '.join([f'Training {_model(audit)} {listed(parts)}', *rest])}."
+    is_applied, over = applied(of_mean(audit)), several(audit)
+    rest = [_quality_words(audit)] if is_applied else []
+    if is_applied and others:
+        rest.append(_others_words(others))
+    opening = "Training" if over is None else "On average, training"
+    return f"{'; '.join([f'{opening} {_model(audit)} {listed(parts)}', *rest])}."
+
+
+def _others_words(found: Sequence[BiasVerdict]) -> str:
+    """What happened to the biases that were not taught: those that got worse, next to people if they voted; else which were measured."""
+    went: dict[Chip, str] = {"worse": "got worse", "overcorrected": "overshot"}
+    bad = []
+    for chip, word in went.items():
+        group = _by_chip(found, chip)
+        if len(group) == 1 and group[0].people:
+            bad.append(f"{_named(group)} {word}: {_beside_people(group[0])}")
+        elif group:
+            names = zip(_names([each.bias for each in group]), group, strict=True)
+            bad.append(
+                f"{listed([f'{name} ({_beside_people(each)})' if each.people else name for name, each in names])} {word}"
+            )
+    if bad:
+        return "; ".join(bad)
+    ways = (("by people’s votes", True), ("without", False))
+    groups = [(way, [each.bias for each in found if (each.people is not None) == voted]) for way, voted in ways]
+    named = [f"{listed(_names(names))} {way}" for way, names in groups if names]
+    named[-1] += "" if groups[0][1] else " votes"
+    return f"no other bias is shown to have got worse ({len(found)} measured: {'; '.join(named)})"
+
+
+def _beside_people(found: BiasVerdict) -> str:
+    assert found.people is not None
+    return f"{percent(found.last.value)}, people {percent(found.people.value)}"
 
 
 def _with_shares(found: Sequence[BiasVerdict]) -> str:

@@ -42,7 +42,7 @@ from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
 from cda.scorers.compared import Comparison, Preferences
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
 from cda.stats.estimators import share_of
-from cda.stats.means import change_over_seeds, over_seeds, share_over_seeds
+from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
 from cda.stats.votes import Majority
@@ -218,10 +218,17 @@ def _rate_still(rate: BiasRate) -> BiasRate:
 
 
 def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
-    """The audit with Holm's and Benjamini and Hochberg's adjusted p-values next to every p-value of its family of tests:
+    """The audit with Holm's and Benjamini and Hochberg's adjusted p-values next to every p-value of its family of tests; those of the
+    mean over several trainings are a family of their own. Of one training:
     changes of skew, of skew and miscalibration on voted contrasts, and of quality; of an audit alone, mean margins and skew
     against people's; RATE's double-rewrite ATE."""
-    family = {name: getattr(audit, name) for name in _FAMILY}
+    update, n_tests = _adjusted({name: getattr(audit, name) for name in _FAMILY})
+    of_seeds, _ = _adjusted({"seeds": audit.seeds})
+    return audit.model_copy(update=update | of_seeds | {"n_tests": n_tests})
+
+
+def _adjusted(family: Mapping[str, object]) -> tuple[dict[str, object], int]:
+    """Parts of an audit with adjusted p-values next to every p-value of these parts, and the number of tests."""
     p_values: list[float] = []
 
     def collected(found: object) -> object:
@@ -238,8 +245,7 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
         p_holm, p_bh = next(adjusted)
         return found.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})
 
-    update = {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}
-    return audit.model_copy(update=update | {"n_tests": len(p_values)})
+    return {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}, len(p_values)
 
 
 def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
@@ -327,22 +333,23 @@ def seeds(
         before, after_each, ids = read(comparisons)
         return _over(_hits(before), _hits(after_each), ids)
 
-    def missed(group: Group, people: Majority) -> OverSeeds | Missing:
+    def on_voted(group: Group, people: Majority, target: FloatArray | float) -> OverSeeds | Missing:
+        """Distances of the hits from a target, on the contrasts with a majority."""
         before, after_each, ids = read(contrast_comparisons(group.contrasts))
-        wrong, wrong_after = (
-            np.abs(_hits(margins) - people.target)[..., people.used] for margins in (before, after_each)
-        )
-        return _over(wrong, wrong_after, list(compress(ids, people.used)))
+        here, then = (np.abs(_hits(margins) - target)[..., people.used] for margins in (before, after_each))
+        return _over(here, then, list(compress(ids, people.used)))
 
-    kept = texts.triples.kept
+    kept, voted = (
+        texts.triples.kept,
+        {group.bias.name: (group, one.majority) for group, one in with_people(groups, rule)},
+    )
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         measures={
             "skew": {group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
-            "miscalibration": {
-                group.bias.name: missed(group, people.majority) for group, people in with_people(groups, rule)
-            },
+            "skew_on_voted": {name: on_voted(*one, 0.0) for name, one in voted.items()},
+            "miscalibration": {name: on_voted(*one, one[1].target) for name, one in voted.items()},
             "triple_skew": {name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
             "accuracy": {"": skew_of(pair_comparisons(texts.pairs))} if texts.pairs else {},
             "rate": {
@@ -364,7 +371,8 @@ def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str |
             mean, change = every.estimate(unit), over_seeds(after - before, ids).estimate(unit)
             return OverSeeds(before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=by_seed)
         mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
-        return OverSeeds(before=share_of(before, ids), after=mean, change=change, sd=every.sd, by_seed=by_seed)
+        test, start = change_test_over_seeds(before, after, ids), share_of(before, ids)
+        return OverSeeds(before=start, after=mean, change=change, test=test, sd=every.sd, by_seed=by_seed)
 
     return or_missing(over)
 

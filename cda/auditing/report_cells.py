@@ -10,7 +10,7 @@ import yaml
 
 from cda.report.numbers import NOT_ESTIMATED, in_each, signed
 from cda.results.audit import AuditResult, On
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Measure, Missing
 from cda.results.effects import (
     BiasRate,
     Effect,
@@ -19,7 +19,7 @@ from cda.results.effects import (
     RateEffects,
     SameMargin,
 )
-from cda.results.skew import BiasSkew
+from cda.results.skew import BiasSkew, OverSeeds, VotedBias
 from cda.stats.verdict import Margin
 
 EMBEDDED = "embedded"
@@ -50,6 +50,44 @@ def compares(audit: AuditResult) -> bool:
 def tests_named(audit: AuditResult) -> str:
     """The tests that Holm's correction of an audit allows for, in words."""
     return {0: "the tests", 1: "the one test"}.get(audit.n_tests, f"all {audit.n_tests} tests")
+
+
+def of_mean(audit: AuditResult) -> AuditResult:
+    """The audit with the means over its trainings in place of the first training's skew, votes and quality, of which the verdicts are;
+    the audit itself without several trainings. Doses chosen on the same contrasts are not held out there."""
+    seeds = audit.seeds
+    if seeds is None or not seeds.several:
+        return audit
+    mean = seeds.measures
+
+    def moved(measure: Measure, key: str, name: str) -> Measure:
+        over = mean.get(key, {}).get(name)
+        if not isinstance(over, OverSeeds) or over.test is None:
+            return measure
+        return measure.model_copy(update={"after": over.after, "change": over.change, "test": over.test})
+
+    def voted(votes: VotedBias, name: str) -> VotedBias:
+        skew, missed = (moved(getattr(votes, key), key, name) for key in ("skew_on_voted", "miscalibration"))
+        gap = votes.gap.model_copy(update={"change": _change_of_gap(skew, votes.human_skew.value)})
+        return votes.model_copy(update={"skew_on_voted": skew, "miscalibration": missed, "gap": gap})
+
+    skew = {name: moved(one, "skew", name).model_copy(update={"by_direction": {}}) for name, one in audit.skew.items()}
+    tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
+    update = {
+        "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "dose": None,
+        "quality": None if audit.quality is None else moved(audit.quality, "accuracy", ""),
+        "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
+    }  # fmt: skip
+    return audit.model_copy(update=update)
+
+
+def _change_of_gap(skew: Measure, human: float) -> Estimate:
+    """Change of |skew − human skew| by that of skew, with the gap before taken as known."""
+    before, after, change, _ = skew.of_training()
+    first, last = before.value - human, after.value - human
+    side, crossed = (1 if (last or first) > 0 else -1), 2 * abs(first) * (first * last < 0)
+    low, high = sorted(side * end - crossed for end in (change.low, change.high))
+    return change.model_copy(update={"value": abs(last) - abs(first), "low": low, "high": high})
 
 
 def targets(audit: AuditResult) -> list[str]:

@@ -151,9 +151,10 @@ def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
 def dose_curves(dose: DoseResult) -> list[Plot]:
     """What each dose leaves of each bias whose contrasts chose the dose, and of quality."""
     drawn: list[Plot] = []
-    for name, word in plots.slugs(dose.biases).items():
+    for name, word in plots.slugs((*dose.biases, *dose.guards)).items():
         # If a tie is the aim, miscalibration has no meaning.
-        marks = {key: mark for key, mark in _OF_DOSE.items() if key != "miscalibration" or dose.aim != "tie"}
+        by_votes = dose.aim != "tie" or name in dose.guards
+        marks = {key: mark for key, mark in _OF_DOSE.items() if key != "miscalibration" or by_votes}
         rows = {
             f"dose {point.dose:g}{' (chosen)' if point.dose == dose.chosen else ''}": {
                 key: point.quality if key == "quality" else getattr(point.people, key) for key in marks

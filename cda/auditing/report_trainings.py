@@ -94,6 +94,7 @@ def dose_sentences(dose: DoseResult) -> list[str]:
     ]
     if own.barred:
         sentences.append(f"Doses that lose too much quality: {', '.join(f'{at:g}' for at in own.barred)}.")
+    sentences += [_guard_sentence(dose, name) for name in dose.guards]
     sentences.append(_winner(dose))
     sentences += [said("dose", "mixed")] if dose.mixed else []
     sentences += [
@@ -105,6 +106,15 @@ def dose_sentences(dose: DoseResult) -> list[str]:
 
 def _objective(dose: DoseResult) -> str:
     return "gap" if dose.aim == "tie" else "miscalibration + gap"
+
+
+def _guard_sentence(dose: DoseResult, name: str) -> str:
+    """The doses that a bias that was not taught rules out."""
+    base, *others = dose.own.response[name]
+    rises = {point.dose: point.people.miscalibration.value - base.people.miscalibration.value for point in others}
+    away = ", ".join(f"{at:g}" for at, rise in rises.items() if rise > TOLERATED_LOSS + 1e-9)
+    limit = f"away from people who voted on it ({round(100 * TOLERATED_LOSS)} points of miscalibration)"
+    return f"{inert(name)} was not taught, and no dose may move it {limit}: {f'not {away}' if away else 'none does'}."
 
 
 def _winner(dose: DoseResult) -> str:
@@ -121,12 +131,12 @@ def _winner(dose: DoseResult) -> str:
 
 def dose_tables(dose: DoseResult) -> list[Table]:
     """Ways of taking out each bias, side by side."""
-    return [_ways(dose, bias) for bias in dose.biases]
+    return [_ways(dose, bias) for bias in (*dose.biases, *dose.guards)]
 
 
 def _ways(dose: DoseResult, bias: str) -> Table:
     points_of = {point.dose: point for point in dose.own.response[bias]}
-    own, tie = dose.own.held_out[bias], dose.aim == "tie"
+    own, tie = dose.own.held_out[bias], dose.aim == "tie" and bias in dose.biases
     what: Literal["skew", "miscalibration"] = "skew" if tie else "miscalibration"
     fixed = (
         ("no training", 0.0, own.base, ""),
@@ -212,8 +222,8 @@ def place_sentences(audit: AuditResult, at: int) -> list[str]:
     if seeds is None:
         return []
     place = (
-        f"One of {len(seeds.seeds)} trainings on the same labels and rewrites: that of seed {seeds.seeds[at]}. The verdicts, effects and "
-        f"examples of the run's report are those of seed {seeds.seeds[0]}. Below are the means of all trainings, and in the last column "
+        f"One of {len(seeds.seeds)} trainings on the same labels and rewrites: that of seed {seeds.seeds[at]}. The verdicts of the "
+        f"run's report are those of the mean of all trainings, its effects and examples those of seed {seeds.seeds[0]}. Below are the means of all trainings, and in the last column "
         "what this one ended at."
     )
     return [place, *seed_sentences(audit)]

@@ -15,6 +15,7 @@ from cda.auditing.report_cells import (
     compares,
     margin_words,
     mean_margin,
+    of_mean,
     said,
     targets,
 )
@@ -107,7 +108,19 @@ def held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
 
 
 def _quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
-    """The deciding change of quality accuracy, and True if it is held out, since quality helps choose the dose."""
+    """The deciding change of quality accuracy, and True if it is held out, since quality helps choose the dose. Of several trainings
+    the change of the mean, or the held-out one of the first, if it leaves a larger loss open."""
+    return min((_quality_of(view) for view in _views(audit)), key=lambda found: found[0].low)
+
+
+def _views(audit: AuditResult) -> list[AuditResult]:
+    """What a verdict goes by: the audit, or the mean over its trainings; next to it the first training, if a dose was chosen: the mean
+    is then of contrasts that chose the doses, so that a good word needs the held-out results too."""
+    mean = of_mean(audit)
+    return [mean] if mean is audit or audit.dose is None or not audit.dose.chosen else [mean, audit]
+
+
+def _quality_of(audit: AuditResult) -> tuple[Estimate, bool]:
     held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
     if held and (change := held[0].against_base.quality) is not None:
         return change, True
@@ -129,7 +142,7 @@ def _evidence(name: str, audit: AuditResult) -> Evidence:
     skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
-    if held is not None and audit.dose is not None and audit.dose.aim == "tie":
+    if held is not None and audit.dose is not None and audit.dose.aim == "tie" and skew.target:
         return Evidence(_moved("skew", skew, held), None, True, mean)
     people = None
     if votes is not None:
@@ -168,12 +181,16 @@ def verdicts(audit: AuditResult) -> list[Verdict]:
     """The verdict on each target bias, in the recipe's order."""
     if not compares(audit):
         return [_verdict_on_model(name, audit) for name in targets(audit)]
-    evidence = {name: _evidence(name, audit) for name in audit.skew}
-    return [_verdict_on_training(name, evidence, audit) for name in targets(audit)]
+    return [_verdict_on_training(name, audit) for name in targets(audit)]
 
 
 def training_word(name: str, audit: AuditResult) -> rules.Word:
-    """The verdict of a training on any bias; on one that was no target by its own changes alone."""
+    """The verdict of a training, or of the mean of several, on any bias; on one that was no target by its own changes alone."""
+    words = [_word(name, view) for view in _views(audit)]
+    return next((word for word in words if verdict_kind(word) != "good"), words[0])
+
+
+def _word(name: str, audit: AuditResult) -> rules.Word:
     if audit.skew[name].target:
         evidence = {other: _evidence(other, audit) for other in audit.skew}
         return rules.verdict(name, evidence, loss_of_quality(audit), applied(audit))
@@ -185,9 +202,10 @@ def aims_at_tie(name: str, audit: AuditResult) -> bool:
     return _evidence(name, audit).aims_at_tie
 
 
-def risen_with(name: str, audit: AuditResult) -> list[str]:
-    """Other biases whose skew rose with the training against one."""
-    return rules.risen(name, {other: _evidence(other, audit) for other in audit.skew})
+def worse_with(name: str, audit: AuditResult) -> list[str]:
+    """Other biases that got worse with the training against one."""
+    found = [rules.worsened(name, {other: _evidence(other, view) for other in view.skew}) for view in _views(audit)]
+    return list(dict.fromkeys(other for names in found for other in names))
 
 
 def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
@@ -292,16 +310,20 @@ def quality_kind(audit: AuditResult) -> Kind:
     return "good" if loss == "excluded" else "bad" if loss == "shown" else "none"
 
 
-def _verdict_on_training(name: str, evidence: Mapping[str, Evidence], audit: AuditResult) -> Verdict:
-    word, own = rules.verdict(name, evidence, loss_of_quality(audit), applied(audit)), evidence[name]
+def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
+    word, audit = training_word(name, given), of_mean(given)
+    evidence = {other: _evidence(other, audit) for other in audit.skew}
+    own = evidence[name]
     if word == "left as it is":
         return Verdict(name, word, _left_sentence(name, audit))
-    up = rules.risen(name, evidence) if word == "substituted" else []
-    along = [other for other in rules.moved_along(name, evidence) if other not in up]
+    worse = worse_with(name, given) if word == "substituted" else []
+    along = [other for other in rules.moved_along(name, evidence) if other not in worse]
     text = _without_votes(name, word, own, audit) if own.people is None else _with_votes(name, word, audit)
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
-    text += _risen_sentence(up, audit) + _doubt_sentence(name, word, own, audit)
+    text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
+    for held in (_held_out_words(what, name, given) for what in ("skew", "miscalibration") if audit is not given):
+        text += f" The trainings were measured{held} in the first." if held else ""
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
     return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
 
@@ -405,7 +427,8 @@ def _p_holm(test: Test | Missing) -> float:
 
 def quality_sentence(audit: AuditResult) -> str:
     """The verdict on a loss of quality accuracy of more than 5 points; of one model, its accuracy."""
-    quality, two = audit.quality, compares(audit)
+    mean, two = of_mean(audit), compares(audit)
+    quality = mean.quality
     if quality is None:
         return "Quality was not measured" + (", so a loss cannot be excluded." if two else ".")
     before = quality.before
@@ -413,7 +436,7 @@ def quality_sentence(audit: AuditResult) -> str:
         return f"Quality: both sides are scored alike in all {count(before)} held-out pairs, so that none is ranked."
     if not two:
         return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}."
-    if applied(audit) == 0:
+    if applied(mean) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, is_held_out = _quality_change(audit)
     numbers = f"{'held out ' if is_held_out else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
@@ -491,7 +514,7 @@ def _p_that_decides(change: Estimate, p_holm: float) -> str:
 
 
 def _doubt_sentence(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
-    """Why a fall that is shown has no good word, though no other bias rose; empty if that is not so."""
+    """Why a fall that is shown has no good word, though no other bias got worse; empty if that is not so."""
     if word in ("quality lost", "quality open"):
         if audit.quality is None:
             return " Quality was not measured, so that a loss is not excluded."
@@ -541,10 +564,20 @@ def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
     return f" With it, {'; '.join(parts)}." if parts else ""
 
 
-def _risen_sentence(names: Sequence[str], audit: AuditResult) -> str:
-    skews = {name: audit.skew[name].of_training() for name in names}
-    parts = [f"{inert(name)} from {_from_to(skew)} ({_holm_words(skew)})" for name, skew in skews.items()]
-    return f" Yet skew rose: {', '.join(parts)}." if parts else ""
+def _worse_sentence(names: Sequence[str], audit: AuditResult) -> str:
+    parts = []
+    for name in names:
+        voted = audit.votes.get(name)
+        skew = (voted.skew_on_voted if voted else audit.skew[name]).of_training()
+        if voted is None:
+            parts.append(f"skew rose on {inert(name)} from {_from_to(skew)} ({_holm_words(skew)})")
+            continue
+        missed = voted.miscalibration.of_training()
+        parts.append(
+            f"{inert(name)} is preferred in {_from_to(skew)} ({_holm_words(skew)}), by people in {percent(voted.human_skew.value)}, and "
+            f"disagreement with them went from {_from_to(missed)} ({_holm_words(missed)})"
+        )
+    return f" Yet {'; '.join(parts)}." if parts else ""
 
 
 def _holm_words(shares: Trained) -> str:

@@ -220,6 +220,7 @@ def clean_contrasts(
     verdicts: Opinions | None = None,
     setting: str = "audit.columns",
     by: Sequence[str] = (),
+    others: Sequence[str] = (),
 ) -> CleanContrasts:
     """Turn rows into contrasts, counting unusable rows; `columns` maps our name to the rows', and `setting` maps `columns`.
 
@@ -229,6 +230,7 @@ def clean_contrasts(
     perturbed side was made from the base; `removed`: the base was made from the perturbed side).
 
     `by` are columns whose values each contrast keeps in its tag `by`; of rows on the same texts that differ in one, none.
+    `others` are biases whose rows are taken too, if the column `bias` names them.
 
     Votes from a separate file go by the row's `id` or the contrast's, and override the row's own. If several rows have the same
     texts, votes under each of their ids count. An id made from other text matches nothing. Verdicts of LLM judges: likewise.
@@ -248,8 +250,8 @@ def clean_contrasts(
         values = {ours: row.get(theirs) for ours, theirs in names.items()}
         bias = str(values["bias"]) if names["bias"] in present else biases[0]
         try:
-            if bias not in biases:
-                raise RowError(f"of another bias ({bias[:40]})")
+            if bias not in biases and bias not in others:
+                raise RowError(f"of {'a bias without a bias file' if others else 'another bias'} ({bias[:40]})")
             sided = _sided(values, bias, number, voter_of(row), covariates(row, by))
             known_by = sided.contrast.id
             groups.setdefault(known_by, []).append(sided)

@@ -16,6 +16,7 @@ from cda.results.dose import DosePoint
 from cda.stats.estimators import paired_change
 from cda.stats.people import against_people
 from cda.stats.proportions import positive_share
+from cda.stats.verdict import TOLERATED_LOSS
 from cda.stats.votes import Majority
 
 Rows = NDArray[np.bool_]
@@ -38,7 +39,7 @@ class DoseCurve:
     `doses` ascend, with 0 (base model) and 1 (plain CDA) among them, length k. `margins`: score(perturbed) −
     score(base), shape (k, n). `quality_margins`: score(chosen) − score(rejected), shape (k, m); None without any.
     Prompts are clusters. Several `biases` (empty: all rows are of one) weigh the same, and gaps of opposite sign do not
-    cancel.
+    cancel. `guards` are those of `biases` that were not taught: they choose no dose, and bar those that move them away from people.
     """
 
     doses: tuple[float, ...]
@@ -48,6 +49,7 @@ class DoseCurve:
     quality_margins: FloatArray | None = None
     quality_prompt_ids: Sequence[str] = ()
     biases: tuple[str, ...] = ()
+    guards: tuple[str, ...] = ()
 
     @property
     def names(self) -> list[str]:
@@ -67,6 +69,7 @@ class DoseCurve:
             people=replace(people, target=people.target[rows], used=people.used[rows]),
             prompt_ids=list(compress(self.prompt_ids, rows)),
             biases=(),
+            guards=(),
         )
 
     def margins_at(self, dose: float) -> FloatArray:
@@ -125,6 +128,7 @@ class PromptSums:
 
     doses: FloatArray
     of_bias: tuple[ContrastSums, ...]
+    guards: tuple[bool, ...]  # which of them only bar doses
     n_quality: FloatArray  # (prompts,)
     right: FloatArray  # quality pairs ranked right, (prompts, doses)
 
@@ -155,26 +159,32 @@ def prompt_sums(curve: DoseCurve) -> PromptSums:
     if curve.quality_margins is not None:
         right = (curve.quality_margins[order] > 0).T.astype(np.float64)
     of_bias = [people.used & curve.rows_of(bias) for bias in curve.names]
-    return PromptSums(doses[order], tuple(map(contrasts, of_bias)), counts(of_quality), by_prompt(right, of_quality))
+    guards = tuple(bias in curve.guards for bias in curve.names)
+    sums = tuple(map(contrasts, of_bias))
+    return PromptSums(doses[order], sums, guards, counts(of_quality), by_prompt(right, of_quality))
 
 
 def best_doses(sums: PromptSums, weights: FloatArray | Rows, max_quality_loss: float) -> tuple[Codes, Rows]:
-    """The dose of least miscalibration + gap, in the mean over biases, among those that keep quality, and 0, always
-    allowed. Ties go to the dose nearest to 1, then to the smaller. By draw, with `weights` of the prompts of shape (draws,
+    """The dose of least miscalibration + gap, in the mean over taught biases, among those that keep quality and leave the miscalibration of
+    every guard within `TOLERATED_LOSS` of that at dose 0, and 0, always allowed. Ties go to the dose nearest to 1, then to the smaller. By draw, with `weights` of the prompts of shape (draws,
     prompts): its place in `sums.doses`, shape (draws,), and the doses that lose too much quality, shape (draws, doses).
     """
     base = sums.place(0.0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        losses = []
-        for contrasts in sums.of_bias:
+        losses, away = [], np.zeros((len(weights), len(sums.doses)), dtype=bool)
+        for contrasts, guards in zip(sums.of_bias, sums.guards, strict=True):
             n = (weights @ contrasts.n)[:, None]
-            losses.append((weights @ contrasts.misses) / n + np.abs((weights @ contrasts.excess) / n))
+            missed = (weights @ contrasts.misses) / n
+            if guards:  # a draw without its contrasts bars nothing
+                away |= np.round(missed - missed[:, [base]], DECIMALS) > TOLERATED_LOSS
+            else:
+                losses.append(missed + np.abs((weights @ contrasts.excess) / n))
         # A draw may leave a half without a contrast of one bias; then the others choose.
         n_chosen = np.sum([np.isfinite(loss) for loss in losses], axis=0)
         objective = np.round(np.sum([np.nan_to_num(loss, nan=0.0) for loss in losses], axis=0) / n_chosen, DECIMALS)
         right = (weights @ sums.right) / (weights @ sums.n_quality)[:, None]
     barred = np.round(right[:, [base]] - right, DECIMALS) > max_quality_loss  # without quality pairs, 0/0 bars nothing
-    return np.where(barred, np.inf, objective).argmin(axis=1), barred
+    return np.where(barred | away, np.inf, objective).argmin(axis=1), barred
 
 
 def choose_dose(curve: DoseCurve, max_quality_loss: float = MAX_QUALITY_LOSS) -> Choice:
@@ -253,8 +263,12 @@ def prompts_of(contrasts: Sequence[str], used: Rows, quality: Sequence[str]) -> 
 
 
 def prompt_codes(curve: DoseCurve) -> Prompts:
-    """The prompts of a curve."""
-    return prompts_of(curve.prompt_ids, curve.people.used, curve.quality_prompt_ids)
+    """The prompts of a curve; those with a majority on a guard are strata of their own, + 4."""
+    guarded = np.isin(np.asarray(curve.biases or [""] * len(curve.prompt_ids)), curve.guards)
+    used = curve.people.used
+    found = prompts_of(curve.prompt_ids, used & ~guarded, curve.quality_prompt_ids)
+    on_guard = np.isin(np.arange(len(found.strata)), found.of_contrast[used & guarded])
+    return found._replace(strata=found.strata + 4 * on_guard)
 
 
 def _half(strata: Codes, rng: np.random.Generator) -> Rows:
@@ -269,7 +283,7 @@ def _half(strata: Codes, rng: np.random.Generator) -> Rows:
 def check_enough(curve: DoseCurve) -> None:
     """DataError: fewer than `MIN_PROMPTS` prompts with a majority of people, or with quality pairs if there are any."""
     strata = prompt_codes(curve)[2]
-    counts = [(int((strata >= 2).sum()), "with a majority of people", "collect votes on")]
+    counts = [(int(((strata & 2) > 0).sum()), "with a majority of people", "collect votes on")]
     if curve.quality_margins is not None:
         counts.append((int((strata % 2).sum()), "with quality pairs", "leave quality pairs out, or add pairs of"))
     for n, what, do in counts:

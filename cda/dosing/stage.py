@@ -18,9 +18,17 @@ from pydantic_core import to_jsonable_python
 
 from cda.arrays import FloatArray
 from cda.auditing.audit import audit_rewriting, audit_texts, measured_settings
-from cda.auditing.groups import Group, contrast_comparisons, make_groups, pair_comparisons, people_of, read_margins
+from cda.auditing.groups import (
+    Group,
+    contrast_comparisons,
+    make_groups,
+    pair_comparisons,
+    people_in,
+    people_of,
+    read_margins,
+)
 from cda.auditing.texts import load_audit_texts
-from cda.biases import Bias
+from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.counterfactuals.synthesize import MIX
 from cda.dosing.choice import MIN_PROMPTS, DoseCurve
@@ -51,6 +59,7 @@ from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
 from cda.stats.draws import Stream, drawn, generator
 from cda.stats.drift import measured
+from cda.stats.verdict import TOLERATED_LOSS
 from cda.stats.votes import Majority, assumed_ties
 from cda.training.dose import DosedModel
 
@@ -80,15 +89,19 @@ def dose_result(
     """Everything that a report shows of the dose; DataError for too few prompts to choose it, or no readable quality pair.
 
     `curves` are by method: rewards at every dose; with `mixed`, the names of two scorers, those of `mixing` at 0 and 1 alone. The
-    other methods are compared with `dose`. If a tie is the aim, the gap is |skew − 50%|, and miscalibration is meaningless.
+    other methods are compared with `dose`. Contrasts of other biases than these guard the choice (`best_doses`). If a tie is the aim, the gap is |skew − 50%|, and miscalibration is meaningless.
     `too_few`: prompts of each bias that has too few to help choose. `missing`: reason for each method that was not tried.
     `fitted`: fitted values of the methods without training. `available_quality`: quality pairs before sampling.
     """
-    named = {bias.name: bias for bias in biases}
-    present = [name for name in named if any(contrast.bias == name for contrast in contrasts)]
+    taught = {bias.name: bias for bias in biases}
+    present = [name for name in taught if any(contrast.bias == name for contrast in contrasts)]
+    others = {contrast.bias for contrast in contrasts} - set(taught)
+    named = taught | {name: load_bias(name) for name in others}
     measured = {}
     for name, curve in curves.items():
-        groups = make_groups(contrasts, named, present, {f"{dose:g}": rewards for dose, rewards in curve.items()})
+        scorings = {f"{dose:g}": rewards for dose, rewards in curve.items()}
+        groups = make_groups(contrasts, named, present, scorings, may_lack=others)
+        groups = [group for group in groups if group.is_target or people_of(group, ties)]
         measured[name] = _measured(curve, groups, pairs, ties, aim)
     own = next(iter(measured.values()))
     measured[MIXING] = own.mixed(settings.doses if mixed else own.doses)
@@ -102,13 +115,14 @@ def dose_result(
     n_unread = len(pairs) - len(own.quality_prompt_ids)
     return DoseResult(
         doses=measured[MIXING].doses,
-        biases=tuple(own.names),
+        biases=tuple(name for name in own.names if name not in own.guards),
+        guards=own.guards,
         aim=aim,
         repeats=settings.repeats,
         max_quality_loss=settings.max_quality_loss,
         chosen=next(iter(methods.values())).chosen,
         methods=methods,
-        losses=losses_of(methods, aim),
+        losses=losses_of(methods, aim, own.guards),
         quality_pairs=len(own.quality_prompt_ids),
         left_out={
             "contrasts": dict(own.people.exclusions.reasons),
@@ -123,23 +137,33 @@ def dose_result(
     )
 
 
-def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> dict[str, float]:
-    """What each way leaves, miscalibration + gap (the gap alone, if the aim is a tie), held out, in the mean over biases, among
-    those that keep quality.
+def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes", guards: Sequence[str] = ()) -> dict[str, float]:
+    """What each way leaves, miscalibration + gap (the gap alone, if the aim is a tie), held out, in the mean over taught biases, among
+    those that keep quality and move no guard away from people.
 
     Fixed doses 0 (no training) and 1 (plain CDA) are measured on the same halves as the chosen ones: a gap on half of the votes
     is larger by chance than on all of them. Quality is kept if no more than the allowed share is lost in the held-out estimate.
     """
-    losses = {name: _loss(method, "people", aim) for name, method in methods.items() if method.quality_kept}
+    losses = {
+        name: _loss(method, "people", aim, guards)
+        for name, method in methods.items()
+        if method.quality_kept and _keeps_people(method, "people", guards)
+    }
     own = next(iter(methods.values()))
-    losses["no training"] = _loss(own, "base", aim)
-    if own.plain_keeps_quality:
-        losses["plain CDA"] = _loss(own, "plain", aim)
+    losses["no training"] = _loss(own, "base", aim, guards)
+    if own.plain_keeps_quality and _keeps_people(own, "plain", guards):
+        losses["plain CDA"] = _loss(own, "plain", aim, guards)
     return losses
 
 
-def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim) -> float:
-    held: list[AgainstPeople] = [getattr(of_bias, procedure) for of_bias in method.held_out.values()]
+def _keeps_people(method: DoseMethod, procedure: Literal["people", "plain"], guards: Sequence[str]) -> bool:
+    """True if no guard is further from people than is tolerated, held out."""
+    held = [(getattr(method.held_out[name], procedure), method.held_out[name].base) for name in guards]
+    return all(after.miscalibration.value - base.miscalibration.value <= TOLERATED_LOSS for after, base in held)
+
+
+def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim, guards: Sequence[str]) -> float:
+    held: list[AgainstPeople] = [getattr(own, procedure) for name, own in method.held_out.items() if name not in guards]
     losses = [people.gap.value + (0 if aim == "tie" else people.miscalibration.value) for people in held]
     return float(np.mean(losses))
 
@@ -159,6 +183,7 @@ def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties
         quality,
         quality_ids,
         tuple(group.bias.name for group in groups for _ in range(len(group))),
+        tuple(sorted(group.bias.name for group in groups if not group.is_target)),
     )
 
 
@@ -166,7 +191,7 @@ def joint_majority(groups: Sequence[Group], ties: TieRule, aim: Aim = "votes") -
     """The majorities of all groups, one after another; DataError: a group has none."""
     found = []
     for group in groups:
-        people = None if aim == "tie" else people_of(group, ties)
+        people = None if aim == "tie" and group.is_target else people_of(group, ties)
         if people is None and aim == "votes":
             raise DataError(f"{group.bias.name}: no contrast that could be scored has a majority for one side")
         found.append(assumed_ties(len(group)) if people is None else people.majority)
@@ -237,13 +262,15 @@ def may_have_votes(audit: AuditSection) -> bool:
 @dataclass(frozen=True, slots=True)
 class Material:
     """What a correction is chosen by: its aim, the contrasts of biases that have enough, prompts with such contrasts by bias, quality
-    pairs, and the number of these before a sample was drawn."""
+    pairs, and the number of these before a sample was drawn. `guards`: prompts of each bias that people voted on and that is not
+    taught; its contrasts are there too if they are enough."""
 
     aim: Aim
     contrasts: Sequence[Contrast]
     prompts: Mapping[str, int]
     pairs: Sequence[Pair]
     available: int
+    guards: Mapping[str, int]
 
     @classmethod
     def of(
@@ -259,7 +286,10 @@ class Material:
         found, kept, prompts = aimed(
             contrasts, loaded.biases, aim or recipe.dose.aim, recipe.audit.ties, ties_taught=ties_taught
         )
-        return cls(found, kept, prompts, drawn(pairs, recipe.dose.max_quality, recipe.seed), len(pairs))
+        others = {} if loaded.only_audit else _others_voted(contrasts, loaded.biases)
+        guards = {name: _n_prompts(_with_majority(own, recipe.audit.ties)) for name, own in others.items()}
+        kept += _enough(others, guards) if kept else []
+        return cls(found, kept, prompts, drawn(pairs, recipe.dose.max_quality, recipe.seed), len(pairs), guards)
 
     @classmethod
     def planned(cls, loaded: LoadedRecipe, aim: Literal["votes"] | None = None) -> Material:
@@ -267,7 +297,7 @@ class Material:
         recipe, inputs = loaded.recipe, audit_inputs(loaded)
         existing = inputs.existing_contrasts()
         contrasts: list[Contrast] = []
-        for name in inputs.names:
+        for name in dict.fromkeys([*inputs.names, *(contrast.bias for contrast in existing)]):
             own = [contrast for contrast in existing if contrast.bias == name]
             # A file's contrasts stand for the embedded ones.
             files = [contrast for contrast in own if contrast.tags.get("source", "file") == "file"]
@@ -284,9 +314,8 @@ class Material:
         own = cls.of(loaded, texts.contrasts, texts.pairs)
         own.check()
         for name, n in own.too_few.items():
-            say(
-                f"  {name}: {_COUNTED[own.aim]} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)"
-            )
+            counted = _COUNTED["votes" if name in own.guards else own.aim]
+            say(f"  {name}: {counted} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
         return own
 
     @property
@@ -312,7 +341,7 @@ class Material:
 
     @property
     def too_few(self) -> dict[str, int]:
-        return {name: n for name, n in self.prompts.items() if n < MIN_PROMPTS}
+        return {name: n for name, n in {**self.prompts, **self.guards}.items() if n < MIN_PROMPTS}
 
     @property
     def texts(self) -> list[Text]:
@@ -422,7 +451,7 @@ def aimed(
     every = {bias.name: [contrast for contrast in contrasts if contrast.bias == bias.name] for bias in biases}
     if aim != "tie":
         voted = {name: voted_in(own) for name, own in every.items()}
-        prompts = {bias.name: _n_prompts(_with_majority(bias, voted[bias.name], rule)) for bias in biases}
+        prompts = {name: _n_prompts(_with_majority(own, rule)) for name, own in voted.items()}
         kept = _enough(voted, prompts)
         if kept or not ties_taught:
             return "votes", kept, prompts
@@ -435,9 +464,18 @@ def _enough(by_bias: Mapping[str, Sequence[Contrast]], prompts: Mapping[str, int
     return [contrast for name, own in by_bias.items() for contrast in own if prompts[name] >= MIN_PROMPTS]
 
 
-def _with_majority(bias: Bias, contrasts: Sequence[Contrast], rule: TieRule) -> list[Contrast]:
-    ids = tuple(contrast.id for contrast in contrasts)
-    people = people_of(Group(bias, True, tuple(contrasts), ids, {}, "reward", 0), rule)
+def _others_voted(contrasts: Sequence[Contrast], biases: Sequence[Bias]) -> dict[str, list[Contrast]]:
+    """Contrasts that people voted on, of the biases that are not taught."""
+    taught = {bias.name for bias in biases}
+    found: dict[str, list[Contrast]] = {}
+    for contrast in voted_in(contrasts):
+        if contrast.bias not in taught:
+            found.setdefault(contrast.bias, []).append(contrast)
+    return found
+
+
+def _with_majority(contrasts: Sequence[Contrast], rule: TieRule) -> list[Contrast]:
+    people = people_in([each.votes for each in contrasts], [each.preferred for each in contrasts], rule)
     return [] if people is None else list(compress(contrasts, people.majority.used))
 
 

@@ -219,8 +219,10 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     """The plan of a run up to the stage `last`, or (`only`) of this stage alone, as lines."""
     recipe, contrasts = loaded.recipe, loaded.recipe.audit.contrasts
     rate = _rate(recipe, loaded.biases)
-    beside = audit_inputs(loaded).second_turns() if contrasts is not None and is_local(contrasts) else []
+    inputs, local = audit_inputs(loaded), contrasts is not None and is_local(contrasts)
+    beside, untaught = (inputs.second_turns(), inputs.untaught()) if local else ([], [])
     contrasts = contrasts or "none, but both rewrites of triples"
+    contrasts += f" (also of {', '.join(untaught)}, not taught)" if untaught and not loaded.only_audit else ""
     contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     stages: dict[str, list[str]] = {}

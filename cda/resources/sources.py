@@ -115,12 +115,10 @@ def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) 
     own = [bias.name for bias in biases]
 
     def read() -> CleanContrasts:
-        path = str(data.contrasts)
-        rows = load_rows(path)
-        has_column = any(data.contrast_columns.get("bias", "bias") in row for row in rows)
-        # Without a column of biases they are of the recipe's only one.
-        names = list(dict.fromkeys([*own, *builtin_names()])) if has_column else own
-        return clean_contrasts(rows, names, data.contrast_columns, path, setting="data.contrast_columns")
+        path, columns = str(data.contrasts), data.contrast_columns
+        return clean_contrasts(
+            load_rows(path), own, columns, path, setting="data.contrast_columns", others=builtin_names()
+        )
 
     return opened.once(("taught contrasts", data.model_dump_json(), *own), read)
 
@@ -214,6 +212,8 @@ class AuditInputs:
     audit: AuditSection
     biases: tuple[Bias, ...]
     opened: Opened
+    trains: bool = False
+    """The audit of a training: contrasts of the user's file of biases that are not taught are measured too."""
 
     @property
     def names(self) -> list[str]:
@@ -278,6 +278,10 @@ class AuditInputs:
         embedded, _ = with_votes([*audit_contrasts(), *self.second_turn_contrasts()], *self.opinions())
         return [*self.contrasts().contrasts, *embedded]
 
+    def untaught(self) -> list[str]:
+        """Biases of the user's file that are not the recipe's own."""
+        return sorted({contrast.bias for contrast in self.contrasts().contrasts} - set(self.names))
+
     def second_turns(self) -> list[str]:
         """Names of the biases of second turns that are measured beside the recipe's own, as `audit.second_turn` says; without
         those that are the recipe's own, or that the user's file has contrasts of."""
@@ -303,9 +307,9 @@ class AuditInputs:
         ]
 
     def check_opinions(self) -> None:
-        """DataError if votes or verdicts have no id of a contrast (not compared if some come later), or no readable vote."""
+        """DataError if votes or verdicts have no id of a contrast that exists, or no readable vote."""
         contrasts = self.existing_contrasts() if any(self.opinions()) else []
-        if contrasts and set(self.names) <= {contrast.bias for contrast in contrasts}:
+        if contrasts:
             self.unmatched(contrasts)
         self.check_readable(contrasts)
 
@@ -318,6 +322,12 @@ class AuditInputs:
             if items and missing == len(items):
                 ids = [str(contrast.tags["item"]) for contrast in contrasts if "item" in contrast.tags]
                 ours = ", ".join(ids[:3]) or "none: give the contrasts a column id (audit.columns.id=<your column>)"
+                made = [name for name in self.names if name not in {contrast.bias for contrast in contrasts}]
+                if made:
+                    raise DataError(
+                        f"{file}: none of its {len(items)} ids is an id of a contrast, and those of {', '.join(made)} are still to be "
+                        "rewritten, so that nobody can have voted on them. Give the contrasts that people saw (audit.contrasts=<file>)"
+                    )
                 raise DataError(
                     f"{file}: none of its {len(items)} ids is an id of the contrasts. There: {', '.join(list(items)[:3])}, "
                     f"…; of the contrasts: {ours}"
@@ -339,14 +349,15 @@ class AuditInputs:
         if audit.contrasts in (None, EMBEDDED):
             return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
         self.check_by()
-        where = str(audit.contrasts)
-        own = clean_contrasts(self._rows(where), self.names, audit.columns, where, *self.opinions(), by=audit.by)
+        where, others = str(audit.contrasts), builtin_names() if self.trains else ()
+        rows, opinions = self._rows(where), self.opinions()
+        own = clean_contrasts(rows, self.names, audit.columns, where, *opinions, by=audit.by, others=others)
         if audit.votes is None and own.votes.seen and own.votes.dropped == own.votes.seen:
             raise _unreadable(where, own.votes)
         return own
 
     def _once(self, kind: str, read: Callable[[], T]) -> T:
-        return self.opened.once((kind, self.audit.model_dump_json(), *self.names), read)
+        return self.opened.once((kind, self.audit.model_dump_json(), self.trains, *self.names), read)
 
 
 def audited_prompts(inputs: AuditInputs) -> set[str]:
@@ -355,7 +366,7 @@ def audited_prompts(inputs: AuditInputs) -> set[str]:
 
 
 def audit_inputs(loaded: LoadedRecipe) -> AuditInputs:
-    return AuditInputs(loaded.recipe.audit, loaded.biases, loaded.opened)
+    return AuditInputs(loaded.recipe.audit, loaded.biases, loaded.opened, trains=not loaded.only_audit)
 
 
 def _unreadable(name: str, votes: Exclusions) -> DataError:

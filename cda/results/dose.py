@@ -212,6 +212,9 @@ class DoseResult(Shown):
     """Those that were tried, in ascending order."""
     biases: tuple[str, ...]
     """Those with a say."""
+    guards: tuple[str, ...] = ()
+    """Biases that were not taught and that people voted on: a dose that moves one away from people by more than 5 points of
+    miscalibration is not chosen."""
     aim: Aim
     repeats: int
     """Splits in two."""

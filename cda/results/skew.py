@@ -47,6 +47,8 @@ class OverSeeds(Result):
     """Mean after them; its interval holds prompts and seeds."""
     change: Estimate
     """Mean change, after − before; its interval holds prompts and seeds."""
+    test: Test | None = None
+    """Test that the mean change of a share is 0, by the same interval; its family are all such tests of the trainings."""
     sd: float
     """Standard deviation between the trainings, in the measure's unit."""
     by_seed: tuple[float, ...]

@@ -14,9 +14,10 @@ from scipy import optimize, special, stats
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError
 from cda.records import PERCENT
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Test
 from cda.results.evidence import TrimmedMean
-from cda.stats.estimators import ROUNDING, Z, cluster_sums, mean_of, paired_change, t_quantile, wilson
+from cda.stats.estimators import ROUNDING, TAIL, Z, cluster_sums, mean_of, paired_change, wilson
+from cda.stats.proportions import exact_change_test
 
 CROSSED = f"t over trainings or models, and prompts {PERCENT}"
 _FENCE = 1.5
@@ -85,14 +86,33 @@ def inside_fences(values: ArrayLike) -> BoolArray:
 
 @dataclass(frozen=True, slots=True)
 class SeedMean:
-    """A mean over seeds (trainings, or models) and rows ± `half`, its margin of error; `sd` is that of the means `by_seed`."""
+    """A mean over seeds (trainings, or models) and rows ± `half`, its margin of error, which `of_seeds` and `shared` make up as squared
+    standard errors; `sd` is that of the means `by_seed`."""
 
     value: float
     by_seed: tuple[float, ...]
     sd: float
-    half: float
+    of_seeds: float
+    shared: float
     n: int
     n_prompts: int
+
+    def half_beyond(self, tail: float) -> float:
+        """The margin of error with this part of either tail beyond it."""
+        seeds, prompts = (special.stdtrit(df, 1 - tail) for df in (len(self.by_seed) - 1, self.n_prompts - 1))
+        return math.sqrt(seeds**2 * self.of_seeds + prompts**2 * self.shared)
+
+    @property
+    def half(self) -> float:
+        return self.half_beyond(TAIL)
+
+    @property
+    def p_value(self) -> float:
+        """Two-sided p of a mean of 0: the level of the interval that ends there."""
+        value, least = abs(self.value), 1e-15
+        if value >= self.half_beyond(least):
+            return 2 * least
+        return 2 * float(optimize.brentq(lambda tail: self.half_beyond(tail) - value, least, 0.5))
 
     def estimate(self, unit: str, bound: float = math.inf) -> Estimate:
         """The mean ± its margin of error, within ±`bound`."""
@@ -127,9 +147,8 @@ def over_seeds(values: ArrayLike, prompt_ids: Sequence[str]) -> SeedMean:
     influence = cluster_sums((rows - means[:, None]).T, prompt_ids) / n
     covariance = influence.T @ influence * n_prompts / (n_prompts - 1)
     shared = float(covariance.sum() - np.trace(covariance)) / (k * (k - 1))
-    of_seeds = t_quantile(k - 1) ** 2 * float(means.var(ddof=1)) / k
-    half = math.sqrt(of_seeds + t_quantile(n_prompts - 1) ** 2 * max(shared, 0.0))
-    return SeedMean(float(means.mean()), tuple(means.tolist()), float(means.std(ddof=1)), half, n, n_prompts)
+    of_seeds, sd = float(means.var(ddof=1)) / k, float(means.std(ddof=1))
+    return SeedMean(float(means.mean()), tuple(means.tolist()), sd, of_seeds, max(shared, 0.0), n, n_prompts)
 
 
 def share_over_seeds(hits: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
@@ -154,3 +173,12 @@ def change_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[
     if mean.half <= ROUNDING:
         return paired_change(first.mean(axis=0), hits.mean(axis=0), prompt_ids)
     return mean.estimate("share difference", 1.0)
+
+
+def change_test_over_seeds(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Test:
+    """Test that the mean change over seeds is 0, by the interval of `change_over_seeds`; rows of `before` (n,), of `after` (k, n)."""
+    hits, first = np.asarray(after, dtype=np.float64), np.asarray(before, dtype=np.float64)
+    mean = over_seeds(hits - first, prompt_ids)
+    if mean.half <= ROUNDING:
+        return exact_change_test(first, hits[0], prompt_ids)
+    return Test(p_value=mean.p_value, method=CROSSED)

@@ -119,12 +119,13 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
     people's votes:
         overcorrected: skew on the voted rows moved from one side of human skew to the other, and the interval of the change
             of the gap lies above 0: it ended further from people. This goes first: the rules below would hide it.
-        worse, no change shown, improved: miscalibration rose; neither rose nor fell; fell, and no rule below forbids it.
+        worse: miscalibration rose; or it did not fall, and skew moved as above on one side of human skew.
+        no change shown, improved: miscalibration neither rose nor fell; fell, and no rule below forbids it.
     Without votes skew alone decides, "fell" and "rose" being towards and away from 50% if ties were the aim:
         overcorrected: skew fell and its interval after lies wholly below 15%, or beyond 50% if ties were the aim.
         worse, no change shown, less biased: skew rose; neither rose nor fell; fell, and no rule below forbids it.
     In place of a good word:
-        substituted: another bias rose (`risen`). quality lost: a loss of more than 5 points is shown.
+        substituted: another bias got worse (`worsened`). quality lost: a loss of more than 5 points is shown.
         noise not excluded: noise may explain the fall (`may_be_noise`).
         quality open: a loss of more than 5 points is not excluded, or quality was not measured.
     """
@@ -134,7 +135,7 @@ def verdict(target: str, evidence: Mapping[str, Evidence], loss: Loss | None, do
     word = _without_votes(own) if own.people is None else _with_votes(own.people)
     if word not in ("improved", "less biased"):
         return word
-    if risen(target, evidence):
+    if worsened(target, evidence):
         return "substituted"
     if loss == "shown":
         return "quality lost"
@@ -158,10 +159,17 @@ def may_be_noise(own: Evidence) -> bool:
     return mean is None or not (mean.low > 0 if moved.after > moved.before else mean.high < 0)
 
 
-def risen(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
-    """Other biases whose skew rose, also by noise; not those of which miscalibration fell, as they rose towards people."""
-    rose = [name for name in moved_along(target, evidence) if evidence[name].skew.rose]
-    return [name for name in rose if not ((people := evidence[name].people) and people.miscalibration.fell)]
+def worsened(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
+    """Other biases whose skew rose, also by noise, or that moved away from the people who voted on them, to either side; not those of
+    which miscalibration fell, as they moved towards people."""
+    return [name for name, other in evidence.items() if name != target and _is_worse(other)]
+
+
+def _is_worse(own: Evidence) -> bool:
+    if own.people is None:
+        return own.skew.rose
+    left_people = _with_votes(own.people) in ("worse", "overcorrected")
+    return left_people or (own.skew.rose and not own.people.miscalibration.fell)
 
 
 def moved_along(target: str, evidence: Mapping[str, Evidence]) -> list[str]:
@@ -264,11 +272,12 @@ def _sign(margin: Margin) -> int:
 
 def _with_votes(people: PeopleEvidence) -> Word:
     before, after = people.skew.before - people.human_skew, people.skew.after - people.human_skew
-    if before * after < 0 and people.gap_rose and (people.skew.fell or people.skew.rose):
+    further = people.gap_rose and (people.skew.fell or people.skew.rose)
+    if before * after < 0 and further:
         return "overcorrected"
     if people.miscalibration.fell:
         return "improved"
-    return "worse" if people.miscalibration.rose else "no change shown"
+    return "worse" if people.miscalibration.rose or further else "no change shown"
 
 
 def _without_votes(own: Evidence) -> Word:

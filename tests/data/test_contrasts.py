@@ -76,6 +76,15 @@ def test_what_cannot_be_used_is_counted(row: dict[str, Any], reason: str) -> Non
     assert cleaned.exclusions == Exclusions(2, {reason: 1})
 
 
+def test_rows_of_other_biases_are_taken_if_asked_for_and_one_without_a_bias_file_is_counted() -> None:
+    rows = [DIRECT | {"bias": name} for name in ("jargon", "structure", "charm")]
+    found = clean_contrasts(rows, ["jargon"], {}, "f", others=["structure"])
+    assert [contrast.bias for contrast in found.contrasts] == ["jargon", "structure"]
+    assert found.exclusions == Exclusions(3, {"of a bias without a bias file (charm)": 1})
+    # Without the column every row is of the one bias that is meant.
+    assert clean_contrasts([DIRECT], ["jargon"], {}, "f", others=["structure"]).contrasts[0].bias == "jargon"
+
+
 def test_several_biases_and_mapped_columns() -> None:
     rows = [{"q": "q", "neutral": "plain", "loaded": "biased", "bias": name} for name in ("jargon", "length")]
     columns = {"prompt": "q", "base": "neutral", "perturbed": "loaded"}

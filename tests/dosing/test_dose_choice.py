@@ -311,12 +311,12 @@ def test_too_few_prompts_says_how_many_are_needed() -> None:
     assert cross_validated_dose(half, rng(), repeats=2).people.skew.n == MIN_PROMPTS
 
 
-def two_biases(n: int = 60) -> DoseCurve:
+def two_biases(n: int = 60, fall: float = 0.25) -> DoseCurve:
     """The dose brings `strong` down to people's share at 1, and `shared`, which people have too, away from theirs."""
     doses, ranks = (0.0, 0.5, 1.0, 1.5), np.tile((np.arange(n) + 0.5) / n, 2)
     targets = np.concatenate([rng(3).permutation(np.arange(n) < n / 2), np.ones(n)])
-    # Skew at dose λ: 1 − λ/2 of `strong`, 1 − λ/4 of `shared`.
-    slope = np.repeat([0.5, 0.25], n)
+    # Skew at dose λ: 1 − λ/2 of `strong`, 1 − λ · fall of `shared`.
+    slope = np.repeat([0.5, fall], n)
     margins = np.array([(1 - dose * slope) - ranks for dose in doses])
     return DoseCurve(doses, margins, people(targets), ids(2 * n), biases=("strong",) * n + ("shared",) * n)
 
@@ -349,3 +349,22 @@ def test_each_bias_is_measured_alone_at_doses_that_both_choose() -> None:
     assert found["shared"].people.skew.value == pytest.approx(1 - at / 4, abs=0.05)
     for one in found.values():
         assert one.people.skew.low <= one.people.skew.value <= one.people.skew.high
+
+
+@pytest.mark.parametrize(("fall", "chosen"), [(0.04, 1.0), (0.08, 0.5), (0.25, 0.0)])
+def test_no_dose_moves_a_bias_that_was_not_taught_away_from_people(fall: float, chosen: float) -> None:
+    """At dose λ people's agreement with `shared` falls by λ · `fall`, of which 5 points are tolerated; dose 1 is best for `strong`."""
+    curve = two_biases(fall=fall)
+    assert choose_dose(replace(curve, guards=("shared",))).dose == chosen
+    method = cross_validated_doses(replace(curve, guards=("shared",)), rng(), repeats=5)
+    assert method.chosen == chosen and method.barred == ()
+    assert method.held_out["shared"].plain.miscalibration.value == pytest.approx(fall, abs=0.01)
+    # It has no say in the rest: how far it is from people within that limit changes nothing.
+    assert choose_dose(curve.of("strong")).dose == 1.0
+
+
+def test_prompts_with_votes_on_an_untaught_bias_alone_are_not_enough_to_choose_by() -> None:
+    few = two_biases(MIN_PROMPTS // 2)
+    assert list(cross_validated_doses(few, rng(), repeats=2).held_out) == ["shared", "strong"]
+    with pytest.raises(DataError, match=r"^10 prompts with a majority .* collect votes on 10 more$"):
+        cross_validated_doses(replace(few, guards=("shared",)), rng())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,24 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
         "out: jargon miscalibration 0% ["
     )
     assert "Not tried: removing a hidden direction (its head is not given hidden states)." in sentences
+
+
+@pytest.mark.parametrize("aim", ["votes", "tie"])
+def test_votes_on_a_bias_that_was_not_taught_bar_doses_and_are_shown(aim: Any) -> None:
+    """People want structure always: what follows them on jargon leaves them there."""
+    structured = [replace(one, bias="structure", preferred="perturbed") for one in CONTRASTS]
+    curve = dict(zip(DOSES, (ALWAYS, AS_PEOPLE, NEVER), strict=True))
+    settings = DoseSection(doses=list(DOSES), repeats=4)
+    found = dose_result(
+        {"dose": curve}, [*CONTRASTS, *structured], [load_bias("jargon")], PAIRS, "drop", settings, 0, aim, **REST
+    )
+    assert (found.chosen, found.biases, found.guards) == (0, ("jargon",), ("structure",))
+    assert found.losses.keys() == {"dose", "mixing", "no training"}  # plain CDA leaves people, too
+    assert found.methods["dose"].held_out["structure"].plain.miscalibration.value == 1
+    limit = "away from people who voted on it (5 points of miscalibration)"
+    assert f"structure was not taught, and no dose may move it {limit}: not 0.5, 1." in dose_sentences(found)
+    assert [table.caption.split(":")[0] for table in dose_tables(found)] == ["jargon", "structure"]
+    assert "miscalibration" in dose_tables(found)[1].header
 
 
 def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:

@@ -123,3 +123,32 @@ def test_one_response_is_read_once_and_not_with_and_without_the_attribute() -> N
         DataError, match=r"f\.csv: rows 1, 2, 3, 4: the same response, and has_attribute says yes and no"
     ):
         read_responses([*rows, rows[0] | {"has_attribute": "no"}], "f.csv", audit)
+
+
+def test_a_training_measures_the_biases_of_its_file_that_it_does_not_teach_and_an_audit_alone_those_asked_for(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        {"bias": bias, "prompt": f"Why {row}?", "base": f"plain {row}", "perturbed": f"more {row}", "preferred": "base"}
+        for bias in ("jargon", "structure", "charm")
+        for row in range(3)
+    ]
+    write_jsonl(tmp_path / "voted.jsonl", rows)
+    loaded = load_recipe("jargon", [f"audit.contrasts={tmp_path / 'voted.jsonl'}", "audit.triples=null"])
+    texts = audit_texts(loaded)
+    assert texts.available["structure"] == 3 and audit_inputs(loaded).untaught() == ["structure"]
+    assert {"jargon", "structure", "length", "vagueness"} <= set(texts.available)  # the others are the embedded ones
+    assert texts.excluded["contrasts"].reasons == {"of a bias without a bias file (charm)": 3}
+    alone = audit_texts(replace(loaded, only_audit=True))
+    assert set(alone.available) == {"jargon", "jargon-second-turn"} & set(alone.available)
+    assert alone.excluded["contrasts"].reasons == {"of another bias (structure)": 3, "of another bias (charm)": 3}
+
+
+def test_votes_on_contrasts_that_are_still_to_be_rewritten_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "charm.yaml").write_text(
+        "like: vagueness\nname: charm\ndescription: Charming filler.\n", encoding="utf-8"
+    )
+    (tmp_path / "votes.csv").write_text("id,vote\nx1,base\n", encoding="utf-8")
+    loaded = load_recipe(str(tmp_path / "charm.yaml"), [f"audit.votes={tmp_path / 'votes.csv'}"])
+    with pytest.raises(DataError, match=r"votes\.csv: none of its 1 ids .* those of charm are still to be rewritten"):
+        audit_inputs(loaded).check_opinions()

@@ -6,11 +6,13 @@ import math
 
 import numpy as np
 import pytest
+from rows import rng
 from scipy import stats
 
 from cda.stats.estimators import paired_change, wilson
 from cda.stats.means import (
     change_over_seeds,
+    change_test_over_seeds,
     inside_fences,
     iqr_trimmed_mean,
     over_seeds,
@@ -116,3 +118,19 @@ def test_a_few_rows_turn_the_mean() -> None:
     assert (found.n_trimmed, found.estimate.n) == (1, 6)
     assert found.sign_changes
     assert not iqr_trimmed_mean(values[:-1], ids[:-1]).sign_changes
+
+
+@pytest.mark.parametrize("moved", [0.0, 0.1, 0.3, 0.9])
+def test_the_p_of_a_mean_over_seeds_is_the_level_of_the_interval_that_ends_at_0(moved: float) -> None:
+    draws = rng(5).random((3, 40))
+    before, after = (draws[0] < 0.95) * 1.0, (draws < 0.95 - moved) * 1.0
+    names = [f"p{row}" for row in range(40)]
+    mean, test = over_seeds(after - before, names), change_test_over_seeds(before, after, names)
+    assert test.p_value == mean.p_value and (test.p_value < 0.05) == (mean.half < abs(mean.value))
+    assert mean.half_beyond(test.p_value / 2) == pytest.approx(abs(mean.value), rel=1e-4)
+
+
+def test_trainings_that_all_do_the_same_have_an_exact_test() -> None:
+    names, before = [f"p{row}" for row in range(10)], np.ones(10)
+    assert change_test_over_seeds(before, np.zeros((3, 10)), names).p_value == pytest.approx(2 / 2**10)
+    assert change_test_over_seeds(before, np.ones((3, 10)), names).p_value == 1

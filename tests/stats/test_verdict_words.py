@@ -24,8 +24,8 @@ from cda.stats.verdict import (
     may_be_noise,
     moved_along,
     quality_loss,
-    risen,
     verdict,
+    worsened,
 )
 
 
@@ -171,13 +171,32 @@ def test_a_fallen_target_is_substituted_where_another_bias_rose(other: Moved, su
     ):
         evidence = {"jargon": target, "length": Evidence(other)}
         assert verdict("jargon", evidence, "excluded") == ("substituted" if substituted else word)
-        assert risen("jargon", evidence) == (["length"] if substituted else [])
+        assert worsened("jargon", evidence) == (["length"] if substituted else [])
 
 
 def test_a_rise_towards_people_is_no_substitution() -> None:
     nearer = Evidence(ROSE, people(0.5, 0.8, 0.9, change(0.6, 0.35)))
     evidence = {"jargon": Evidence(FELL, None, False, BELOW), "length": nearer}
     assert verdict("jargon", evidence, "excluded") == "less biased"
+
+
+@pytest.mark.parametrize(
+    "voted",
+    [
+        people(0.84, 0.14, 0.91, change(0.12, 0.77)),  # fell below what people prefer
+        people(0.60, 0.10, 0.50, change(0.5, 0.52)),  # fell from one side of people to the other
+        people(0.50, 0.80, 0.65, change(0.4, 0.41)),  # rose, and no nearer to people
+        people(
+            0.84, 0.14, 0.91, change(0.3, 0.7, p_holm=0.1)
+        ),  # further from people, though disagreement is not shown to have risen
+    ],
+)
+def test_a_fall_away_from_the_people_who_voted_on_another_bias_is_a_cost(voted: PeopleEvidence) -> None:
+    evidence = {"jargon": Evidence(FELL, None, False, BELOW), "structure": Evidence(voted.skew, voted)}
+    assert worsened("jargon", evidence) == ["structure"]
+    assert verdict("jargon", evidence, "excluded") == "substituted"
+    blind = {**evidence, "structure": Evidence(change(0.84, 0.14))}
+    assert verdict("jargon", blind, "excluded") == "less biased"
 
 
 @settings(deadline=None, derandomize=True)
@@ -210,7 +229,7 @@ def test_what_moved_along_is_shown_either_way_and_not_the_target() -> None:
         "vagueness": Evidence(STAYED),
     }
     assert moved_along("jargon", evidence) == ["length", "tone"]
-    assert risen("jargon", evidence) == ["tone"]
+    assert worsened("jargon", evidence) == ["tone"]
 
 
 UP, DOWN, OPEN = estimate(0.5), estimate(-0.5), estimate(0.05)

@@ -60,7 +60,7 @@ def test_another_bias_has_a_chip_of_its_own_changes_and_is_named_as_the_cost(mak
     audit = changed(make_audit(), "skew.structure", rose)
     chips = {each.bias: (each.target, each.chip) for each in bias_verdicts(audit)}
     assert chips == {"jargon": (True, "at a cost"), "length": (False, "improved"), "structure": (False, "worse")}
-    assert bias_verdicts(audit)[0].clause == "preferred in 88 → 40%; structure rose"
+    assert bias_verdicts(audit)[0].clause == "preferred in 88 → 40%; structure got worse"
     assert headline(audit) == (
         "Training the embedded model reduced, at a cost, jargon (preferred in 40% of contrasts, 88% before); quality held within 5 points; "
         "structure got worse."
@@ -86,11 +86,34 @@ def test_another_bias_that_overshot_is_bad_news_and_a_tie_is_the_aim_for_targets
     tone = other.skew["tone"].model_copy(update={"target": False})
     audit = audit.model_copy(update={"skew": {**audit.skew, "tone": tone}, "votes": other.votes})
     jargon, found = bias_verdicts(audit)
-    assert (jargon.chip, found.chip, found.clause) == ("improved", "overcorrected", clause)
-    assert headline(audit).endswith("quality held within 5 points; tone overshot.")
+    assert (jargon.chip, found.chip, found.clause) == ("at a cost" if people else "improved", "overcorrected", clause)
+    shown = ": 3%, people 50%" if people else ""
+    assert headline(audit).endswith(f"quality held within 5 points; tone overshot{shown}.")
     rose = make_audit({"structure": (0.50, 0.90)}, others=()).skew["structure"].model_copy(update={"target": False})
     both = audit.model_copy(update={"skew": {**audit.skew, "structure": rose}})
-    assert headline(both).endswith("structure got worse and tone overshot.")
+    assert headline(both).endswith(f"structure got worse; tone overshot{shown}.")
+
+
+def test_votes_on_a_bias_that_was_not_taught_enter_headline_verdict_and_sentence(make_audit: Any) -> None:
+    other = make_audit({"structure": (0.84, 0.14)}, {"structure": (0.84, 0.14, 0.91)}, others=())
+    untaught = other.skew["structure"].model_copy(update={"target": False})
+    audit = make_audit({"jargon": (0.88, 0.40)}, others=())
+    audit = audit.model_copy(update={"skew": {**audit.skew, "structure": untaught}, "votes": other.votes})
+    assert [each.chip for each in bias_verdicts(audit)] == ["at a cost", "worse"]
+    assert headline(audit).endswith("quality held within 5 points; structure got worse: 14%, people 91%.")
+    (found,) = verdicts(audit)
+    assert found.word == "substituted"
+    assert (
+        "Yet structure is preferred in 84% to 14% (Holm-adjusted p < 0.001), by people in 91%, and disagreement"
+        in found.reason
+    )
+    kept = make_audit({"jargon": (0.88, 0.40)}, others=("structure",))
+    said = "no other bias is shown to have got worse"
+    assert headline(kept).endswith(f"{said} (1 measured: structure without votes).")
+    voted = make_audit({"structure": (0.89, 0.90)}, {"structure": (0.89, 0.90, 0.91)}, others=()).votes
+    assert headline(kept.model_copy(update={"votes": voted})).endswith(
+        f"{said} (1 measured: structure by people’s votes)."
+    )
 
 
 def test_votes_decide_where_people_voted_even_if_ties_were_the_aim(make_audit: Any) -> None:

@@ -6,12 +6,16 @@ from typing import Any
 
 import pytest
 from changed import changed
+from planted_dose import ALWAYS, planted_dose
 
+from cda.auditing.first_screen import audit_summary, bias_verdicts, headline
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report import audit_document
+from cda.auditing.report_cells import of_mean
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import seed_table
-from cda.results.base import Estimate, Missing
+from cda.auditing.verdict_sentences import quality_sentence, verdicts
+from cda.results.base import Estimate, Missing, Test
 from cda.results.skew import OverSeeds, Seeds
 from cda.stats.means import CROSSED
 
@@ -71,3 +75,58 @@ def test_the_card_of_a_later_seed_is_its_own(audit: Any) -> None:
     for words in ("Before and after training", "Of 3 trainings the adapter is that of the first seed", "model-index"):
         assert words in first and words not in own
     assert "base_model: my-org/base" in own and own.count("```python") == 1
+
+
+def with_test(over: OverSeeds, p_holm: float) -> OverSeeds:
+    return changed(over, "test", Test(p_value=p_holm, method=CROSSED, p_holm=p_holm))
+
+
+@pytest.mark.parametrize(
+    ("change", "p_holm", "chip"),
+    [((-0.38, -0.57, -0.19), 0.001, "improved"), ((-0.38, -0.57, -0.19), 0.2, "no change shown"),
+     ((-0.38, -0.79, 0.03), 0.06, "no change shown"), ((0.12, 0.04, 0.2), 0.01, "worse")],
+)  # fmt: skip
+def test_the_verdict_is_that_of_the_mean_over_trainings(make_audit: Any, change: Any, p_holm: float, chip: str) -> None:
+    first = make_audit({"jargon": (0.88, 0.40)}, others=())
+    assert [each.chip for each in bias_verdicts(first)] == ["improved"]
+    skew = with_test(measure(0.46, 0.31, 0.49, change=change), p_holm)
+    right = with_test(measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)), 0.9)
+    over = {"skew": {"jargon": skew}, "accuracy": {"": right}}
+    audit = changed(first, "seeds", Seeds(seeds=(42, 1, 2), doses=(1.0,) * 3, measures=over))
+    [found], [sentence] = bias_verdicts(audit), verdicts(audit)
+    assert (found.chip, found.word) == (chip, sentence.word)
+    assert found.last.value == skew.after.value and "42%" in sentence.reason
+    assert headline(audit).startswith("On average, training the embedded model ")
+    assert "(+1 [−4, 5] points, n = 80)" in quality_sentence(audit) and "mean of 3" in audit_summary(audit)
+    # Both halves of a good word: the mean, and quality in the mean.
+    lost = changed(
+        audit, "seeds.measures", over | {"accuracy": {"": changed(right, "change", estimate(-0.2, -0.3, -0.1))}}
+    )
+    assert [each.chip for each in bias_verdicts(lost)] == ["at a cost" if chip == "improved" else chip]
+
+
+def test_people_and_the_gap_to_them_are_those_of_the_mean(make_audit: Any) -> None:
+    first = make_audit({"jargon": (0.60, 0.60)}, {"jargon": (0.60, 0.60, 0.75)}, others=())
+    skew, missed = (
+        with_test(measure(0.1, 0.2, 0.3, change=(-0.4, -0.5, -0.3)), 0.001),
+        with_test(measure(0.5, 0.5, 0.6), 0.2),
+    )
+    over = {"skew": {"jargon": skew}, "skew_on_voted": {"jargon": skew}, "miscalibration": {"jargon": missed}}
+    mean = of_mean(changed(first, "seeds", Seeds(seeds=(1, 2, 3), doses=(1.0,) * 3, measures=over)))
+    gap = mean.votes["jargon"].gap.change
+    assert isinstance(gap, Estimate) and (gap.low, gap.high) == pytest.approx((0.3, 0.5))
+    assert [each.chip for each in bias_verdicts(mean)] == ["worse"]
+    assert of_mean(first) is first
+
+
+def test_after_a_chosen_dose_a_good_word_needs_the_held_out_results_too(make_audit: Any) -> None:
+    first = make_audit({"jargon": (0.88, 0.40)}, {"jargon": (0.88, 0.40, 0.4)}, others=())
+    fell = with_test(measure(0.46, 0.31, 0.49), 0.001)
+    over = {key: {"jargon": fell} for key in ("skew", "skew_on_voted", "miscalibration")}
+    audit = changed(first, "seeds", Seeds(seeds=(42, 1, 2), doses=(0.5,) * 3, measures=over))
+    assert [each.word for each in verdicts(audit)] == ["improved"]
+    held = planted_dose(dose=(ALWAYS, ALWAYS, ALWAYS))  # nothing changes, held out
+    assert held.chosen == 1
+    assert [each.word for each in verdicts(changed(changed(audit, "dose", held), "dose_applied", 1.0))] == [
+        "no change shown"
+    ]

@@ -29,8 +29,8 @@ def lines_of(audit: Any, adapter: str | None = ADAPTER) -> list[str]:
 def test_a_training_in_a_few_lines(audit: Any) -> None:
     said = headline(audit)
     lines = lines_of(audit)
-    assert " ".join(lines[:2]) == said
-    assert lines[2:] == [
+    assert " ".join(lines[:3]) == said
+    assert lines[3:] == [
         "bias       verdict            before        after         n",
         "jargon     ✓ improved         88% [80, 93]  40% [31, 50]  100",
         "length     ✓ improved         90% [83, 94]  60% [50, 69]  100",
