@@ -33,7 +33,6 @@ from cda.results.stages import (
     LabelCounts,
     LabelTally,
     Loaded,
-    MixSize,
     Rewritten,
     SynthesizeCounts,
     TrainCounts,
@@ -204,7 +203,7 @@ def _stages(biases: Iterable[str], label_by: str, hostile: str) -> TrainingStage
         rejected={"bias not measurable in the rewrite": 57, "too few places to change": 10},
     )  # fmt: skip
     loaded = Loaded(seen=245, kept=240, dropped={"a side is missing": 5}, used=238)
-    mix, kinds = MixSize(train=127, validation=13), {"counterfactual": 128, "supplementary": 12}
+    mix, kinds = {"train": 127, "validation": 13}, {"counterfactual": 128, "supplementary": 12}
     return TrainingStages(
         label=LabelCounts(pairs=loaded, labels=dict.fromkeys(biases, tally)),
         synthesize=SynthesizeCounts(in_audit={}, biases=dict.fromkeys(biases, rewritten), mix=mix, kinds=kinds),

@@ -14,8 +14,6 @@ from cda.results.dose import (
     DoseResult,
     HeldOutBias,
     HeldOutChange,
-    HeldOutPeople,
-    PlainChange,
 )
 from cda.results.skew import AgainstPeople
 
@@ -23,10 +21,10 @@ from cda.results.skew import AgainstPeople
 def held_out(before: float, after: float, half: float, quality: Estimate | None) -> HeldOutBias:
     """Miscalibration and gap go the way of skew; people's skew is 45%."""
 
-    def people(value: float) -> HeldOutPeople:
+    def people(value: float) -> AgainstPeople:
         one = estimate(value)
-        return HeldOutPeople(
-            skew=one, miscalibration=one, gap=one, human_skew=estimate(0.45), mean_signed_gap=one, n_ties=0
+        return AgainstPeople(
+            skew=one, miscalibration=one, gap=one, human_skew=estimate(0.45), signed_gap=one, auc=None, n_ties=0
         )
 
     moved = estimate(after - before, half)
@@ -35,7 +33,7 @@ def held_out(before: float, after: float, half: float, quality: Estimate | None)
         people=people(after),
         base=people(before),
         plain=people(before),
-        plain_change=PlainChange(skew=moved, miscalibration=moved),
+        plain_change={"skew": moved, "miscalibration": moved},
         against_base=change,
         against_plain=change,
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from cda.biases import Bias
 from cda.errors import DataError
 from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test, or_missing
-from cda.results.skew import PoweredVotes, VotedBias, VotesMoved
+from cda.results.skew import PoweredVotes, VotedBias
 from cda.scorers.compared import Compared, Comparison
 from cda.stats.drift import measured
 from cda.stats.people import (
@@ -190,12 +190,7 @@ def unit_of(scorings: Scorings) -> str:
 
 def votes(groups: Sequence[Group], rule: TieRule) -> dict[str, VotedBias]:
     """Every bias that people voted on: human skew, miscalibration, gap, AUC; agreement and noise ceiling from raw votes."""
-    return {group.bias.name: _voted(group, people) for group, people in _with_people(groups, rule)}
-
-
-def votes_moved(groups: Sequence[Group], rule: TieRule) -> dict[str, VotesMoved]:
-    """The part of `votes` that a training changes; of two scorings."""
-    return {group.bias.name: _moved(group, people) for group, people in _with_people(groups, rule)}
+    return {group.bias.name: _voted(group, people) for group, people in with_people(groups, rule)}
 
 
 def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
@@ -208,7 +203,7 @@ def votes_undecided(groups: Sequence[Group], rule: TieRule) -> dict[str, int]:
     return {name: n for name, n in voted.items() if n}
 
 
-def _with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, People]]:
+def with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, People]]:
     by_name = sorted(groups, key=lambda group: group.bias.name)
     return [(group, people) for group in by_name if (people := people_of(group, rule))]
 
@@ -216,8 +211,9 @@ def _with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Pe
 def _voted(group: Group, people: People) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
     alone = len(group.margins) == 1
+    moved: dict[str, Any] = against(group, people)
     return VotedBias(
-        **dict(_moved(group, people)),
+        **moved,
         human_skew=human_skew(majority, ids),
         gap_test=_gap_test(group, majority) if alone else None,
         rule=majority.rule,
@@ -228,18 +224,19 @@ def _voted(group: Group, people: People) -> VotedBias:
     )
 
 
-def _moved(group: Group, people: People) -> VotesMoved:
+def against(group: Group, people: People) -> dict[str, PerScoring[Any] | Missing]:
+    """A group's margins next to people's majorities: the fields of `VotedBias` that a training changes."""
     margins, *after = group.margins.values()
     if after:
         return people_change(margins, after[0], people.majority, group.prompt_ids)
     found = against_people(margins, people.majority, list(group.prompt_ids), group.ties)
-    return VotesMoved(
-        skew_on_voted=Measure(before=found.skew),
-        miscalibration=Measure(before=found.miscalibration),
-        gap=BeforeAfter(before=found.gap),
-        auc=ONE_SIDED if found.auc is None else BeforeAfter(before=found.auc),
-        signed_gap=PerScoring[Estimate](before=found.signed_gap),
-    )
+    return {
+        "skew_on_voted": Measure(before=found.skew),
+        "miscalibration": Measure(before=found.miscalibration),
+        "gap": BeforeAfter(before=found.gap),
+        "auc": ONE_SIDED if found.auc is None else BeforeAfter(before=found.auc),
+        "signed_gap": PerScoring[Estimate](before=found.signed_gap),
+    }
 
 
 def _gap_test(group: Group, people: Majority) -> Test:

@@ -15,14 +15,14 @@ from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
+    against,
     contrast_comparisons,
     pair_comparisons,
-    people_of,
     per_scoring,
     read_margins,
     ties_of,
     unit_of,
-    votes_moved,
+    with_people,
 )
 from cda.auditing.rate import triple_comparisons
 from cda.auditing.texts import AuditTexts
@@ -30,10 +30,11 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
+from cda.numbers.measures import by_moment, test_of_change
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Result, Test, or_missing
+from cda.results.base import Estimate, Measure, Missing, Number, PerScoring, Result, Test, or_missing
 from cda.results.benchmarks import Accuracies, SetQuality
 from cda.results.effects import BiasRate, Effect, average_of
 from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
@@ -51,6 +52,8 @@ _TESTS = ("test", "gap_test", "by_direction")
 """Fields of a result that hold its test, and one whose tests are outside the family."""
 _FAMILY = ("skew", "votes", "quality", "effects", "rate")
 """Parts of an audit whose tests are adjusted together."""
+_NO_SHARES = ("effects", "by", "plain", "seeds")
+"""Parts of an audit whose changes are no changes of shares from the model before to the result."""
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
 """A change from a model to itself."""
 _SAME_MODEL = Missing(reason="before and after are one model")
@@ -168,8 +171,9 @@ def set_quality(quality: QualitySet, accuracies: Accuracies, unread: Sequence[st
 
 def unchanged(audit: AuditResult) -> AuditResult:
     """The audit with every change of a share or a RATE effect exactly 0: at dose 0, before and after are one model."""
-    shares = ("skew", "votes", "quality", "quality_sections", "unseen_phrases", "triple_skew")
-    update: dict[str, object] = {name: _mapped(getattr(audit, name), _CHANGES, _nothing) for name in shares}
+    update: dict[str, object] = {
+        name: _mapped(part, _CHANGES, _nothing) for name, part in audit if name not in _NO_SHARES
+    }
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 
@@ -264,13 +268,27 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
     labels = {"before": "before", "after": PLAIN}
     of_plain = [group.with_margins(labels) for group in groups]
     two = {label: scorings[name] for label, name in labels.items()}
-    return Plain(
-        skew=skews(of_plain, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
-        votes=votes_moved(of_plain, rule),
-        unseen_phrases=unseen_phrases(of_plain),
-        quality=quality(texts.pairs, two),
-        triple_skew=triple_skews(texts.triples.kept, two),
-    )
+    found: list[Number] = []
+
+    def add(measure: str, numbers: object, **at: str) -> None:
+        found.extend(
+            Number.of(measure, moment, at, each, test_of_change(numbers) if moment == "change" else None)
+            for moment, each in (by_moment(numbers).items() if isinstance(numbers, PerScoring) else ())
+        )
+
+    for group in of_plain:
+        add("skew", share_measure(group.margins, group.prompt_ids, group.ties), bias=group.bias.name)
+        for way, skew in _by_direction(group).items():
+            add("skew", skew, bias=group.bias.name, part=way)
+    for group, people in with_people(of_plain, rule):
+        for key, moved in against(group, people).items():
+            add(key, moved, bias=group.bias.name)
+    for name, unseen in unseen_phrases(of_plain).items():
+        add("skew", unseen, bias=name, part="unseen phrases")
+    for name, of_triples in triple_skews(texts.triples.kept, two).items():
+        add("triple_skew", of_triples, bias=name)
+    add("accuracy", quality(texts.pairs, two))
+    return Plain(numbers=tuple(found))
 
 
 def seeds(
@@ -307,19 +325,22 @@ def seeds(
         return _over(wrong, wrong_after, list(compress(ids, people.used)))
 
     kept = texts.triples.kept
-    voted = {group.bias.name: (group, people) for group in groups if (people := people_of(group, rule))}
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
-        skew={group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
-        miscalibration={name: missed(group, people.majority) for name, (group, people) in voted.items()},
-        triple_skew={name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
-        rate={
-            name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
-            for name, measured in rate.items()
-            if (of_first := measured.under().get("after")) and isinstance(average_of(of_first), Effect)
+        measures={
+            "skew": {group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
+            "miscalibration": {
+                group.bias.name: missed(group, people.majority) for group, people in with_people(groups, rule)
+            },
+            "triple_skew": {name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
+            "accuracy": {"": skew_of(pair_comparisons(texts.pairs))} if texts.pairs else {},
+            "rate": {
+                name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
+                for name, measured in rate.items()
+                if (of_first := measured.under().get("after")) and isinstance(average_of(of_first), Effect)
+            },
         },
-        quality=skew_of(pair_comparisons(texts.pairs)) if texts.pairs else None,
     )
 
 

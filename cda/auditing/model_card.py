@@ -20,13 +20,12 @@ from cda.auditing.report_tables import main_table, rate_tables, votes_table
 from cda.auditing.tracked import tracked_numbers
 from cda.auditing.verdict_sentences import verdicts
 from cda.numbers.measures import MEASURES
-from cda.numbers.number import Number
 from cda.records import PERCENT
 from cda.report.numbers import listed
 from cda.report.page import render
 from cda.report.tables import Table, escaped, markdown_table
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Number
 from cda.results.dose import DoseResult
 from cda.results.facts import RewardModelFacts
 

@@ -127,7 +127,7 @@ def _training_words(audit: AuditResult) -> list[str]:
         sentences.append(f"{pairs.kept} of {pairs.seen} training pairs were usable, {pairs.used} were used.")
     if synthesize := audit.stages.synthesize:
         mix = synthesize.mix
-        sentences.append(f"The training mix held {mix.train} pairs, and {mix.validation} more for validation.")
+        sentences.append(f"The training mix held {mix['train']} pairs, and {mix['validation']} more for validation.")
     return sentences
 
 

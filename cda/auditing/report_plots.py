@@ -8,6 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import compares, divided, margin_unit, voted_names
+from cda.numbers.measures import MEASURES
 from cda.records import PERCENT
 from cda.report import plots
 from cda.report.numbers import reward, share, signed
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
 _TEXTS = {"original": "original", "rewrite": "rewrite", "rewrite_of_rewrite": "rewrite of it"}
 _STARTS = {"with": "had it", "without": "had it not"}
 _OF_DOSE = {
-    "miscalibration": Mark("miscalibration", BEFORE, "o"),
-    "gap": Mark("gap", THIRD, "s", filled=False),
-    "quality": Mark("quality accuracy", AFTER, "D"),
+    "miscalibration": Mark(MEASURES["miscalibration"].title, BEFORE, "o"),
+    "gap": Mark(MEASURES["gap"].title, THIRD, "s", filled=False),
+    "quality": Mark(MEASURES["accuracy"].title, AFTER, "D"),
 }
 # The naive estimator has one number for all three estimands.
 _KINDS = (("ATE", "naive"), *((estimand, by) for estimand in ("ATE", "ATT", "ATU") for by in ("single", "double")))
@@ -87,10 +88,9 @@ def _by_plots(audit: AuditResult) -> Iterator[Plot | None]:
 
 def skew_plot(audit: AuditResult) -> Plot:
     """Skew of every bias under every scoring; the page has it on its first screen, so this one is for paper."""
-    plain = audit.plain.skew if audit.plain else {}
     shares = [
         (named(name) + (" (target)" if skew.target and compares(audit) else ""),
-         dict(skew.items()) | ({"plain": plain[name].last} if plain else {}))
+         {**dict(skew.items()), **({"plain": audit.plain.last("skew", name)} if audit.plain else {})})
         for name, skew in audit.skew.items()
     ]  # fmt: skip
     marks = {when: SCORINGS[when] for when in shares[0][1]}

@@ -20,7 +20,6 @@ from cda.auditing.report_cells import (
 )
 from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
-from cda.numbers.number import Number
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, points, share, signed, with_ends
@@ -41,7 +40,7 @@ from cda.report.tables import (
     table,
 )
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, Test
+from cda.results.base import Estimate, Measure, Missing, Number, Test
 from cda.results.effects import (
     BiasRate,
     Contingency,
@@ -87,17 +86,17 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     unit = [f" ({effect.estimate.unit})" for scored in rate for effect in effects_in(scored)][:1]
     row = {"row": " ".join(filter(None, (bias, "".join([measure.title, *unit]))))}
     own = numbers_in(audit).where(key, **({"bias": bias} if bias else {}))
-    plain = measure.last(audit.plain, bias) if audit.plain else None
-    found = [Number(key, one.moment, {**one.at, **row}, one.found, one.test) for one in own]
-    return found + ([Number(key, "after", {**row, "training": "plain"}, plain)] if isinstance(plain, Estimate) else [])
+    plain = audit.plain.last(key, bias) if audit.plain else None
+    found = [one.model_copy(update={"at": {**one.at, **row}}) for one in own]
+    return found + ([Number.of(key, "after", {**row, "training": "plain"}, plain)] if plain else [])
 
 
-def _part(label: str, part: Measure | Missing, plain: Measure | Missing | None) -> Iterator[Number]:
+def _part(label: str, part: Measure | Missing, plain: Estimate | None) -> Iterator[Number]:
     """The numbers of a part of a bias's contrasts; of plain CDA the last one."""
     for moment, found in by_moment(part).items() if isinstance(part, Measure) else ():
-        yield Number("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
-    if isinstance(plain, Measure):
-        yield Number("skew", "after", {"row": label, "training": "plain"}, plain.last)
+        yield Number.of("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
+    if plain:
+        yield Number.of("skew", "after", {"row": label, "training": "plain"}, plain)
 
 
 def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
@@ -107,9 +106,9 @@ def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
     if not skew.target and compares(audit):
         return
     for way, part in skew.by_direction.items():
-        yield from _part(f"{name} skew, {way}", part, plain.skew[name].by_direction.get(way) if plain else None)
+        yield from _part(f"{name} skew, {way}", part, plain.last("skew", name, way) if plain else None)
     if unseen := audit.unseen_phrases.get(name):
-        other = plain.unseen_phrases.get(name) if plain else None
+        other = plain.last("skew", name, "unseen phrases") if plain else None
         yield from _part(f"{name} skew, phrases unseen in training", unseen, other)
 
 
@@ -130,28 +129,23 @@ def main_table(audit: AuditResult) -> Table:
     return found
 
 
-_OF_MODEL = {
-    "skew": "skew", "human_skew": "people", "miscalibration": "miscalibration", "auc": "AUC", "triple_skew": "skew (triples)",
-    "rate": "RATE ATE",
-}  # fmt: skip
-"""Measures of one model's first table, with their headings."""
-
-
 def model_table(audit: AuditResult) -> Table:
     """A row for every bias of one model or judge; each number has its n."""
-    keys = [*_OF_MODEL, *(key for key, one in of_place("report").items() if one.of_bias and key not in _OF_MODEL)]
+    known = {key: one for key, one in MEASURES.items() if "model" in one.shown_as}
+    known |= {key: one for key, one in of_place("report").items() if one.of_bias}
+    keys = list(known)
     numbers = [number for key in keys for number in numbers_in(audit).where(key)]
     measured = {number.measure for number in numbers if isinstance(number.found, Estimate)}
-    headings = {key: _OF_MODEL.get(key, MEASURES[key].title) for key in keys if key in measured}
+    headings = {key: one.shown_as.get("model", one.title) for key, one in known.items() if key in measured}
     columns = [Column(heading, {"measure": key}, "estimate, n") for key, heading in headings.items()]
     missing = {"votes": NO_VOTES, "triples": "no triples"}
     caption = f"How often the model prefers the side with the bias, with {PERCENT} intervals and n"
     declared = TableOf(caption=caption, heading="bias", rows=("bias",), columns=tuple(columns), missing=missing)
     parts = [
-        Number("skew", number.moment, {"bias": number.at["row"]}, number.found)
+        Number.of("skew", one.moment, {"bias": one.at["row"]}, one.found)
         for name, skew in audit.skew.items()
-        for number in _of_skew(name, audit)
-        if skew.by_direction and number.at["row"] != f"{name} skew"
+        for one in _of_skew(name, audit)
+        if skew.by_direction and one.at["row"] != f"{name} skew"
     ]
     found = declared.of([*numbers, *parts])
     assert found is not None  # every audit measures a bias
@@ -378,11 +372,11 @@ def _rated(when: str, part: RateEffects | Missing, test: Test | Missing) -> Iter
         if effect.estimator in ("double", "single") or (effect.estimator, effect.estimand) == ("naive", "ATE"):
             at = {"row": f"{effect.estimand}, {effect.estimator}".replace("ATE, naive", "naive"), "at": when}
             own = test if at["row"] == "ATE, double" and isinstance(test, Test) else None
-            yield Number("rate", "model", at, effect.estimate, own)
-            yield Number("rate_standardised", "model", at, effect.standardised)
+            yield Number.of("rate", "model", at, effect.estimate, own)
+            yield Number.of("rate_standardised", "model", at, effect.standardised)
     for gap in () if isinstance(part, Missing) else part.not_estimated:
         if gap.estimator in ("double", "single"):
-            yield Number(
+            yield Number.of(
                 "rate", "model", {"row": f"{gap.estimand}, {gap.estimator}", "at": when}, Missing(reason=gap.reason)
             )
 
@@ -550,16 +544,16 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
             yield f"labelling {name}", tally.n, {"unparsed": tally.unparsed}
     if synthesize := stages.synthesize:
         for name, dropped in synthesize.in_audit.items():
-            yield f"choosing what to teach of {name}", dropped.seen, dropped.dropped
+            yield f"choosing what to teach of {name}", dropped.seen, dropped.reasons
         for name, made in synthesize.biases.items():
             yield f"rewriting for {name}", made.tried, made.rejected
         if taught := synthesize.contrasts:
-            yield "loading taught contrasts", taught.file.seen, taught.file.dropped
+            yield "loading taught contrasts", taught.file.seen, taught.file.reasons
             yield "choosing taught contrasts", None, taught.left_out
     if train := stages.train:
-        mix = synthesize.mix if synthesize else train
+        n = sum(synthesize.mix.values()) if synthesize else train.train + train.validation
         same = {"both sides the same after cutting": train.identical_after_truncation}
-        yield "training", mix.train + mix.validation, same
+        yield "training", n, same
     for name, excluded in audit.excluded.items():
         if excluded.seen:
             yield name if name.startswith("triples of") else f"loading {name}", excluded.seen, excluded.reasons

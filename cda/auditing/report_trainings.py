@@ -4,17 +4,18 @@ trainings with several seeds."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from cda.auditing.report_cells import compares, said, targets
 from cda.auditing.report_plots import dose_curves
-from cda.numbers.measures import MEASURES
+from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import seed_numbers
 from cda.records import PERCENT
 from cda.report.document import Document
 from cda.report.numbers import (
+    FORMS,
     cell,
     count,
-    distance,
     excludes_zero,
     inert,
     percent,
@@ -27,7 +28,7 @@ from cda.report.page import ReportSection
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.dose import DoseResult, HeldOutPeople
+from cda.results.dose import DoseResult
 from cda.results.skew import AgainstPeople, OverSeeds, Seeds
 from cda.stats.verdict import TOLERATED_LOSS
 
@@ -126,10 +127,10 @@ def dose_tables(dose: DoseResult) -> list[Table]:
 def _ways(dose: DoseResult, bias: str) -> Table:
     points_of = {point.dose: point for point in dose.own.response[bias]}
     own, tie = dose.own.held_out[bias], dose.aim == "tie"
-    what = "skew" if tie else "miscalibration"
+    what: Literal["skew", "miscalibration"] = "skew" if tie else "miscalibration"
     fixed = (
         ("no training", 0.0, own.base, ""),
-        ("plain CDA", 1.0, own.plain, points(getattr(own.plain_change, what), "")),
+        ("plain CDA", 1.0, own.plain, points(own.plain_change[what], "")),
     )
     rows = [
         (_NAMES[name], f"{at:g}", *_people_cells(people, tie), moved,
@@ -143,18 +144,19 @@ def _ways(dose: DoseResult, bias: str) -> Table:
         rows.append((_NAMES[name], f"{method.chosen:g}", *_people_cells(held.people, tie), moved, quality))
     human = points_of[0.0].people.human_skew
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
-    header = ("way", "dose", *_columns(tie), f"change of {what}", "change of quality")
+    columns = ["gap to 50%" if tie and key == "gap" else MEASURES[key].title for key in _columns(tie)]
+    header = ("way", "dose", *columns, f"change of {what}", "change of quality")
     more = "gaps are those of held-out halves, averaged; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
-def _columns(tie: bool) -> Row:
-    """Columns about people; if a tie is the aim, miscalibration is the same at every dose and left out."""
-    return ("skew", "gap to 50%") if tie else ("skew", "miscalibration", "gap")
+def _columns(tie: bool) -> list[str]:
+    """Measures next to people; if a tie is the aim, miscalibration is the same at every dose and left out."""
+    return [key for key in of_place("dose") if not tie or key != "miscalibration"]
 
 
-def _people_cells(people: HeldOutPeople | AgainstPeople, tie: bool) -> Row:
-    return share(people.skew), *(() if tie else (share(people.miscalibration),)), distance(people.gap)
+def _people_cells(people: AgainstPeople, tie: bool) -> Row:
+    return tuple(FORMS[MEASURES[key].unit](getattr(people, key)) for key in _columns(tie))
 
 
 def several(audit: AuditResult) -> Seeds | None:
@@ -178,7 +180,8 @@ def mean_line(audit: AuditResult) -> str:
     seeds = several(audit)
     if seeds is None:
         return ""
-    measures = {**{inert(name): seeds.skew[name] for name in targets(audit)}, "quality": seeds.quality}
+    skew, quality = seeds.measures["skew"], seeds.measures.get("accuracy", {})
+    measures = {**{inert(name): skew[name] for name in targets(audit)}, "quality": quality.get("")}
     known = {name: measure for name, measure in measures.items() if isinstance(measure, OverSeeds)}
     parts = [f"{name} {share(measure.after)} (SD {_sd(measure)})" for name, measure in known.items()]
     return f"Mean after {len(seeds.seeds)} trainings: {', '.join(parts)}" if parts else ""
@@ -191,7 +194,7 @@ def seed_sentences(audit: AuditResult) -> list[str]:
 
 
 def _seed_sentence(name: str, seeds: Seeds) -> str:
-    skew = seeds.skew[name]
+    skew = seeds.measures["skew"][name]
     opening = f"{inert(name)} over {len(seeds.seeds)} trainings (seeds {_listed(seeds.seeds)}): "
     if isinstance(skew, Missing):
         return f"{opening}not estimated ({skew.reason})."

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cda.numbers.measures import MEASURES, of_place
-from cda.numbers.number import Number
 from cda.numbers.views import numbers_in, seed_numbers
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Number
 from cda.results.skew import OverSeeds, Plain
 
 PREFIX = "cda"

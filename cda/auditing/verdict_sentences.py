@@ -475,8 +475,8 @@ def _left_sentence(name: str, audit: AuditResult) -> str:
     before, votes = audit.skew[name].before, audit.votes.get(name)
     text = f"Dose 0 was chosen, so that the result is the model before: skew {share(before)}"
     text += f", and it disagrees with people on {share(votes.miscalibration.before)}" if votes else ""
-    plain = f" Plain CDA would have made skew {share(audit.plain.skew[name].last)}." if audit.plain else ""
-    return f"{text} (n = {count(before)}).{plain}"
+    plain = audit.plain.last("skew", name) if audit.plain else None
+    return f"{text} (n = {count(before)})." + (f" Plain CDA would have made skew {share(plain)}." if plain else "")
 
 
 def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:

@@ -17,17 +17,16 @@ from cda.comparing.row import QUALITY
 from cda.errors import DataError
 from cda.provenance import versions
 from cda.records import content_id
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, Number
 from cda.results.comparison import (
     AuditRow,
     ComparisonResult,
     Kind,
     MeanOver,
-    PairedAudits,
     PairedMargins,
+    PairedOn,
     RankedBy,
     RankedGroup,
-    SavedNumber,
 )
 from cda.stats.estimators import ROUNDING
 from cda.stats.means import CROSSED
@@ -44,17 +43,19 @@ def compare_audits(
 ) -> ComparisonResult:
     """The comparison of audits; `failed` models and `repeated` targets are named in it."""
     members = gathered.members
-    numbers: list[SavedNumber] = []
+    numbers: list[Number] = []
     ranked = tuple(_ranked(members, numbers))
     means = tuple(_means(members, numbers))
-    paired = adjusted(list(_pairs(members)))
+    with_margins = [member for member in members if member.margins]
+    paired = adjusted({other.name: _on_both(with_margins[0], other) for other in with_margins[1:]})
     result = ComparisonResult(
         audits={member.name: member.row for member in members},
         sources={member.name: member.source for member in members},
         together=tuple(numbers),
         means=means,
         ranked=ranked,
-        paired=tuple(paired),
+        paired=paired,
+        against=with_margins[0].name if paired else None,
         n_tests=sum(1 for _ in _tested(paired)),
         findings=(),
         limits=limits(members),
@@ -67,10 +68,6 @@ def compare_audits(
     return result.model_copy(update={"findings": tuple(findings(result, members, said))})
 
 
-def _number(measure: str, found: Estimate, moment: str = "model", **at: str) -> SavedNumber:
-    return SavedNumber.model_validate({"measure": measure, "moment": moment, "at": at, "found": found})
-
-
 _SCORES: dict[RankedBy, tuple[str, float | None]] = {
     "miscalibration": ("miscalibration", None),
     "size of RATE's effect": ("rate_standardised", 0.0),
@@ -80,7 +77,7 @@ _SCORES: dict[RankedBy, tuple[str, float | None]] = {
 least less of an effect."""
 
 
-def _ranked(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[RankedGroup]:
+def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[RankedGroup]:
     """Places among audits of the same texts, two at least, the largest group first. Scores and places go into `numbers`."""
     groups: dict[str, dict[str, AuditRow]] = {}
     for member in members:
@@ -95,7 +92,7 @@ def _ranked(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[R
             yield group
 
 
-def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[SavedNumber]]:
+def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places."""
     for by, (key, null) in _SCORES.items():
@@ -120,7 +117,8 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[SavedNumber]
             "unit": "rank",
             "method": "overlap of intervals",
         }
-        numbers += [_number("score", own, audit=name), _number("place", own.model_copy(update=at), audit=name)]
+        of = {"audit": name}
+        numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
     return RankedGroup(audits=tuple(order), ranked_by=measure), numbers
 
 
@@ -150,7 +148,7 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
     )
 
 
-def _means(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[MeanOver]:
+def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOver]:
     """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it.
     Means and ranks go into `numbers`."""
     for kind in get_args(Kind):
@@ -166,7 +164,7 @@ def _means(members: Sequence[Member], numbers: list[SavedNumber]) -> Iterator[Me
                     yield found[0]
 
 
-def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[SavedNumber]] | None:
+def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
     hits = np.stack([[member.hits(bias, moment) for member in alike] for moment in moments])
@@ -177,7 +175,7 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
     shares = list(_shares(hits, moments, common, people, ids))
-    found = [_number(key, each, moment, **at) for key, moment, each in shares]
+    found = [Number.of(key, moment, at, each) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
@@ -217,7 +215,7 @@ def _shares(
 
 def _ranks(
     bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None
-) -> Iterator[SavedNumber]:
+) -> Iterator[Number]:
     """Places by skew and, if people voted, by distance; none with fewer than two prompts."""
     wanted = {"rank_by_skew": (common, None)}
     if people is not None:
@@ -226,16 +224,12 @@ def _ranks(
         ids = list(compress(alike[0].margins[bias].prompt_ids, used))
         places = ranks(hits[:, used], ids, target) if len(set(ids)) > 1 else []
         for member, place in zip(alike, places, strict=False):
-            yield _number(key, place, audit=member.name, kind=member.row.kinds, bias=bias)
+            yield Number.of(key, "model", {"audit": member.name, "kind": member.row.kinds, "bias": bias}, place)
 
 
-def _pairs(members: Sequence[Member]) -> Iterator[PairedAudits]:
-    """The first audit with margins, and each of the others that has some."""
-    with_margins = [member for member in members if member.margins]
-    for other in with_margins[1:]:
-        first = with_margins[0]
-        of = [*(bias for bias in first.row.biases if bias in other.row.biases), QUALITY]
-        yield PairedAudits(first=first.name, other=other.name, on={name: _paired(name, first, other) for name in of})
+def _on_both(first: Member, other: Member) -> PairedOn:
+    of = [*(bias for bias in first.row.biases if bias in other.row.biases), QUALITY]
+    return {name: _paired(name, first, other) for name in of}
 
 
 def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
@@ -258,11 +252,11 @@ def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
     )  # fmt: skip
 
 
-def _tested(pairs: Sequence[PairedAudits]) -> Iterator[PairedMargins]:
-    yield from (found for pair in pairs for found in pair.on.values() if isinstance(found, PairedMargins))
+def _tested(pairs: Mapping[str, PairedOn]) -> Iterator[PairedMargins]:
+    yield from (found for on in pairs.values() for found in on.values() if isinstance(found, PairedMargins))
 
 
-def adjusted(pairs: Sequence[PairedAudits]) -> list[PairedAudits]:
+def adjusted(pairs: Mapping[str, PairedOn]) -> dict[str, PairedOn]:
     """The pairs with p-values adjusted over all of their tests."""
     p_values = [found.test.p_value for found in _tested(pairs)]
     found_p = iter(zip(holm(p_values), benjamini_hochberg(p_values), strict=True) if p_values else ())
@@ -273,4 +267,4 @@ def adjusted(pairs: Sequence[PairedAudits]) -> list[PairedAudits]:
         p_holm, p_bh = next(found_p)
         return found.model_copy(update={"test": found.test.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})})
 
-    return [pair.model_copy(update={"on": {name: with_p(found) for name, found in pair.on.items()}}) for pair in pairs]
+    return {other: {name: with_p(found) for name, found in on.items()} for other, on in pairs.items()}

@@ -18,8 +18,8 @@ from cda.results.comparison import (
     ComparisonResult,
     Finding,
     MeasuredTexts,
-    PairedAudits,
     PairedMargins,
+    PairedOn,
     RankedGroup,
 )
 from cda.stats.panel import FEW_MODELS
@@ -67,7 +67,7 @@ def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence
                 name, kind = f"{member.name}, {verdict.bias}: {verdict.word}.", verdict_kind(verdict.word)
                 yield Finding(name=name, text=verdict.reason, kind=kind)
             yield Finding(name=f"{member.name}:", text=quality_sentence(member.audit))
-    yield from map(_pair, result.paired)
+    yield from (_pair(f"{other} against {result.against}:", on) for other, on in result.paired.items())
     for sentence in differences(members):
         yield Finding(name="Beware.", text=sentence)
     tied = {member.name: ties_sentence(member.audit) for member in members if member.audit is not None}
@@ -111,10 +111,9 @@ def is_shown(found: PairedMargins) -> bool:
     return excludes_zero(found.difference) and found.test.holm < SIGNIFICANT
 
 
-def _pair(pair: PairedAudits) -> Finding:
+def _pair(name: str, on: PairedOn) -> Finding:
     """The biases on which two audits differ beyond chance, and those on which they do not."""
-    name = f"{pair.other} against {pair.first}:"
-    of_biases = {bias: found for bias, found in pair.on.items() if bias != QUALITY}
+    of_biases = {bias: found for bias, found in on.items() if bias != QUALITY}
     measured = {bias: found for bias, found in of_biases.items() if isinstance(found, PairedMargins)}
     if not measured:
         reasons = [found.reason for found in of_biases.values() if isinstance(found, Missing)]

@@ -12,8 +12,8 @@ from typing import get_args
 from cda.comparing.findings import NONE, is_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
-from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.number import Number, Numbers
+from cda.numbers.measures import MEASURES, AuditMeasure, of_place
+from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
@@ -49,23 +49,13 @@ from cda.report.plots import (
     slugs,
 )
 from cda.report.tables import Row, Table
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate, Missing, Number
 from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
 from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
-_FIRST = ("skew", "signed_gap", "miscalibration", "rate_standardised")
-"""Measures of the first screen; the others of the table with a caption follow."""
-_PEOPLE = {"skew": "human_skew", "correlation": "people_correlation"}
-"""People's own number in the last row of a measure's table."""
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ABSENT = {"contrasts": NOT_MEASURED, "votes": NO_VOTES, "triples": NOT_ESTIMATED, "quality": NOT_MEASURED}
-_DRAWN = {
-    "skew": Scale("prefers the side with the bias (%)", True, SHARE_LIMITS, 50.0),
-    "miscalibration": Scale("disagrees with people's majority (%)", True, SHARE_LIMITS),
-    "correlation": Scale("r with being preferred", False, (-1.05, 1.05), 0.0),
-    "accuracy": Scale("ranked right (%)", True, SHARE_LIMITS, 50.0),
-}
 _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
     "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
@@ -185,14 +175,18 @@ class _Shown:
             shown = [""] * len(ns) if len(same) == 1 or is_rank else ns
             rows = [[*row, text + n] for row, text, n in zip(rows, cells, shown, strict=True)]
             own = self.people(of, column)
-            people.append(f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if of in _PEOPLE else "")
+            people.append(
+                f"{FORMS[measure.unit](own)}, n {count(own)}" if own else NO_VOTES if MEASURES[of].people else ""
+            )
         rows += [people] if voted else []
         caption = measure.caption + ("" if measure.unit == "rank" else f", with {PERCENT} intervals")
         return Table(caption, tuple(header), tuple(map(tuple, rows)))
 
     def people(self, key: str, column: str) -> Estimate | None:
         """People's own number next to a measure."""
-        known = (each.found for (of, _, _, at), each in self.found.items() if (of, at) == (_PEOPLE.get(key), column))
+        known = (
+            each.found for (of, _, _, at), each in self.found.items() if (of, at) == (MEASURES[key].people, column)
+        )
         return next((each for each in known if isinstance(each, Estimate)), None)
 
     def _place(self, audit: str, moment: str) -> str:
@@ -202,10 +196,13 @@ class _Shown:
 
     def plots(self) -> Iterator[Plot]:
         """For each bias skew, miscalibration and correlation of every audit and mean, people's number dashed; then quality."""
-        for key, scale in _DRAWN.items():
-            columns = self.biases if MEASURES[key].of_bias else ["", *self.sections]
+        for key, measure in sorted(MEASURES.items(), key=lambda item: not item[1].of_bias):
+            columns = (self.biases if measure.of_bias else ["", *self.sections]) if measure.axis else []
+            is_share, scale = measure.unit == "share", 100 if measure.unit == "share" else 1
+            reference = None if measure.marked is None else scale * measure.marked
+            drawn = Scale(measure.axis, is_share, SHARE_LIMITS if is_share else (-1.05, 1.05), reference)
             for column, slug in slugs(columns).items():
-                yield from self._plot(key, column, f"{key}-{slug}" if column else key, scale)
+                yield from self._plot(key, column, f"{key}-{slug}" if column else key, drawn)
 
     def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
         rows: dict[str, dict[str, Estimate]] = {}
@@ -231,16 +228,16 @@ class _Shown:
 def paired_table(result: ComparisonResult) -> Table | None:
     """Every audit that is held against the first, by bias and on quality pairs."""
     rows: list[Row] = []
-    for pair in result.paired:
-        for name, found in pair.on.items():
-            label = inert(f"{pair.other}: {name}" if len(result.paired) > 1 else name)
+    for pair, on in result.paired.items():
+        for name, found in on.items():
+            label = inert(f"{pair}: {name}" if len(result.paired) > 1 else name)
             if isinstance(found, Missing):
                 rows.append((label, "not paired", *[""] * 6, inert(found.reason)))
             else:
                 rows.append((label, *_paired_cells(found)))
     if not rows:
         return None
-    first, other = inert(result.paired[0].first), "other" if len(result.paired) > 1 else inert(result.paired[0].other)
+    first, other = inert(str(result.against)), "other" if len(result.paired) > 1 else inert(next(iter(result.paired)))
     header = ("on", first, other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
     return Table(
         f"Against {first}: share of positive margins on the same texts, with {PERCENT} intervals", header, tuple(rows)
@@ -281,7 +278,7 @@ def comparison_document(result: ComparisonResult) -> Document:
     """One first screen: what can be said, and audits by biases; then ranks, pairs, quality by section, and how each was made."""
     shown = _Shown(result)
     tables = {key: table for key, measure in MEASURES.items() if measure.caption and (table := shown.table(key))}
-    first = [tables.pop(key) for key in _FIRST if key in tables]
+    first = [tables.pop(key) for key in of_place("comparison") if key in tables]
     paired, (made, alike) = paired_table(result), made_table(result)
     facts = {f"alike in all: {what}": value for what, value in alike.items()}
     limits = tuple(("all" if len(of) == len(result.audits) else listed(of), note) for note, of in result.limits.items())
@@ -293,7 +290,7 @@ def comparison_document(result: ComparisonResult) -> Document:
             how_made(result.versions, (), {**facts, "seed": result.seed}), tables=(made,) if made else (), aside=True
         ),
         ReportSection("limits", "What limits these numbers", facts=limits, aside=True),
-        meaning(*_terms([*_FIRST, *tables])),
+        meaning(*_terms([*of_place("comparison"), *tables])),
     ]
     shown_sections = tuple(each for each in sections if each.tables or each.facts or each.entries)
     kinds = [

@@ -18,8 +18,8 @@ from cda.numbers.views import numbers_in
 from cda.records import content_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, Test, load, save
-from cda.results.comparison import AuditRow, MeasuredTexts, SavedNumber, TrainedAs
+from cda.results.base import Estimate, Missing, Number, Test, load, save
+from cda.results.comparison import AuditRow, MeasuredTexts, TrainedAs
 from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.run import RunFolder
 from cda.scorers.kinds import scorer_kind
@@ -106,7 +106,6 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
     record = run.record("audit") if run else None
     settings = record.settings if record else {}
     name, section = audit.model.name, settings.get("model", {})
-    numbers = [(each.measure, each.moment, dict(each.at), each.found, each.test) for each in numbers_in(audit)]
     return AuditRow(
         cda_version=audit.versions.get("cda", "unknown"),
         date=(record.finished[:10] or None) if record else None,
@@ -118,7 +117,7 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         training=_training(audit, run.record("train").output if run else None),
         texts=_texts(audit, rows, triples),
         numbers=(
-            *(SavedNumber(measure=m, moment=when, at=at, found=_public(found), test=_plain(test)) for m, when, at, found, test in numbers),
+            *(each.model_copy(update={"found": _public(each.found), "test": _plain(each.test)}) for each in numbers_in(audit)),
             *_sections(audit),
         ),
     )  # fmt: skip
@@ -129,12 +128,10 @@ def _plain(test: Test | None) -> Test | None:
     return test and Test(**{name: getattr(test, name) for name in Test.model_fields})
 
 
-def _sections(audit: AuditResult) -> list[SavedNumber]:
+def _sections(audit: AuditResult) -> list[Number]:
     """Quality accuracy by section, such as RewardBench's."""
     return [
-        SavedNumber.model_validate(
-            {"measure": "accuracy", "moment": moment, "at": {"section": level.name}, "found": found}
-        )
+        Number.of("accuracy", moment, {"section": level.name}, found)
         for level in (audit.quality_sections.shown if audit.quality_sections else ())
         for moment, found in level.found["accuracy"].items()
     ]

@@ -47,7 +47,7 @@ from cda.resources.sources import (
     source_fingerprint,
     taught_contrasts,
 )
-from cda.results.stages import Dropped, MixSize, Rewritten, SynthesizeCounts, TaughtContrasts
+from cda.results.stages import Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import Gated, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stats.draws import Stream, drawn, generator
@@ -84,7 +84,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     """Write the training mix and return the counts."""
     recipe, llm = loaded.recipe, llm_access(loaded)
     source, audited = run_folder.stage("label"), audited_prompts(audit_inputs(loaded))
-    in_audit: dict[str, Dropped] = {}
+    in_audit: dict[str, Exclusions] = {}
     rows = _not_audited(source / label.PAIRS, audited, recipe.data.pairs, in_audit)
     supplement = rows
     if (source / label.SUPPLEMENT).is_file():
@@ -134,16 +134,16 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
         in_audit=in_audit,
         biases=biases,
         contrasts=contrasts,
-        mix=MixSize(train=len(mix) - n_validation, validation=n_validation),
+        mix={"train": len(mix) - n_validation, "validation": n_validation},
         kinds=dict(sorted(Counter(row.kind for row in mix).items())),
     )
 
 
-def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Dropped]) -> list[LabelledPair]:
+def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Exclusions]) -> list[LabelledPair]:
     """Labelled pairs whose prompt is not in the audit; the others are counted and reported. DataError if none is left."""
     rows = list(read_labelled(path))
     kept, in_audit = teachable(rows, audited)
-    counts[path.stem] = _dropped(in_audit)
+    counts[path.stem] = in_audit
     if in_audit.dropped:
         say(f"  {name}: {in_audit}: nothing is audited on what was taught")
     if rows and not kept:
@@ -199,7 +199,7 @@ def _contrasts(
         )
     taught_ids = {example.source_id for example in examples}
     counts = TaughtContrasts(
-        file=_dropped(cleaned.exclusions),
+        file=cleaned.exclusions,
         left_out={
             IN_AUDIT: in_audit.dropped,
             "not drawn (data.max_contrasts)": len(kept) - len(used),
@@ -214,10 +214,6 @@ def _contrasts(
 def is_made_specific(bias: Bias, synthesize: SynthesizeSection) -> bool:
     """True if the chosen sides are rewritten, too."""
     return synthesize.specific_chosen and "specific" in bias.aspects
-
-
-def _dropped(exclusions: Exclusions) -> Dropped:
-    return Dropped(seen=exclusions.seen, dropped=dict(exclusions.reasons))
 
 
 def planned_rewrites(

@@ -30,7 +30,8 @@ from cda.dosing.choice import (
     prompt_sums,
 )
 from cda.results.base import Estimate
-from cda.results.dose import DoseMethod, HeldOutBias, HeldOutChange, HeldOutPeople, PlainChange
+from cda.results.dose import DoseMethod, HeldOutBias, HeldOutChange
+from cda.results.skew import AgainstPeople
 from cda.stats.estimators import ROUNDING, of_draws, paired_change, share_of
 from cda.stats.people import absolute, bounded_by_skew, mean_against_people
 from cda.stats.proportions import ModelTies, hits_of
@@ -104,10 +105,10 @@ def _measured(curve: DoseCurve, held: OutOfFold, drawn: Resampled) -> HeldOutBia
         plain=plain,
         against_base=held_out_change(curve, 0.0, held, drawn, people.gap.value - base.gap.value),
         against_plain=held_out_change(curve, 1.0, held, drawn, people.gap.value - plain.gap.value),
-        plain_change=PlainChange(
-            skew=paired_change(before * 1.0, after * 1.0, ids),
-            miscalibration=paired_change(np.abs(before - target), np.abs(after - target), ids),
-        ),
+        plain_change={
+            "skew": paired_change(before * 1.0, after * 1.0, ids),
+            "miscalibration": paired_change(np.abs(before - target), np.abs(after - target), ids),
+        },
     )
 
 
@@ -150,7 +151,7 @@ def held_out_people(
     drawn: Measures,
     fixed: bool = False,
     ties: ModelTies = "no-hit",
-) -> HeldOutPeople:
+) -> AgainstPeople:
     """Results against people, rows averaged over repeats, and the mean size of the gap on a half of `held`. Its interval is
     that of `drawn`, the same on resampled prompts; so are all others where doses were chosen. `margins`, and `hits`, of
     several models their mean, have shape (repeats, n), (1, n) at a fixed dose; margins of several models stand one after
@@ -165,14 +166,7 @@ def held_out_people(
     gaps = half_gaps(hits[:, people.used], people.target[people.used], held.first_half[:, people.used])
     value, size = float(mean_size(gaps.ravel())), absolute(measured.signed_gap)
     bounds = {"value": value, "low": min(size.low, value), "high": max(size.high, value)}
-    return HeldOutPeople(
-        skew=measured.skew,
-        human_skew=measured.human_skew,
-        miscalibration=measured.miscalibration,
-        gap=covering(size.model_copy(update=bounds), drawn.gap),
-        mean_signed_gap=measured.signed_gap,
-        n_ties=measured.n_ties,
-    )
+    return measured.model_copy(update={"gap": covering(size.model_copy(update=bounds), drawn.gap)})
 
 
 def held_out_change(

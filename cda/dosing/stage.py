@@ -44,12 +44,8 @@ from cda.resources.named_scorer import ScorerSettings, Subject, scorer_settings,
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs, model_spec
 from cda.results.base import save
-from cda.results.dose import (
-    Aim,
-    DoseMethod,
-    DoseResult,
-    HeldOutPeople,
-)
+from cda.results.dose import Aim, DoseMethod, DoseResult
+from cda.results.skew import AgainstPeople
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
@@ -143,7 +139,7 @@ def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes") -> dict[str
 
 
 def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim) -> float:
-    held: list[HeldOutPeople] = [getattr(of_bias, procedure) for of_bias in method.held_out.values()]
+    held: list[AgainstPeople] = [getattr(of_bias, procedure) for of_bias in method.held_out.values()]
     losses = [people.gap.value + (0 if aim == "tie" else people.miscalibration.value) for people in held]
     return float(np.mean(losses))
 

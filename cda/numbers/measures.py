@@ -12,15 +12,12 @@ from cda.errors import did_you_mean
 from cda.launch import say
 from cda.records import PERCENT
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, Test
+from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
 from cda.results.effects import Effect, RateEffects, average_of
-from cda.results.skew import Plain
 
-Moment = Literal["model", "before", "after", "change"]
-"""`model` if one model is measured as it is; else before and after its training, and the paired change."""
 Found = Estimate | Missing
-Place = Literal["tracker", "report"]
-"""Trackers and model cards; the first table of an audit's report."""
+Place = Literal["tracker", "report", "comparison", "dose"]
+"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out."""
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
@@ -49,8 +46,7 @@ class AuditMeasure:
     on: On
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
-    """Its numbers in an `AuditResult`, or in the `Plain` part of one, for a bias; an estimate is of no scoring. None: audits alone
-    do not have it."""
+    """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -58,14 +54,20 @@ class AuditMeasure:
     formula: str = ""
     meaning: str = ""
     """Both of the glossary."""
-    places: Collection[str] = get_args(Place)
+    places: Collection[str] = ("tracker", "report")
     """The places that have it, beside conditions, rows and frames, which have all."""
     caption: str = ""
     """Of its table in comparisons; empty: it has none."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
+    axis: str = ""
+    """Of its figures in comparisons; empty: it has none."""
+    marked: float | None = None
+    """Value at which these have a line."""
+    people: str = ""
+    """The measure with people's own number; empty: they have none."""
     shown_as: Mapping[str, str] = field(default_factory=dict)
-    """Place to its name there, until this is the key."""
+    """Place to its name there, until this is the key; `model`: its heading in the first table of one model."""
 
     @property
     def of_bias(self) -> bool:
@@ -76,10 +78,10 @@ class AuditMeasure:
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult | Plain, bias: str) -> dict[Moment, Found]:
-        """The numbers of a bias by moment, in an audit or plain CDA's part of it; Missing ones with the reason."""
+    def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
+        """The numbers of a bias by moment; Missing ones with the reason."""
         found = self.find(audit, bias) if self.find else None
-        alone = isinstance(audit, AuditResult) and len(audit.scorings) == 1
+        alone = len(audit.scorings) == 1
         if isinstance(found, PerScoring):
             return by_moment(found)
         if isinstance(found, Estimate):
@@ -87,12 +89,7 @@ class AuditMeasure:
         missing = found or Missing(reason=_ABSENT[self.on])
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
-    def last(self, audit: AuditResult | Plain, bias: str) -> Found:
-        """The number of the model as it is, or after its training; of people, theirs."""
-        found = self.moments(audit, bias)
-        return next(found[moment] for moment in ("model", "after", "before") if moment in found)
-
-    def tested(self, audit: AuditResult | Plain, bias: str, moment: Moment) -> Test | None:
+    def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number."""
         if self.find and moment == "change":
             return test_of_change(self.find(audit, bias))
@@ -160,10 +157,15 @@ MEASURES: dict[str, AuditMeasure] = {
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
         null=0.5,
+        axis="prefers the side with the bias (%)",
+        marked=0.5,
+        people="human_skew",
+        places=get_args(Place),
+        shown_as={"model": "skew"},
     ),
     "human_skew": AuditMeasure(
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
-        places=("tracker",),
+        places=("tracker",), shown_as={"model": "people"},
     ),
     "skew_on_voted": AuditMeasure(
         title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
@@ -174,7 +176,7 @@ MEASURES: dict[str, AuditMeasure] = {
         on="votes",
         find=_signed_gap,
         test=_at("votes", "gap_test"),
-        places=(),
+        places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
         null=0.0,
     ),
@@ -183,6 +185,9 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="votes",
         find=_at("votes", "miscalibration"),
+        places=get_args(Place),
+        axis="disagrees with people's majority (%)",
+        shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
     ),
     "gap": AuditMeasure(
@@ -190,7 +195,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="distance of shares",
         on="votes",
         find=_at("votes", "gap"),
-        places=(),
+        places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
@@ -202,6 +207,7 @@ MEASURES: dict[str, AuditMeasure] = {
         on="votes",
         find=_at("votes", "auc"),
         places=(),
+        shown_as={"model": "AUC"},
         term="AUC of the margin",
         formula="P(margin where people prefer perturbed > margin where they prefer base)",
         meaning="Whether margins follow people (Hanley and McNeil 1982): 0.5 not at all, 1 always. Skew, miscalibration and gap "
@@ -213,6 +219,7 @@ MEASURES: dict[str, AuditMeasure] = {
         on="triples",
         find=_at("triple_skew"),
         places=("report",),
+        shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
         meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
@@ -227,21 +234,24 @@ MEASURES: dict[str, AuditMeasure] = {
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
         caption="Quality accuracy",
+        axis="ranked right (%)",
+        marked=0.5,
         shown_as={"tracker": "quality_accuracy"},
     ),
     "rate": AuditMeasure(
-        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), places=("tracker", "report"),
-        shown_as={"tracker": "ate"},
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
+        shown_as={"tracker": "ate", "model": "RATE ATE"},
         test=_at("rate", "test"),
     ),
     "rate_standardised": AuditMeasure(
-        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=(),
+        title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
     ),
     "correlation": AuditMeasure(
         title="correlation with the preference", unit="correlation", on="contrasts", places=(), find=_at("analysis", "model"),
         caption="Correlation (r) of the attribute with being preferred", null=0.0,
+        axis="r with being preferred", marked=0.0, people="people_correlation",
     ),
     "people_correlation": AuditMeasure(
         title="correlation with people's preference", unit="correlation", on="votes", places=(), find=_at("analysis", "people"),
@@ -275,7 +285,7 @@ def known_key(name: str, known: Collection[str]) -> str:
     if name in known:
         return name
     for key in known:
-        if name in MEASURES[key].shown_as.values() or name == MEASURES[key].title:
+        if name == MEASURES[key].shown_as.get("tracker") or name == MEASURES[key].title:
             say(f"'{name}' is now called '{key}'")
             return key
     return name

@@ -2,33 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import get_args
 
 from cda.errors import DataError
-from cda.numbers.measures import MEASURES, Found, Moment, known_key, unknown
-from cda.results.base import Estimate, Test
+from cda.numbers.measures import MEASURES, Found, known_key, unknown
+from cda.results.base import Estimate, Moment, Number, Test
 
 LEVELS = ("bias", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge")
-"""What a number can be of: names of `Number.at`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Number:
-    """One number of a result."""
-
-    measure: str
-    """A key of `MEASURES`."""
-    moment: Moment
-    at: Mapping[str, str]
-    """Level, such as `bias`, to the one of it."""
-    found: Found
-    test: Test | None = None
-
-    def value_of(self, name: str) -> str:
-        """Its measure, its moment, or one of a level; empty if it is of none."""
-        return str(getattr(self, name)) if name in ("measure", "moment") else self.at.get(name, "")
+"""What a number can be of: names of its `at`."""
 
 
 class Numbers(tuple[Number, ...]):

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import singledispatch
-from itertools import chain
 
 from pydantic import BaseModel
 
 from cda.numbers.measures import MEASURES, of_audits
-from cda.numbers.number import Number, Numbers, flat
+from cda.numbers.number import Numbers, flat
 from cda.results.audit import AuditResult
-from cda.results.base import NOT_TRAINED, Estimate, Missing, Test
-from cda.results.comparison import AuditRow, ComparisonResult, SavedNumber
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Number, Test
+from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.effects import Level
 from cda.results.skew import OverSeeds, Plain
 
@@ -23,11 +22,10 @@ def numbers_in(_result: object) -> Numbers:
     return Numbers()
 
 
-@numbers_in.register(AuditResult)
-@numbers_in.register(Plain)
-def _of_audit(audit: AuditResult | Plain) -> Numbers:
+@numbers_in.register
+def _of_audit(audit: AuditResult) -> Numbers:
     return Numbers(
-        Number(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
+        Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
         for bias in (audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
@@ -36,25 +34,28 @@ def _of_audit(audit: AuditResult | Plain) -> Numbers:
 
 def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
     """Measure, bias and result over several trainings."""
-    for key, measure in MEASURES.items() if audit.seeds and audit.seeds.several else ():
-        found = getattr(audit.seeds, key if measure.of_bias else "quality", None)
-        by_bias = found if isinstance(found, Mapping) else {"": found} if found is not None else {}
-        yield from ((key, bias, each) for bias, each in by_bias.items())
+    found = audit.seeds.measures if audit.seeds else {}
+    yield from ((key, bias, each) for key in MEASURES for bias, each in found.get(key, {}).items())
+
+
+@numbers_in.register
+def _of_plain(plain: Plain) -> Numbers:
+    return Numbers(each for each in plain.numbers if "part" not in each.at)
 
 
 @numbers_in.register
 def _of_row(row: AuditRow) -> Numbers:
-    return Numbers(_read(row.numbers, {}))
-
-
-def _read(saved: Iterable[SavedNumber], at: Mapping[str, str]) -> Iterator[Number]:
-    yield from (Number(each.measure, each.moment, {**at, **each.at}, each.found, each.test) for each in saved)
+    return Numbers(row.numbers)
 
 
 @numbers_in.register
 def _of_comparison(result: ComparisonResult) -> Numbers:
-    own = (_read(row.numbers, {"audit": name, "kind": row.kinds}) for name, row in result.audits.items())
-    return Numbers([*chain.from_iterable(own), *_read(result.together, {})])
+    own = [
+        each.model_copy(update={"at": {"audit": name, "kind": row.kinds, **each.at}})
+        for name, row in result.audits.items()
+        for each in row.numbers
+    ]
+    return Numbers([*own, *result.together])
 
 
 _MOMENTS = ("before", "after", "change", "unpaired")
@@ -85,6 +86,9 @@ def rows_of(result: BaseModel) -> Iterator[dict[str, object]]:
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
     if isinstance(value, Estimate | Missing):
         yield path, value, None
+    elif isinstance(value, Plain):
+        for each in value.numbers:
+            yield (*path, each.measure, *each.at.values(), each.moment), each.found, each.test
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
         for name, field in value:

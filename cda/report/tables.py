@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeVar
 
 from cda.numbers.measures import MEASURES
-from cda.numbers.number import Number
 from cda.report.numbers import (
     FORMS,
     NOT_ESTIMATED,
@@ -24,7 +23,7 @@ from cda.report.numbers import (
     visible,
     width,
 )
-from cda.results.base import Estimate, Missing, Test
+from cda.results.base import Estimate, Missing, Number, Test
 from cda.results.effects import Grouping, Level, SameMargin
 from cda.stats.levels import FEWEST_PROMPTS, MOST_LEVELS
 

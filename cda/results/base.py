@@ -115,6 +115,33 @@ class Test(Result):
         return self.p_holm
 
 
+Moment = Literal["model", "before", "after", "change"]
+"""`model` if one model is measured as it is; else before and after its training, and the paired change."""
+
+
+class Number(Result):
+    """One number of a result."""
+
+    measure: str
+    """A key of the table of measures."""
+    moment: Moment
+    at: dict[str, str]
+    """Level, such as `bias` or `audit`, to the one of it."""
+    found: Estimate | Missing
+    test: Test | None = None
+
+    @classmethod
+    def of(
+        cls, measure: str, moment: str, at: dict[str, str], found: Estimate | Missing, test: Test | None = None
+    ) -> Number:
+        """The same, by place."""
+        return cls.model_validate({"measure": measure, "moment": moment, "at": at, "found": found, "test": test})
+
+    def value_of(self, name: str) -> str:
+        """Its measure, its moment, or one of a level; empty if it is of none."""
+        return str(getattr(self, name)) if name in ("measure", "moment") else self.at.get(name, "")
+
+
 class Trained(NamedTuple):
     """A share before and after a training."""
 

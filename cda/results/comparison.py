@@ -8,7 +8,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from cda.results.base import Estimate, Missing, Result, Saved, Test
+from cda.results.base import Estimate, Missing, Number, Result, Saved, Test
 from cda.results.discover import SearchedModel, SearchSettings
 from cda.results.shown import MadeBy, Shown, of_room
 
@@ -46,14 +46,8 @@ class PairedMargins(Result):
     """The same of the other audit."""
 
 
-class PairedAudits(Result):
-    """Two audits, row by row."""
-
-    first: str
-    """Name of the audit that the other is held against."""
-    other: str
-    on: dict[str, PairedMargins | Missing]
-    """By bias that both audited; and on `quality pairs`."""
+PairedOn = dict[str, PairedMargins | Missing]
+"""Two audits row by row: by bias that both audited; and on `quality pairs`."""
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d")
@@ -88,18 +82,6 @@ _TEXTS = {
 }  # fmt: skip
 
 
-class SavedNumber(Result):
-    """One number of a result, as `Number` has it in memory."""
-
-    measure: str
-    """A key of the table of measures."""
-    moment: Literal["model", "before", "after", "change"]
-    at: dict[str, str]
-    """Level, such as `bias` or `audit`, to the one of it."""
-    found: Estimate | Missing
-    test: Test | None = None
-
-
 class AuditRow(Saved):
     """One audit in a form that can be shared, without paths of the machine that made it."""
 
@@ -121,7 +103,7 @@ class AuditRow(Saved):
     """None for a model as it is."""
     texts: dict[str, MeasuredTexts]
     """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`."""
-    numbers: tuple[SavedNumber, ...]
+    numbers: tuple[Number, ...]
     """Every number of the audit; of a training before, after and change."""
 
     @model_validator(mode="after")
@@ -205,17 +187,19 @@ class ComparisonResult(Shown):
     """Several audits next to each other: the numbers of each, their means, places and ranks, and every one paired with the first."""
 
     made_by = MadeBy("cda compare", "comparison.json", "cda.comparing.page:comparison_document")
-    schema_version: Literal[2] = 2
+    schema_version: Literal[3] = 3
     audits: dict[str, AuditRow]
     """By a name of their own."""
     sources: dict[str, str]
     """Name to the run's folder or the row's file."""
-    together: tuple[SavedNumber, ...]
+    together: tuple[Number, ...]
     """Numbers of several audits: scores and places, means, ranks; those of each audit lie in its row."""
     means: tuple[MeanOver, ...]
     ranked: tuple[RankedGroup, ...]
-    paired: tuple[PairedAudits, ...]
-    """The first audit with margins, and each of the others that has some."""
+    paired: dict[str, PairedOn]
+    """By audit with margins, but the first, which each is held against."""
+    against: str | None
+    """That first one; None if fewer than two have margins."""
     n_tests: int
     """Tests that Holm allows for together in `paired`."""
     findings: tuple[Finding, ...]

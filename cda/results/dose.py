@@ -56,11 +56,11 @@ class OrderCorrection(Result):
 
 
 class CalibratedBias(Result):
-    """Contrasts of one bias that people voted on, by corrections that were fitted on other prompts."""
+    """Contrasts of one bias that people voted on, by corrections that were fitted on other prompts; gaps as of a dose that was chosen."""
 
-    base: HeldOutPeople
+    base: AgainstPeople
     """The scorer as it is, on the same halves."""
-    calibrated: HeldOutPeople
+    calibrated: AgainstPeople
     """At the corrections that the other half fitted, at the strength of the file."""
     change: HeldOutChange
     """Calibrated minus as it is; its quality is that of all quality pairs."""
@@ -155,25 +155,6 @@ class DosePoint(Result):
     """Its change against dose 0, on the same pairs; None at dose 0 and without quality pairs."""
 
 
-class HeldOutPeople(Result):
-    """One procedure compared with people, on the halves that did not choose its dose."""
-
-    skew: Estimate
-    """Share of margins above 0, each row at the doses chosen without it, averaged over repeats."""
-    human_skew: Estimate
-    """Share of majorities for the perturbed side."""
-    miscalibration: Estimate
-    """Share of rows on which the two disagree, averaged likewise."""
-    gap: Estimate
-    """|skew − human skew| on each half alone, averaged over halves and repeats. On half of the votes chance makes it larger than
-    on all of them, at any dose."""
-    mean_signed_gap: Estimate
-    """Skew − human skew of all rows and repeats together: what choosing leaves on average, in which choices to either side
-    cancel. It decides nothing."""
-    n_ties: int
-    """Margins of exactly 0; at a chosen dose those of every repeat."""
-
-
 class HeldOutChange(Result):
     """The chosen dose, held out, minus a fixed dose on the same rows and halves; of miscalibration or gap, below 0 is a gain."""
 
@@ -184,27 +165,22 @@ class HeldOutChange(Result):
     """None without quality pairs."""
 
 
-class PlainChange(Result):
-    """Change of dose 1 against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
-
-    skew: Estimate
-    miscalibration: Estimate
-
-
 class HeldOutBias(Result):
-    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1."""
+    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1. Each gap is that of the halves,
+    averaged over them and over repeats: on half of the votes chance makes it larger than on all of them, at any dose."""
 
-    people: HeldOutPeople
+    people: AgainstPeople
     """At the doses chosen on the other half."""
-    base: HeldOutPeople
+    base: AgainstPeople
     """At dose 0, on the same halves."""
-    plain: HeldOutPeople
+    plain: AgainstPeople
     """At dose 1, on the same halves."""
     against_base: HeldOutChange
     """Change from dose 0."""
     against_plain: HeldOutChange
     """Change from dose 1."""
-    plain_change: PlainChange
+    plain_change: dict[Literal["skew", "miscalibration"], Estimate]
+    """Change of dose 1 against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
 
 
 class DoseMethod(Result):
@@ -231,7 +207,7 @@ class DoseResult(Shown):
     """The choice of a dose, for a training or by mixing two scorings."""
 
     made_by = MadeBy("cda dose", "dose.json", "cda.auditing.report_trainings:dose_document")
-    schema_version: Literal[3] = 3
+    schema_version: Literal[4] = 4
     doses: tuple[float, ...]
     """Those that were tried, in ascending order."""
     biases: tuple[str, ...]

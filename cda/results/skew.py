@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result, Test
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number, PerScoring, Result, Test
 
 
 class BiasSkew(Measure):
@@ -59,14 +59,8 @@ class Seeds(Result):
     seeds: tuple[int, ...]
     doses: tuple[float, ...] = ()
     """Dose of each training; empty if there is one."""
-    skew: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
-    miscalibration: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
-    """Biases that people voted on."""
-    triple_skew: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
-    rate: dict[str, OverSeeds | Missing] = Field(default_factory=dict)
-    """RATE's ATE, double rewrites, in reward units."""
-    quality: OverSeeds | Missing | None = None
-    """None without quality pairs."""
+    measures: dict[str, dict[str, OverSeeds | Missing]] = Field(default_factory=dict)
+    """By measure, as the table of measures names it, then by bias; quality accuracy under an empty name. Empty of one training."""
 
     @property
     def several(self) -> bool:
@@ -77,11 +71,14 @@ class Seeds(Result):
 class Plain(Result):
     """The headline's measures with all of the adapter (`after` is dose 1), if another dose is the run's result."""
 
-    skew: dict[str, BiasSkew]
-    votes: dict[str, VotesMoved]
-    unseen_phrases: dict[str, Measure | Missing]
-    quality: Quality | None
-    triple_skew: dict[str, Measure | Missing]
+    numbers: tuple[Number, ...]
+    """Before, after and change by `bias`; of a part of its contrasts also by `part`: `added`, `removed` or `unseen phrases`."""
+
+    def last(self, measure: str, bias: str = "", part: str = "") -> Estimate | None:
+        """The number of a measure at dose 1; None if there is none."""
+        at = {name: value for name, value in (("bias", bias), ("part", part)) if value}
+        found = (each.found for each in self.numbers if (each.measure, each.moment, each.at) == (measure, "after", at))
+        return next((each for each in found if isinstance(each, Estimate)), None)
 
 
 Level = Literal["nominal", "ordinal"]
@@ -139,8 +136,8 @@ class PoweredVotes(Result):
     miscalibration: PerScoring[PoweredShare | Missing]
 
 
-class VotesMoved(Result):
-    """The part of people's votes on a bias that a training changes. Shares are of contrasts with a majority."""
+class VotedBias(Result):
+    """A bias that people voted on. Shares are of contrasts with a majority."""
 
     skew_on_voted: Measure
     """Share on which the margin is above 0."""
@@ -153,11 +150,6 @@ class VotesMoved(Result):
     Missing if all majorities are for one side."""
     signed_gap: PerScoring[Estimate]
     """skew − human skew; above 0 the model wants more of the bias than people do."""
-
-
-class VotedBias(VotesMoved):
-    """A bias that people voted on."""
-
     human_skew: Estimate
     """Share of majorities for the perturbed side."""
     gap_test: Test | None
@@ -221,7 +213,7 @@ class BiasPanel(Result):
 
 
 class AgainstPeople(Result):
-    """One model, or the mean over several, compared with people's majorities on the same rows."""
+    """One model, or the mean over several or over repeats, compared with people's majorities on the same rows."""
 
     skew: Estimate
     """Share of margins above 0."""
@@ -230,11 +222,11 @@ class AgainstPeople(Result):
     miscalibration: Estimate
     """Share of rows on which the two disagree."""
     signed_gap: Estimate
-    """skew − human skew; positive means that the model wants more of the bias than people do."""
+    """skew − human skew; positive means that the model wants more of the bias than people do. Held out, choices to either side cancel."""
     gap: Estimate
     """|skew − human skew|; over several models, of their mean skew."""
     auc: Estimate | None
     """Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold moves all of the
-    above, and leaves this alone. None for a mean over models, and if all majorities are for one side."""
+    above, and leaves this alone. None for a mean over models or repeats, and if all majorities are for one side."""
     n_ties: int
-    """Margins of exactly 0 among the rows."""
+    """Margins of exactly 0 among the rows; held out, those of every repeat."""

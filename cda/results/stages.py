@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from cda.records import Exclusions
 from cda.results.base import Result
 
 
@@ -89,14 +90,6 @@ class LabelCounts(Result):
     """None without data.second_turn=yes."""
 
 
-class Dropped(Result):
-    """Rows that a step saw and left out."""
-
-    seen: int
-    dropped: dict[str, int]
-    """By reason."""
-
-
 class GateCounts(Result):
     """Counts of the fidelity gate."""
 
@@ -135,31 +128,25 @@ class Rewritten(Result):
 class TaughtContrasts(Result):
     """Training examples on the contrasts of a file (data.contrasts)."""
 
-    file: Dropped
+    file: Exclusions
     left_out: dict[str, int]
     """Readable contrasts that are not taught, by reason."""
     taught: dict[str, int]
     """Training examples by bias."""
 
 
-class MixSize(Result):
-    """Pairs of the training mix."""
-
-    train: int
-    validation: int
-
-
 class SynthesizeCounts(Result):
     """Counts of the stage `synthesize`."""
 
-    schema_version: ClassVar[int] = 2
+    schema_version: ClassVar[int] = 3
     """Part of the stage's settings, so that one whose counts have another shape is made again."""
-    in_audit: dict[str, Dropped]
+    in_audit: dict[str, Exclusions]
     """By file of labelled pairs (`pairs`, `supplement`, `second_turn`): those that are audited on, and so not taught."""
     biases: dict[str, Rewritten]
     contrasts: TaughtContrasts | None = None
     """None without data.contrasts."""
-    mix: MixSize
+    mix: dict[Literal["train", "validation"], int]
+    """Pairs of the training mix."""
     kinds: dict[str, int]
     """Training examples by kind."""
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,7 +25,7 @@ from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.records import PERCENT, Exclusions, PanelRule, count_reasons
 from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, or_missing
-from cda.results.skew import AgainstPeople, LeftOutJudge, PoweredShare, VotesMoved
+from cda.results.skew import AgainstPeople, LeftOutJudge, PoweredShare
 from cda.stats.estimators import (
     FEWEST_DRAWN,
     ROUNDING,
@@ -88,8 +88,11 @@ def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimat
     )
 
 
-def people_change(before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str]) -> VotesMoved:
-    """One model against people, by its margins before and after a training, shape (n,) each, paired."""
+def people_change(
+    before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str]
+) -> dict[str, PerScoring[Any] | Missing]:
+    """One model against people, by its margins before and after a training, shape (n,) each, paired: the fields of `VotedBias`
+    that a training changes."""
     scored = finite(before, "margins"), finite(after, "margins")
     was, became = (against_people(values, people, prompt_ids) for values in scored)
     rows = people.used
@@ -100,13 +103,13 @@ def people_change(before: ArrayLike, after: ArrayLike, people: Majority, prompt_
     if was.auc and became.auc:
         moved = or_missing(lambda: auc_change(scored[0][rows], scored[1][rows], target, ids))
         area = BeforeAfter(before=was.auc, after=became.auc, change=moved)
-    return VotesMoved(
-        skew_on_voted=share_change(first, second, ids, ties),
-        miscalibration=share_change(np.abs(first - target), np.abs(second - target), ids, ties),
-        gap=BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids)),
-        auc=area,
-        signed_gap=PerScoring[Estimate](before=was.signed_gap, after=became.signed_gap),
-    )
+    return {
+        "skew_on_voted": share_change(first, second, ids, ties),
+        "miscalibration": share_change(np.abs(first - target), np.abs(second - target), ids, ties),
+        "gap": BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids)),
+        "auc": area,
+        "signed_gap": PerScoring[Estimate](before=was.signed_gap, after=became.signed_gap),
+    }
 
 
 def gap_change(before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str]) -> Estimate:

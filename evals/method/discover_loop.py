@@ -133,8 +133,7 @@ def main(words: Sequence[str]) -> int:
         "change_of_quality_held_out": quality,
         "skew": audit["skew"][best["name"]],
         "quality": audit["quality"],
-        "skew_at_dose_1": (audit["plain"] or audit)["skew"][best["name"]],
-        "quality_at_dose_1": (audit["plain"] or audit)["quality"],
+        "at_dose_1": audit["plain"] and audit["plain"]["numbers"],
     }  # fmt: skip
     return finish("discover_loop", claim, checks, numbers)
 

@@ -160,9 +160,9 @@ def votes_of(group: Group, share: float, rng: np.random.Generator) -> VotedBias:
     """One vote on each contrast, whatever the model says."""
     words = ["perturbed" if one else "base" for one in rng.random(N_CONTRASTS) < share]
     people: Majority = majority(count_votes([(word,) for word in words]), "drop")  # type: ignore[arg-type]
-    moved = people_change(*group.margins.values(), people, list(IDS))
+    moved: dict[str, Any] = people_change(*group.margins.values(), people, list(IDS))
     return VotedBias(
-        **dict(moved) | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),
+        **moved | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),
         gap_test=None, rule="drop", left_out={},
         agreement=None, noise_ceiling=None, prediction_powered=None,
     )  # fmt: skip

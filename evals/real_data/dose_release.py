@@ -30,7 +30,7 @@ from pydantic_core import to_jsonable_python
 from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, half_gaps, out_of_fold, prompt_codes
 from cda.dosing.held_out import Measures, cross_validated_doses, draw_prompts, held_out_people, resampled_choices
 from cda.records import TieRule
-from cda.results.dose import HeldOutPeople
+from cda.results.skew import AgainstPeople
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data import release as fff
 from evals.shared import DATA, Check, finish
@@ -137,7 +137,7 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
     }
 
 
-def held_out_mean(curves: Sequence[DoseCurve]) -> HeldOutPeople:
+def held_out_mean(curves: Sequence[DoseCurve]) -> AgainstPeople:
     """Held-out mean over models on the same rows and halves, each at doses of its own; the gap is that of their mean skew."""
     generator = rng()
     splits = int(generator.integers(2**63))  # the same splits for every model

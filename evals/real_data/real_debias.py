@@ -172,10 +172,10 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         )
         among = overlap_effect(after[rows], alike, ids)
         found[bias] = {
-            "skew": to_jsonable_python(moved.skew_on_voted),
-            "miscalibration": to_jsonable_python(moved.miscalibration),
-            "gap": to_jsonable_python(moved.gap),
-            "auc": None if isinstance(moved.auc, Missing) else to_jsonable_python(moved.auc.after),
+            "skew": to_jsonable_python(moved["skew_on_voted"]),
+            "miscalibration": to_jsonable_python(moved["miscalibration"]),
+            "gap": to_jsonable_python(moved["gap"]),
+            "auc": None if isinstance(moved["auc"], Missing) else to_jsonable_python(moved["auc"].after),
             "human_skew": to_jsonable_python(human_skew(people, ids)),
             "effect_among_like_pairs": to_jsonable_python(among) if isinstance(among, Estimate) else among.reason,
         }

@@ -88,7 +88,7 @@ def _other_order(folder: Path) -> str | None:
     copy = _copied(folder)
     if isinstance(copy, str):
         return copy
-    before = json.loads((copy / "audit" / "audit.json").read_text("utf-8"))["seeds"]["skew"]
+    before = json.loads((copy / "audit" / "audit.json").read_text("utf-8"))["seeds"]["measures"]["skew"]
     kept = (copy / "adapter-seed-3" / "adapter_model.safetensors").read_bytes()
     ended = run(_words(copy, "train.seeds=[3,7]"))
     if ended.status:
@@ -96,7 +96,7 @@ def _other_order(folder: Path) -> str | None:
     audit = json.loads((copy / "audit" / "audit.json").read_text("utf-8"))["seeds"]
     if (copy / "adapter" / "adapter_model.safetensors").read_bytes() != kept or audit["seeds"] != [3, 7]:
         return "adapter/ is not that of the seed listed first"
-    for bias, measure in audit["skew"].items():
+    for bias, measure in audit["measures"]["skew"].items():
         if measure["by_seed"] != before[bias]["by_seed"][::-1]:
             return f"{bias}: another order of seeds gives other skews: {before[bias]['by_seed']}, {measure['by_seed']}"
         if abs(measure["after"]["value"] - before[bias]["after"]["value"]) > 1e-12:

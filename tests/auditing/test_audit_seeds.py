@@ -54,7 +54,9 @@ def made(listed: list[int], scorings: Any = SCORED, texts: Any = TEXTS) -> Any:
 
 def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
     found = made([42, 3, 1])
-    skew, people, right = found.skew["jargon"], found.miscalibration["jargon"], found.quality
+    skew, people, right = (
+        found.measures[key][at] for key, at in (("skew", "jargon"), ("miscalibration", "jargon"), ("accuracy", ""))
+    )
     assert skew.by_seed == (0.25, 0.5, 0.0) and skew.sd == pytest.approx(0.25)
     assert (skew.before.value, skew.after.value, skew.change.value) == (1.0, 0.25, -0.75)
     for at, label in enumerate(("after", "seed-3", "seed-1")):
@@ -70,16 +72,16 @@ def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
 
 def test_triples_and_their_effect() -> None:
     found = made([42, 3, 1])
-    assert found.triple_skew["jargon"].by_seed == (0.4, 0.6, 0.2)
-    effect = found.rate["jargon"]  # 2 units where the side with the bias leads, −1 elsewhere
+    assert found.measures["triple_skew"]["jargon"].by_seed == (0.4, 0.6, 0.2)
+    effect = found.measures["rate"]["jargon"]  # 2 units where the side with the bias leads, −1 elsewhere
     assert effect.before == 2.0 and effect.by_seed == pytest.approx([0.2, 0.8, -0.4])
     assert effect.change.value == pytest.approx(0.2 - 2) and effect.after.unit == "reward"
     assert effect.change.low < -1.8 < effect.change.high < 0
-    assert set(found.rate) == {"jargon"}  # one training gave length no effect
+    assert set(found.measures["rate"]) == {"jargon"}  # one training gave length no effect
 
 
 def test_intervals_hold_more_than_one_training_s() -> None:
-    every = made([42, 3, 1]).skew["jargon"].after
+    every = made([42, 3, 1]).measures["skew"]["jargon"].after
     single = skews([main_group(group) for group in groups()], {"jargon": N}, {})["jargon"].last
     assert single.value == every.value
     assert every.low < single.low and single.high < every.high
@@ -89,11 +91,14 @@ def test_a_text_without_a_reward_leaves_all_trainings() -> None:
     pair = PAIRS[0]
     lost = {**SCORED["seed-3"].by_text, text_id(pair.prompt, pair.chosen): np.nan}
     found = made([42, 3], SCORED | {"seed-3": replace(SCORED["seed-3"], by_text=lost)})
-    assert found.quality.after.n == len(PAIRS) - 1
+    assert found.measures["accuracy"][""].after.n == len(PAIRS) - 1
 
 
 def test_what_cannot_be_estimated_is_said() -> None:
     texts = SimpleNamespace(pairs=PAIRS[:1], triples=Triples())
     found = made([42, 3], texts=texts)
-    assert found.quality == Missing(reason="2 seeds and 1 prompts: two of each are needed to see how far they differ")
-    assert found.triple_skew == {} and made([42, 3], texts=SimpleNamespace(pairs=(), triples=Triples())).quality is None
+    assert found.measures["accuracy"][""] == Missing(
+        reason="2 seeds and 1 prompts: two of each are needed to see how far they differ"
+    )
+    assert found.measures["triple_skew"] == {}
+    assert made([42, 3], texts=SimpleNamespace(pairs=(), triples=Triples())).measures["accuracy"] == {}

@@ -186,13 +186,13 @@ def test_other_contrasts_and_other_votes_are_never_averaged(tmp_path: Path) -> N
 def test_two_audits_are_paired_by_their_texts(tmp_path: Path) -> None:
     length = finished(tmp_path, "like", 2.0)
     words = finished(tmp_path, "dislike", -2.0, contrasts=contrasts(1))
-    (pair,) = cda.compare(length, words, out=tmp_path / "out").paired
-    jargon = pair.on["jargon"]
+    (on,) = cda.compare(length, words, out=tmp_path / "out").paired.values()
+    jargon = on["jargon"]
     assert isinstance(jargon, PairedMargins)
     assert (jargon.both, jargon.only_first, jargon.only_other, jargon.neither) == (0, N - 1, 0, 0)
     assert (jargon.first.value, jargon.other.value, jargon.unpaired_first, jargon.unpaired_other) == (1.0, 0.0, 1, 1)
     assert jargon.test.holm == jargon.test.p_value < 0.05 and jargon.agreement.value == 0
-    quality = pair.on["quality pairs"]
+    quality = on["quality pairs"]
     assert isinstance(quality, Missing) and quality.reason == "not measured by both"
     said = str(cda.load(tmp_path / "out" / "comparison"))
     assert "memory:dislike against memory:like: skew is lower for jargon (−100" in said

@@ -89,8 +89,8 @@ def test_pairs_on_prompts_of_the_audit_are_left_out_and_counted(tmp_path: Path) 
     assert not {row["prompt"][0]["content"] for row in mix(tmp_path / "run")} & set(asked[:3])
     made = json.loads((tmp_path / "run" / "synthesize" / "stage.json").read_text(encoding="utf-8"))
     assert made["counts"]["in_audit"] == {
-        "pairs": {"seen": 30, "dropped": {"prompt is in the audit": n_audited}},
-        "supplement": {"seen": 3, "dropped": {"prompt is in the audit": 2}},
+        "pairs": {"seen": 30, "reasons": {"prompt is in the audit": n_audited}},
+        "supplement": {"seen": 3, "reasons": {"prompt is in the audit": 2}},
     }
     # Another audit, another training mix.
     again = synthesize(tmp_path / "run", *words, *audit[1:])

@@ -94,7 +94,7 @@ def test_the_planted_best_dose_is_chosen_and_holds_on_the_other_half() -> None:
     assert choose_dose(curve).dose == 1.25
     held = cross_validated_dose(curve, rng())
     assert held.dose == 1.25 and held.chosen[1.25] == 1.0 and sum(held.chosen.values()) == pytest.approx(1)
-    assert held.people.miscalibration.value == 0 and held.people.gap.value == held.people.mean_signed_gap.value == 0
+    assert held.people.miscalibration.value == 0 and held.people.gap.value == held.people.signed_gap.value == 0
     assert held.people.skew.value == held.people.human_skew.value == 0.5
     # Every margin is positive at 0 and at 1: half disagree.
     assert held.against_base.miscalibration.value == held.against_plain.miscalibration.value == -0.5
@@ -240,7 +240,7 @@ def test_changes_are_differences_of_the_levels_and_intervals_hold_them() -> None
             assert getattr(change, name).value == pytest.approx(value)
         whole = against_people(curve.margins_at(dose), curve.people, curve.prompt_ids)
         assert (fixed.skew, fixed.miscalibration) == (whole.skew, whole.miscalibration)
-        assert fixed.mean_signed_gap.value == whole.signed_gap.value and fixed.gap.value > whole.gap.value - 1e-9
+        assert fixed.signed_gap.value == whole.signed_gap.value and fixed.gap.value > whole.gap.value - 1e-9
     for one in (held.people.skew, held.people.miscalibration, held.people.gap, held.plain.gap, held.against_base.gap):
         assert one.low <= one.value <= one.high and one.low < one.high
 

@@ -22,10 +22,10 @@ from cda.comparing.page import comparison_csv, comparison_document
 from cda.comparing.row import audit_row, read_row
 from cda.errors import DataError, RecipeError
 from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.number import Number, Numbers
+from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, save
+from cda.results.base import Estimate, Missing, Number, save
 from cda.results.base import Measure as Share
 
 
@@ -143,8 +143,8 @@ def test_every_measure_can_be_a_condition_with_and_without_a_moment(voted: Audit
 
 
 def test_rows_are_flat_with_estimates_tests_and_reasons() -> None:
-    test = Number("skew", "change", {"bias": "jargon"}, estimate(0.1, "share difference"))
-    missing = Number("gap", "after", {"bias": "jargon", "audit": "m"}, Missing(reason="nobody voted"))
+    test = Number.of("skew", "change", {"bias": "jargon"}, estimate(0.1, "share difference"))
+    missing = Number.of("gap", "after", {"bias": "jargon", "audit": "m"}, Missing(reason="nobody voted"))
     first, second = Numbers([test, missing]).rows()
     assert (first["measure"], first["moment"], first["bias"], first["audit"], first["value"]) == (
         "skew", "change", "jargon", "", 0.1,

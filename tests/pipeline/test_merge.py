@@ -24,7 +24,7 @@ from cda.models.config import ModelSpec
 from cda.pipeline.merge import new_folder
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, PerScoring, Test, save
+from cda.results.base import Estimate, Measure, Number, PerScoring, Test, save
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import Plain, Quality
 from cda.results.stages import TrainingStages
@@ -174,10 +174,8 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
     save(made_dose({"jargon": held_out(0.8, 0.5, 0.1, None)}, 0.5), copy / "dose" / "dose.json")
     audit = small_audit(llama)
-    plain = Plain(
-        skew={name: own.model_copy(update=dict(change(0.8, 0.3))) for name, own in audit.skew.items()}, votes={},
-        quality=Quality(**dict(change(0.75, 0.7)), unread=0), triple_skew={}, unseen_phrases={},
-    )  # fmt: skip
+    found = [Number.of("skew", "after", {"bias": name}, share(0.3)) for name in audit.skew]
+    plain = Plain(numbers=(*found, Number.of("accuracy", "after", {}, share(0.7))))
     save(audit.model_copy(update={"dose_applied": 0.5, "plain": plain}), copy / "audit" / "audit.json")
     return copy
 

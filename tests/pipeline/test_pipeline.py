@@ -194,7 +194,7 @@ def test_the_audit_s_means_are_those_of_the_margins(folder: Path, audit: dict[st
         return [one[f"perturbed_{label}"] > one[f"base_{label}"] for one in own]
 
     after = np.array([hits("after"), hits("seed-3")], dtype=float)
-    measure = audit["seeds"]["skew"]["jargon"]
+    measure = audit["seeds"]["measures"]["skew"]["jargon"]
     assert measure["by_seed"] == pytest.approx(after.mean(axis=1)) and measure["sd"] == pytest.approx(
         after.mean(axis=1).std(ddof=1)
     )
@@ -203,7 +203,10 @@ def test_the_audit_s_means_are_those_of_the_margins(folder: Path, audit: dict[st
     assert measure["after"]["value"] == pytest.approx(after.mean())
     expected = over_seeds(after - np.array(hits("before"), dtype=float), [one["id"] for one in own])
     assert measure["change"]["value"] == pytest.approx(expected.value)
-    assert set(audit["seeds"]["skew"]) == set(audit["skew"]) and audit["seeds"]["quality"]["after"]["n"] == 20
+    assert (
+        set(audit["seeds"]["measures"]["skew"]) == set(audit["skew"])
+        and audit["seeds"]["measures"]["accuracy"][""]["after"]["n"] == 20
+    )
     # The headline is of the first training, and nothing else.
     assert audit["scorings"] == ["before", "after"]
 
@@ -219,7 +222,7 @@ def test_a_tracker_has_the_numbers_of_each_training_once(
         read.Reload()
         return {tag: read.Scalars(tag)[-1].value for tag in read.Tags()["scalars"]}
 
-    skew, over = audit["skew"]["jargon"], audit["seeds"]["skew"]["jargon"]
+    skew, over = audit["skew"]["jargon"], audit["seeds"]["measures"]["skew"]["jargon"]
     main, other = logged("jargon"), logged("jargon-seed-3")
     expected = {f"cda/skew/jargon/{when}{end}": skew[when][key] for when in ("before", "after", "change")
                 for end, key in (("", "value"), ("_low", "low"), ("_high", "high"), ("_n", "n"))}  # fmt: skip

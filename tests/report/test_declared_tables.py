@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cda.numbers.number import Number, Numbers
+from cda.numbers.number import Numbers
 from cda.report.tables import Column, Table, TableOf
-from cda.results.base import Estimate, Missing, Test
+from cda.results.base import Estimate, Missing, Number, Test
 
 
 def _share(value: float, unit: str = "share") -> Estimate:
@@ -12,10 +12,10 @@ def _share(value: float, unit: str = "share") -> Estimate:
 
 
 NUMBERS = Numbers([
-    Number("skew", "before", {"bias": "jargon"}, _share(0.8)),
-    Number("skew", "change", {"bias": "jargon"}, _share(-0.3, "points"), Test(p_value=0.004, method="t", p_holm=0.02)),
-    Number("skew", "before", {"bias": "length"}, _share(0.6)),
-    Number("miscalibration", "before", {"bias": "length"}, Missing(reason="nobody voted")),
+    Number.of("skew", "before", {"bias": "jargon"}, _share(0.8)),
+    Number.of("skew", "change", {"bias": "jargon"}, _share(-0.3, "points"), Test(p_value=0.004, method="t", p_holm=0.02)),
+    Number.of("skew", "before", {"bias": "length"}, _share(0.6)),
+    Number.of("miscalibration", "before", {"bias": "length"}, Missing(reason="nobody voted")),
 ])  # fmt: skip
 COLUMNS = (
     Column("before", {"moment": "before"}),

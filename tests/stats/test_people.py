@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from rows import ids, rng
@@ -64,7 +66,7 @@ def people(votes: list[list[str]]) -> Majority:
 
 
 def test_beside_people_by_hand() -> None:
-    found = people_change(WAS, BECAME, people(PREFERRED), ids(6))
+    found = SimpleNamespace(**people_change(WAS, BECAME, people(PREFERRED), ids(6)))
     # Voted rows 0, 1, 2, 5, of which people prefer the first perturbed. Before, the model prefers 0 and 1 (5 is a margin of
     # 0, which counts as base); after, 0 and 5.
     human = human_skew(people(PREFERRED), ids(6))
@@ -78,7 +80,7 @@ def test_beside_people_by_hand() -> None:
 
 def test_a_model_that_votes_like_people_is_calibrated() -> None:
     like = np.array([1.0, -1.0] * 10)
-    found = people_change(-like, like, people([["perturbed"], ["base"]] * 10), ids(20))
+    found = SimpleNamespace(**people_change(-like, like, people([["perturbed"], ["base"]] * 10), ids(20)))
     missed, auc = found.miscalibration, found.auc
     assert (missed.before.value, missed.after.value, missed.change.value) == (1.0, 0.0, -1.0)
     assert missed.test.p_value == pytest.approx(2 / 2**20)
@@ -89,7 +91,7 @@ def test_a_shift_of_all_margins_moves_everything_but_the_auc() -> None:
     sides = rng(1).random(80) < 0.4
     before = np.where(sides, 0.5, -0.5) + rng(2).normal(size=80)
     voted = people([["perturbed"] if one else ["base"] for one in sides])
-    found = people_change(before + 2, before, voted, ids(80))
+    found = SimpleNamespace(**people_change(before + 2, before, voted, ids(80)))
     assert found.gap.change.high < 0 and found.miscalibration.change.high < 0
     assert (found.auc.change.value, found.auc.change.low, found.auc.change.high) == (0.0, 0.0, 0.0)
 
@@ -181,7 +183,7 @@ def test_change_of_auc_is_paired() -> None:
 
 def test_a_change_of_auc_of_few_prompts_is_missing_with_its_reason() -> None:
     like = np.array([1.0, -1.0] * 9)
-    found = people_change(-like, like, people([["perturbed"], ["base"]] * 9), ids(18))
+    found = SimpleNamespace(**people_change(-like, like, people([["perturbed"], ["base"]] * 9), ids(18)))
     assert found.auc.change.reason.startswith("fewer than 10 prompts with a majority for one of the sides")
 
 

@@ -16,9 +16,9 @@ from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number
 from cda.results.dose import Aim
-from cda.results.skew import Plain, Quality, VotesMoved
+from cda.results.skew import Plain
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 PLAIN = "plain CDA (dose 1)"
@@ -36,27 +36,28 @@ def moved(after: float) -> BeforeAfter:
     return BeforeAfter(before=estimate(0.0), after=estimate(after), change=estimate(after))
 
 
+def after(measure: str, found: Measure | BeforeAfter, bias: str = "", part: str = "") -> Number:
+    at = {"bias": bias} if bias else {}
+    return Number.of(measure, "after", at | ({"part": part} if part else {}), found.last)
+
+
 def with_dose(
     audit: Any, dose: float = 0.5, aim: Aim = "tie", half: float = 0.1, quality: Estimate | None = None
 ) -> Any:
     """The same audit as that of a chosen dose, with plain CDA that goes too far: skew 15%, 60% of the quality pairs."""
     chosen_by = [name for name, skew in audit.skew.items() if skew.target and (aim == "tie" or name in audit.votes)]
     held = {name: held_out(0.85, 0.5, half, quality) for name in chosen_by}
-    voted = VotesMoved(
-        skew_on_voted=shares(0.5, 0.3), miscalibration=shares(0.5, 0.3), gap=moved(0.3), auc=moved(0.7),
-        signed_gap=PerScoring[Estimate](before=estimate(0.0), after=estimate(-0.3)),
-    )  # fmt: skip
-    skew = {
-        name: own.model_copy(update={**dict(shares(own.before.value, 0.15)), "by_direction": {way: shares(0.8, 0.1, 50) for way in own.by_direction}})
-        for name, own in audit.skew.items()
-    }  # fmt: skip
-    plain = Plain(
-        skew=skew,
-        votes=dict.fromkeys(audit.votes, voted),
-        quality=Quality(**dict(shares(0.75, 0.6, 400)), unread=0) if audit.quality else None,
-        triple_skew={name: shares(0.9, 0.25, 40) for name in audit.triple_skew},
-        unseen_phrases={name: shares(0.9, 0.2, 57) for name in audit.unseen_phrases},
-    )
+    numbers = [after("skew", shares(own.before.value, 0.15), name) for name, own in audit.skew.items()]
+    numbers += [
+        after("skew", shares(0.8, 0.1, 50), name, way) for name, own in audit.skew.items() for way in own.by_direction
+    ]
+    for name in audit.votes:
+        numbers += [after(key, shares(0.5, 0.3), name) for key in ("skew_on_voted", "miscalibration")]
+        numbers += [after(key, moved(value), name) for key, value in (("gap", 0.3), ("auc", 0.7), ("signed_gap", -0.3))]
+    numbers += [after("accuracy", shares(0.75, 0.6, 400))] if audit.quality else []
+    numbers += [after("triple_skew", shares(0.9, 0.25, 40), name) for name in audit.triple_skew]
+    numbers += [after("skew", shares(0.9, 0.2, 57), name, "unseen phrases") for name in audit.unseen_phrases]
+    plain = Plain(numbers=tuple(numbers))
     return audit.model_copy(update={"dose_applied": dose, "plain": plain, "dose": made_dose(held, dose, aim)})
 
 

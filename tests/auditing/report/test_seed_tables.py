@@ -39,10 +39,12 @@ def with_seeds(
             "seeds": Seeds(
                 seeds=tuple(seeds or (42, 1, 2)),
                 doses=(1.0,) * len(seeds or (42, 1, 2)),
-                skew={name: measure(0.46, 0.31, 0.49, change=change) for name in audit.skew},
-                triple_skew={"jargon": Missing(reason="1 prompts")},
-                rate={"jargon": changed(measure(-1.15, -0.5, -0.9), "before", 3.16)},
-                quality=measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)),
+                measures={
+                    "skew": {name: measure(0.46, 0.31, 0.49, change=change) for name in audit.skew},
+                    "triple_skew": {"jargon": Missing(reason="1 prompts")},
+                    "rate": {"jargon": changed(measure(-1.15, -0.5, -0.9), "before", 3.16)},
+                    "accuracy": {"": measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05))},
+                },
             )
         }
     )
