@@ -393,7 +393,7 @@ class Level(Result):
     """Scoring to its margins of exactly 0."""
     test: Test | Missing
     """Test that the last mean margin or effect is 0; of contrasts of a training that their skew did not change, of two scorings that
-    accuracy did not. Holm over the levels, of `cda data` over those of all biases, of `cda quality` over the sections of all sets."""
+    accuracy did not. Holm over the levels of all columns and biases, of `cda quality` over the sections of all sets."""
 
     def of(self, measure: str, moment: str) -> Estimate | None:
         """One of its estimates; None if there is none."""
