@@ -66,6 +66,7 @@ _OWN_TERMS = (
     Entry("mean", "mean over audits of each share, on the contrasts that all of them gave a margin on", "Reward models, judges and trainings apart; never over different contrasts or votes, and not shown where audits lie on both sides of no effect. SD: the standard deviation between their skews."),
     Entry("interval of a mean", f"audits and prompts as crossed random factors, from {FEW_MODELS} audits on", "As for readers and cases (Obuchowski and Rockette 1995), of a share Wilson's on as many rows as its error is worth. Of fewer audits, or of a share so near 0 or 100% that less than one audit in all answers otherwise, it is over prompts alone: it holds for these and says nothing of others."),
     Entry("change *", f"interval excludes 0, and Holm's p over all changes of all trainings is below {SIGNIFICANT}", "After minus before, paired by contrast, in points; (target): the bias that was trained on."),
+    Entry("‡", "dose chosen on one half of the prompts, measured on the other", "The dose of this training was chosen on the same contrasts: the number is held out. Means over audits, ranks and paired differences are of the contrasts that chose it, which flatters them."),
     Entry("difference", "other − first on the texts that both have a margin on", "Paired and clustered by prompt; Holm's p allows for all paired tests here. Same is how often both prefer the same side, alone how many sides with the bias are preferred by the first only and by the other only. r is Pearson's correlation of their margins."),
 )  # fmt: skip
 
@@ -143,7 +144,8 @@ class _Shown:
         if mean:
             return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
         training = self.result.audits[audit].training
-        star = "*" * ((audit, column) in self.stars) if is_change and key == "skew" else ""
+        chosen = "‡" * bool(training and moment != "before" and measure.held_out and column in training.chosen_on)
+        star = chosen + "*" * ((audit, column) in self.stars) if is_change and key == "skew" else chosen
         target = " (target)" if training and is_change and key == "skew" and column in training.against else ""
         return form(found) + star + target + self.mark(measure, audit, column)
 

@@ -74,6 +74,8 @@ class TrainedAs(Result):
     """Share of the adapter that is applied."""
     adapter: str | None
     """Fingerprint of the training's output; None if the run's folder does not say."""
+    chosen_on: tuple[str, ...] = ()
+    """Biases on whose contrasts the dose was chosen: their skew and miscalibration after it are held out."""
 
 
 _TEXTS = {
