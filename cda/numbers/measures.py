@@ -109,9 +109,10 @@ class AuditMeasure:
 
 
 def held_out(audit: AuditResult, bias: str) -> HeldOutBias | None:
-    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or no dose was chosen."""
+    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or none but 0 was chosen: there the
+    model after is the model before, whatever halves choose."""
     dose = getattr(audit, "dose", None)
-    return None if dose is None else dose.methods["dose"].held_out.get(bias)
+    return dose.methods["dose"].held_out.get(bias) if dose and dose.chosen else None
 
 
 def test_of_interval(change: Estimate) -> Test:
