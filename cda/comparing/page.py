@@ -60,6 +60,8 @@ _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
     "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
 }  # fmt: skip
+_RATE = {"naive": "rate_naive_standardised", "double": "rate_standardised"}
+_RATE_MARKS = {"naive": Mark("naive", BEFORE, "o", filled=False), "double": Mark("double rewrites", THIRD, "s")}
 _LONGEST_CELL = 60
 _OWN_TERMS = (
     Entry("place", "1 + audits whose interval lies below, to n − those whose interval lies above", "Among audits of the same texts throughout, by the mean over biases, each of the same weight, of the first measure that all of them have: miscalibration, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far a model leans and not whether people lean so too. Places are not corrected for the number of audits: of many, some are wrong by chance."),
@@ -205,6 +207,21 @@ class _Shown:
             drawn = Scale(measure.axis, is_share, SHARE_LIMITS if is_share else (-1.05, 1.05), reference)
             for column, slug in slugs(columns).items():
                 yield from self._plot(key, column, f"{key}-{slug}" if column else key, drawn)
+        for bias, slug in slugs(self.biases).items():
+            yield from self._rate_plot(bias, f"rate-{slug}")
+
+    def _rate_plot(self, bias: str, name: str) -> Iterator[Plot]:
+        """RATE's naive next to its double-rewrite effect for every audit, as in the paper's second figure."""
+        rows: dict[str, dict[str, Estimate | None]] = {}
+        for audit, moment in self.lines:
+            found = {word: self.estimate(key, audit, moment, bias) for word, key in _RATE.items()}
+            if moment != "change" and any(found.values()):
+                rows[named(audit if moment == "model" else f"{audit}, {moment}", 28)] = found
+        if any(own["naive"] for own in rows.values()):
+            form, title = signed, f"Naive next to double-rewrite effect (RATE): {named(bias)}"
+            words = " ".join(in_words(label, own, form) for label, own in rows.items())
+            scale = Scale("effect, standard deviations of the reward", reference=0.0)
+            yield rows_plot(name, title, words, rows.items(), _RATE_MARKS, scale)
 
     def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
         rows: dict[str, dict[str, Estimate]] = {}

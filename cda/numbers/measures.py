@@ -164,14 +164,16 @@ def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
     return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
 
 
-def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAfter | Missing | None]:
-    """RATE's double-rewrite ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
+def _rate(
+    of_effect: str, unmeasured: str = "", estimator: str = "double"
+) -> Callable[[Any, str], BeforeAfter | Missing | None]:
+    """RATE's ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
 
     def number(effect: Effect | Missing) -> Found:
         return effect if isinstance(effect, Missing) else getattr(effect, of_effect)
 
     def of_scoring(scored: RateEffects | Missing) -> Found:
-        return number(average_of(scored))
+        return number(average_of(scored, estimator))
 
     def find(audit: AuditResult, bias: str) -> BeforeAfter | Missing | None:
         rate = getattr(audit, "rate", {}).get(bias)
@@ -180,7 +182,7 @@ def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAf
         if isinstance(rate.measured, Missing):
             return Missing(reason=unmeasured) if unmeasured else rate.measured
         before, after = rate.measured.before, rate.measured.after
-        return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=number(average_of(rate.changes)))
+        return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=of_scoring(rate.changes))
 
     return find
 
@@ -291,6 +293,11 @@ MEASURES: dict[str, AuditMeasure] = {
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
+    ),
+    "rate_naive_standardised": AuditMeasure(
+        title="naive effect in SDs", unit="standard deviations", on="triples", places=(),
+        find=_rate("standardised", "RATE could not be measured on its triples", "naive"),
+        caption="Naive effect: originals with the attribute minus others, in the same unit, with what goes along with it", null=0.0,
     ),
     "correlation": AuditMeasure(
         title="correlation with the preference", unit="correlation", on="contrasts", places=(), find=_at("analysis", "model"),

@@ -359,9 +359,9 @@ class BiasRate(Result):
         return {} if isinstance(self.measured, Missing) else dict[str, RateEffects | Missing](self.measured.items())
 
 
-def average_of(effects: RateEffects | Missing) -> Effect | Missing:
-    """The double-rewrite ATE, or why it is not given."""
-    return effects if isinstance(effects, Missing) else effects.find("ATE", "double")
+def average_of(effects: RateEffects | Missing, estimator: str = "double") -> Effect | Missing:
+    """The ATE by an estimator, or why it is not given."""
+    return effects if isinstance(effects, Missing) else effects.find("ATE", estimator)
 
 
 class Heterogeneity(Test):

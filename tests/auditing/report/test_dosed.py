@@ -135,9 +135,10 @@ def test_after_a_chosen_dose_every_place_has_the_held_out_number(audit: Any) -> 
     )
     row = audit_row(dosed, None)
     assert row.training is not None and row.training.chosen_on == ("jargon",)
-    assert [each.found for each in row.numbers if (each.measure, each.moment) == ("skew", "after")][0] == found[
-        "after"
-    ].found
+    (own,) = (
+        each for each in row.numbers if (each.measure, each.moment, each.at) == ("skew", "after", {"bias": "jargon"})
+    )
+    assert own.found == found["after"].found
     (screen, *_) = bias_verdicts(dosed)
     assert screen.after == found["after"].found
     assert audit_row(audit, None).training.chosen_on == ()  # type: ignore[union-attr]
