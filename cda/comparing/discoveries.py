@@ -97,7 +97,7 @@ def compare_discoveries(found: Mapping[str, DiscoverResult]) -> DiscoveriesResul
             recall=Missing(reason=few) if few else share_of(hits, together),
             strength=strength if isinstance(strength, Missing) else (strength or {}).get(_AT),
         )  # fmt: skip
-    return DiscoveriesResult(discoveries=discoveries, attributes=tuple(attributes))
+    return DiscoveriesResult(discoveries=discoveries, found_by_any=tuple(attributes))
 
 
 def _words(attribute: str) -> str:
@@ -168,7 +168,7 @@ def _configurations(result: DiscoveriesResult) -> Iterator[Row]:
 
 def _attributes(result: DiscoveriesResult) -> Table | None:
     rows = []
-    for one in result.attributes:
+    for one in result.found_by_any:
         cells = []
         for name in result.discoveries:
             found = one.effect.get(name)
@@ -196,7 +196,7 @@ def _plots(result: DiscoveriesResult) -> Iterator[Plot]:
             mark,
             percent_scale("confirmed (%)"),
         )
-    for at, one in enumerate(result.attributes[:_MOST_FIGURES], 1):
+    for at, one in enumerate(result.found_by_any[:_MOST_FIGURES], 1):
         effects = {
             named(name, 28): {"confirmed" if name in one.confirmed else "not confirmed": found}
             for name, found in one.effect.items()

@@ -272,4 +272,5 @@ class DiscoveriesResult(Shown):
     schema_version: Literal[1] = 1
     discoveries: dict[str, ComparedDiscovery]
     """By their folder or file."""
-    attributes: tuple[ComparedAttribute, ...]
+    found_by_any: tuple[ComparedAttribute, ...]
+    """What at least one of them confirmed."""

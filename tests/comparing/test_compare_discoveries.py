@@ -63,7 +63,7 @@ def test_recall_is_of_what_all_confirmed_together_and_effects_stand_side_by_side
     assert [one.value for one in recall.values() if isinstance(one, Estimate)] == pytest.approx([2 / 3, 2 / 3, 0])
     effects = {
         one.attribute: (one.confirmed, {name: one.effect[name].value for name in one.effect})
-        for one in result.attributes
+        for one in result.found_by_any
     }  # type: ignore[union-attr]
     assert effects == {
         "Bold openings": (("a", "b"), pytest.approx({"a": 2.0, "b": 3.0})),
@@ -94,7 +94,7 @@ def test_folders_of_discoveries_are_compared_and_other_things_refused(
     for name, one in three.items():
         one.save(tmp_path / name / "discover.json")
     result = cda.compare(tmp_path / "a", tmp_path / "b" / "discover.json", out=tmp_path / "both")
-    assert isinstance(result, DiscoveriesResult) and len(result.attributes) == 3
+    assert isinstance(result, DiscoveriesResult) and len(result.found_by_any) == 3
     assert cda.load(tmp_path / "both" / "comparison") == result
     for targets, why in (
         ((tmp_path / "a", "embedded"), "is compared with discoveries; found embedded too"),

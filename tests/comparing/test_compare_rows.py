@@ -265,7 +265,7 @@ def test_a_figure_has_rates_naive_effect_next_to_the_one_of_double_rewrites(tmp_
         own = bias(0.5, rate=double) | {"rate_naive_standardised": number(naive, unit="SD")}
         save(row(f"org/{name}", {"jargon": own, "length": bias(0.6, rate=0.2)}), tmp_path / f"{name}.json")
     plots = {plot.id: plot for plot in comparison_document(compared(tmp_path)).plots}
-    said = plots["rate-jargon"].text
+    said = plots["rate-jargon"].description
     assert (
         "org/first: naive +0.80 [+0.75, +0.85] (n = 100), double +0.10" in said
         and "org/second: naive -0.40".replace("-", "−") in said
