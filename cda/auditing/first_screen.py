@@ -92,7 +92,8 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     most = max(map(width, (first, *lines, last)))
     for at, row in enumerate(shown):
         clause = _beyond_shares(row.clause)
-        fits = (text for text in (clause, clause.partition(": ")[0]) if most + 2 + width(text) <= MAX_COLUMNS)
+        shorter = (clause, clause.partition(": ")[0], clause.rpartition("; ")[2])
+        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
     return [first, *lines, last]
 

@@ -80,7 +80,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found: list[ReportSection] = []
     rules = [said("votes", rule) for rule in dict.fromkeys(votes.rule for votes in audit.votes.values())]
     people = (tables.votes_table(audit), tables.people_table(audit), tables.powered_table(audit))
-    found += section("votes", (said("votes", tests=tests_named(audit)), *rules), people)
+    found += section("votes", (said("votes", tests=tests_named(audit)), *rules, *tables.votes_missing(audit)), people)
     if audit.dose:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     found += section("seeds", (said("seeds"), *seed_sentences(audit)), (seed_table(audit),))

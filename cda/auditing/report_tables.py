@@ -22,7 +22,7 @@ from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
-from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, points, share, signed, with_ends
+from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, listed, points, share, signed, with_ends
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
 from cda.report.tables import (
@@ -40,7 +40,7 @@ from cda.report.tables import (
     table,
 )
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, Number, Test
+from cda.results.base import NOT_TRAINED, Estimate, Measure, Missing, Number, Test
 from cda.results.effects import (
     BiasRate,
     Contingency,
@@ -154,15 +154,26 @@ def model_table(audit: AuditResult) -> Table:
 
 def votes_table(audit: AuditResult) -> Table | None:
     """The model next to people, for every bias that people voted on, with the tests of the audit's family."""
-    on_votes = sorted(of_audits().items(), key=lambda item: list(BOUNDS).index(item[1].unit))
-    keys = [key for key, measure in on_votes if measure.on == "votes"]
-    numbers = [number for name in voted_names(audit) for key in keys for number in _numbers(audit, key, name)]
+    numbers = _on_votes(audit)
     what = "nothing changed" if compares(audit) else "the model's skew is that of people"
     caption = f"The model next to people, with {PERCENT} intervals; p is for the test that {what}"
-    declared = TableOf(
-        caption=caption, heading="measure", rows=("row",), columns=columns_of(audit), missing={"votes": ""}
-    )
-    return declared.of(numbers)
+    return TableOf(caption=caption, heading="measure", rows=("row",), columns=columns_of(audit)).of(numbers)
+
+
+def _on_votes(audit: AuditResult) -> list[Number]:
+    on_votes = sorted(of_audits().items(), key=lambda item: list(BOUNDS).index(item[1].unit))
+    keys = [key for key, measure in on_votes if measure.on == "votes"]
+    return [number for name in voted_names(audit) for key in keys for number in _numbers(audit, key, name)]
+
+
+def votes_missing(audit: AuditResult) -> Iterator[str]:
+    """Why numbers next to people could not be estimated, each reason once."""
+    rows: dict[str, list[str]] = {}
+    for number in _on_votes(audit):
+        if isinstance(number.found, Missing) and number.found != NOT_TRAINED:
+            rows.setdefault(number.found.reason, []).append(f"{number.at['row']} ({number.moment})")
+    for reason, names in rows.items():
+        yield f"{listed(names)} not estimated: {reason}."
 
 
 def people_table(audit: AuditResult) -> Table | None:

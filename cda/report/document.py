@@ -121,12 +121,14 @@ def how_made(
 ) -> ReportSection:
     """The section on how a result was made: sentences, facts (those that are not None), and versions of packages."""
     known = {**facts, "versions": tuple(f"{name} {version}" for name, version in versions.items())}
-    shown = (
-        (name.replace("_", " "), ", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
-        for name, value in known.items()
-        if value is not None
-    )
+    shown = ((name.replace("_", " "), _fact(value)) for name, value in known.items() if value not in (None, ()))
     return ReportSection("made", "How it was made", facts=tuple(shown), sentences=tuple(sentences))
+
+
+def _fact(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def meaning(*entries: Entry) -> ReportSection:
