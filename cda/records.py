@@ -205,6 +205,10 @@ class Contrast:
         return tuple(dict.fromkeys((*own, self.id)))
 
 
+OF_TRIPLES = "both rewrites of triples"
+"""Source of contrasts that an audit on triples alone compares."""
+
+
 @dataclass(frozen=True, slots=True)
 class Triple:
     """A response, rewritten to flip the attribute, and rewritten back (RATE)."""
@@ -220,6 +224,14 @@ class Triple:
     """True if readers or labels found that both rewrites flipped the bias; None without a check."""
     by: tuple[tuple[str, str], ...] = ()
     """Column and value of the covariates that the audit was asked for."""
+
+    @property
+    def contrast(self) -> Contrast:
+        """Both rewrites, the one with the bias first, as an audit on triples alone compares them."""
+        sides = (
+            (self.rewrite_of_rewrite, self.rewrite) if self.has_attribute else (self.rewrite, self.rewrite_of_rewrite)
+        )
+        return Contrast(self.bias, self.prompt, *sides, tags={"source": OF_TRIPLES, "by": dict(self.by)})
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def simple(arguments):
 
 accelerate.launch_command = simple
 assert not launch._arguments(["--quiet", "train", "jargon"]).quiet
-launch._start(None)
+launch.start(["train", "jargon"])
 """
 
 

@@ -22,12 +22,11 @@ from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.numbers.measures import by_moment
 from cda.preferences.measure import label_rates
-from cda.records import TieRule, Triple, prompt_id, prompt_text
+from cda.records import OF_TRIPLES, TieRule, Triple, prompt_id, prompt_text
 from cda.results.audit import On
 from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, or_missing
 from cda.results.effects import (
     SIGN_TEST,
-    T_TEST,
     BiasAnalysis,
     BiasEffects,
     DirectEffects,
@@ -215,7 +214,7 @@ def direct_mean(values: FloatArray, ids: Sequence[str], unit: str) -> Effect | S
 def _tested(mean: Effect | SameMargin | Missing) -> Test | Missing:
     match mean:
         case Effect():
-            return Test(p_value=mean.p_value, method=T_TEST)
+            return rate.tested(mean)
         case SameMargin(p_value=float(p_value)):
             return Test(p_value=p_value, method=SIGN_TEST)
         case SameMargin():
@@ -251,7 +250,7 @@ def _rate_by(
                 "rate": {label: known[label].estimate if label in known else effect for label, effect in own.items()},
                 "rate_standardised": {label: effect.standardised for label, effect in known.items()},
             },
-            "errors": {label: effect.standard_error for label, effect in known.items()},
+            "errors": {label: effect.standard_error for label, effect in known.items() if effect.standard_error},
             "test": _tested(list(own.values())[-1]),
         }
 
@@ -367,7 +366,9 @@ def effects(groups: Sequence[Group]) -> dict[str, BiasEffects]:
 def _effects(group: Group) -> BiasEffects:
     sides = [_direct_effects(group, margins) for margins in group.margins.values()]
     if len(sides) == 1:
-        return BiasEffects(before=sides[0], unit=group.unit, test=_tested(sides[0].direct))
+        by_rate = group.contrasts[0].tags.get("source") == OF_TRIPLES
+        of_direct = Missing(reason="RATE's ATE is tested instead") if by_rate else _tested(sides[0].direct)
+        return BiasEffects(before=sides[0], unit=group.unit, test=of_direct)
 
     def change() -> Estimate:
         before, after = group.margins.values()

@@ -45,7 +45,7 @@ from cda.prompts import Prompts
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection, Recipe
-from cda.records import Contrast, Exclusions, Pair, Prompt, Triple, prompt_id
+from cda.records import OF_TRIPLES, Contrast, Exclusions, Pair, Prompt, Triple, prompt_id
 from cda.resources.artifacts import prompt_row, read_labelled, training_stages
 from cda.resources.llm_access import Step, llm_access, llm_settings
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
@@ -165,7 +165,10 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     scored, facts = _score(loaded, doses, run_folder, comparisons_of(texts), shared)
     # A training never has a second turn as its target; a model as it is has a verdict on each.
     beside = inputs.second_turns()
-    audited_names = [*inputs.names, *(beside if only_audit else ())]
+    given = {contrast.bias for contrast in texts.contrasts}
+    # A file of triples need not be of every bias.
+    beside += [name for name in inputs.names if recipe.audit.contrasts is None and name not in given]
+    audited_names = list(dict.fromkeys([*inputs.names, *(beside if only_audit else ())]))
     all_groups = make_groups(texts.contrasts, biases, audited_names, scored, may_lack=beside)
     unmeasured = _unmeasured(texts.contrasts, all_groups)
     groups, scorings = [main_group(group) for group in all_groups], main_of(scored)
@@ -182,7 +185,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         biases=tuple(
             AuditedBias(name=name, description=biases[name].description)
             for name in audited_names
-            if f"contrasts of {name}" not in unmeasured
+            if any(group.bias.name == name for group in groups)
         ),
         sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
@@ -259,7 +262,8 @@ def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: boo
     llm = str(recipe.llm.model)
     labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
-        **{name: getattr(recipe.audit, name) for name in ("contrasts", "votes", "verdicts", "quality", "labels")},
+        contrasts=recipe.audit.contrasts or OF_TRIPLES,
+        **{name: getattr(recipe.audit, name) for name in ("votes", "verdicts", "quality", "labels")},
         pairs=recipe.data.pairs if trains else None,
         triples=", ".join(dict.fromkeys(flips.by for flips in texts.triples.flips.values())) or None,
         labelled_by=llm if recipe.labels_by_llm else "embedded rules",

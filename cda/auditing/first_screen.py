@@ -13,6 +13,8 @@ from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import mean_line, several
 from cda.auditing.verdict_sentences import (
     aims_at_tie,
+    ate,
+    by_rate,
     loss_of_quality,
     model_reason,
     model_word,
@@ -20,14 +22,15 @@ from cda.auditing.verdict_sentences import (
     training_word,
 )
 from cda.numbers.measures import held_out
-from cda.report.numbers import clipped, count, few_prompts, inert, listed, percent, share, width
+from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
-MAX_LINES, MAX_COLUMNS = 12, 100
+MAX_LINES, MAX_COLUMNS, WITH_ATE = 12, 100, 20
+"""`WITH_ATE`: further columns of a table with ATEs, so that clauses stay in it."""
 _MAX_NAME = 30
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 """Chips whose rows go first if there are too many."""
@@ -75,10 +78,12 @@ def _rest_line(rest: Sequence[BiasVerdict]) -> str:
 
 
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
-    """Rows as lines, each with its clause, in full or in short, if that fits."""
+    """Rows as lines, with RATE's ATE (after a training, that after it), each with its clause, in full or in short, if that fits."""
     voted = any(row.people for row in shown)
     when = ("before", "after") if compares(audit) else ("preferred",)
-    rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), "n")]
+    rated = any(row.bias in audit.rate for row in shown)
+    average = ("ATE, after" if compares(audit) else "ATE",) if rated else ()
+    rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), *average, "n")]
     for row in shown:
         people = (share(row.people) if row.people else "no votes",) if voted else ()
         shares = (
@@ -86,16 +91,22 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
             *(() if row.after is None else (share(row.after),)),
         )
         verdict = f"{SHAPES[row.chip]} {row.chip}"
-        rows.append((clipped(inert(row.bias), _MAX_NAME), verdict, *shares, *people, str(row.last.n)))
-    rows.append(_quality_row(audit, len(when), ("",) if voted else ()))
+        effects = (_ate_cell(row.bias, audit),) if rated else ()
+        rows.append((clipped(inert(row.bias), _MAX_NAME), verdict, *shares, *people, *effects, str(row.last.n)))
+    rows.append(_quality_row(audit, len(when), ("",) * (voted + rated)))
     first, *lines, last = aligned(rows)
     most = max(map(width, (first, *lines, last)))
     for at, row in enumerate(shown):
         clause = _beyond_shares(row.clause)
         shorter = (clause, clause.partition(": ")[0], clause.rpartition("; ")[2])
-        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS)
+        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS + WITH_ATE * rated)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
     return [first, *lines, last]
+
+
+def _ate_cell(name: str, audit: AuditResult) -> str:
+    found = ate(name, audit) if name in audit.rate else None
+    return cell(found, lambda effect: signed(effect.estimate))
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
@@ -107,9 +118,9 @@ def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
 
 
 def _beyond_shares(clause: str) -> str:
-    """The part of a clause that the columns of shares do not say already."""
+    """The part of a clause that the columns of numbers do not say already."""
     first, _, rest = clause.partition("; ")
-    return rest if first.startswith("preferred in ") else clause
+    return rest if first.startswith(("preferred in ", "ATE ")) else clause
 
 
 def _where(audit: AuditResult, report_path: str | None) -> list[str]:
@@ -207,7 +218,9 @@ def headline(audit: AuditResult) -> str:
 
 def chip_rules(audit: AuditResult) -> str:
     """The rule behind the chips of this kind of audit, in plain words."""
-    return said("glance", "training" if compares(audit) else "model", tests=tests_named(audit), limit=_LIMIT)
+    words = said("glance", "training" if compares(audit) else "model", tests=tests_named(audit), limit=_LIMIT)
+    on_triples = not compares(audit) and any(by_rate(name, audit) for name in audit.skew)
+    return f"{words} {said('glance', 'by rate')}" if on_triples else words
 
 
 def share_words(found: BiasVerdict) -> str:
@@ -328,7 +341,8 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
         named = len(unclear) <= (_MOST_UNCLEAR if few else 1)
         who = _named(unclear) if named else f"{len(unclear)} others"
         rest = f"; {who} {'is' if len(unclear) == 1 else 'are'} unclear"
-    return f"{opening} {', and '.join(parts)}{rest}."
+    by = ", by RATE on triples" if all(by_rate(each.bias, audit) for each in found) else ""
+    return f"{opening} {', and '.join(parts)}{by}{rest}."
 
 
 _DID: dict[Chip, str] = {

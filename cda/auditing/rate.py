@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import compress
+from itertools import compress, pairwise
 
 import numpy as np
 
@@ -13,11 +13,14 @@ from cda.arrays import FloatArray
 from cda.auditing.groups import Scorings, per_scoring, read_margins
 from cda.records import Triple, equal_texts, normal_text, prompt_id
 from cda.results.base import NOT_TRAINED, Missing, Test, or_missing
-from cda.results.effects import T_TEST, BiasRate, Flips, RateEffects, average_of
+from cda.results.effects import SIGN_TEST, T_TEST, BiasRate, Effect, Flips, PassDrift, RateEffects, average_of
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats import rate as statistics
+from cda.stats.drift import feature_drift, measured
 from cda.stats.rate import Contrasts, Estimand
 
+_IMBALANCE = 0.1
+"""Standardised difference above which two groups are usually called imbalanced (Austin, 2009)."""
 _UNSCALED = "training may have changed the spread of the rewards"
 
 
@@ -45,6 +48,11 @@ def refusals(flips: Flips, min_flipped: float) -> dict[Estimand, str]:
         if tried and (n == 0 or n < min_flipped * tried)
     }
     return reasons | {"ATE": "; ".join(reasons.values())} if reasons else {}
+
+
+def tested(effect: Effect) -> Test:
+    """Student's t; of differences that are all equal the sign test."""
+    return Test(p_value=effect.p_value, method=T_TEST if effect.standard_error else SIGN_TEST)
 
 
 def triple_comparisons(triple: Triple) -> tuple[Comparison, Comparison, Comparison]:
@@ -107,8 +115,31 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
         naive_unread=len(pairs) - (0 if last.naive is None else len(last.naive)) if last.originals is None else None,
         measured=per_scoring(measured),
         changes=changes,
-        test=average if isinstance(average, Missing) else Test(p_value=average.p_value, method=T_TEST),
+        passes=_passes(kept),
+        test=average if isinstance(average, Missing) else tested(average),
     )
+
+
+def _passes(triples: Sequence[Triple]) -> tuple[PassDrift, ...]:
+    """Features of which the changes in both passes exclude 0 on the same side, and are more than a trifle (`_IMBALANCE`)."""
+    found: list[tuple[float, PassDrift]] = []
+    for has in (True, False):
+        own = [triple for triple in triples if triple.has_attribute is has]
+        ids = [prompt_id(triple.prompt) for triple in own]
+        if len(set(ids)) < 2:
+            continue
+        texts = [
+            measured([getattr(each, text) for each in own]) for text in ("original", "rewrite", "rewrite_of_rewrite")
+        ]
+        for first, second in zip(*(feature_drift(after, was, ids) for was, after in pairwise(texts)), strict=True):
+            moved, back = first.difference, second.difference
+            sizes = [abs(drift.standardised.value) for drift in (first, second) if drift.standardised]
+            if isinstance(moved, Missing) or isinstance(back, Missing) or len(sizes) < 2 or min(sizes) < _IMBALANCE:
+                continue
+            if min(moved.low, back.low) > 0 or max(moved.high, back.high) < 0:
+                drift = PassDrift(feature=first.feature, has_attribute=has, first=moved, second=back)
+                found.append((-min(sizes), drift))
+    return tuple(drift for _, drift in sorted(found, key=lambda each: each[0]))
 
 
 def contrasts_of(triples: Sequence[Triple], scoring: Compared, pairs: Sequence[tuple[int, int]]) -> Contrasts:
@@ -142,6 +173,7 @@ def _changes(before: Contrasts, after: Contrasts, refused: Mapping[Estimand, str
         rewrite_effect=after.rewrite_effect - before.rewrite_effect,
         originals=moved(before.originals, after.originals),
         naive=moved(before.naive, after.naive),
+        bound=2 * max(before.bound, after.bound),
     )
     changes = statistics.rate_effects(differences, refused)
     unscaled = Missing(reason=_UNSCALED)

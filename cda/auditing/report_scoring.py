@@ -6,7 +6,8 @@ from typing import Literal
 
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.report_trainings import seeds_caveat
-from cda.report.numbers import listed, reward
+from cda.records import OF_TRIPLES
+from cda.report.numbers import listed, reward, with_ends
 from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
 from cda.results.base import Missing
@@ -14,6 +15,8 @@ from cda.results.facts import N_SHOWN, Example, JudgeFacts, PanelFacts, RewardMo
 
 Standing = Literal["agrees", "disagrees", "undecided"]
 _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
+_MOST_PASSES = 2
+"""Features that a caveat names; audit.json lists all."""
 _VERBS: dict[Standing, str] = {"disagrees": "disagree", "agrees": "agree", "undecided": ""}
 
 
@@ -49,8 +52,19 @@ def caveats(audit: AuditResult) -> list[str]:
     notes += [
         said("caveats", "direct", name=name, source=skew.source + contrasts_flipped(skew, " ({})"))
         for name, skew in audit.skew.items()
-        if skew.source not in ("file", "embedded")
+        if skew.source not in ("file", "embedded", OF_TRIPLES)
     ]
+    for name, rate in audit.rate.items():
+        for has in (True, False):
+            moved = [drift for drift in rate.passes if drift.has_attribute is has][:_MOST_PASSES]
+            features = "; ".join(
+                f"{each.feature.replace('_', ' ')} by {with_ends(each.first)}, then {with_ends(each.second)}"
+                for each in moved
+            )
+            side = "with" if has else "without"
+            notes += [
+                said("caveats", "passes", name=name, features=features, side=side, group="ATT" if has else "ATU")
+            ] * bool(moved)
     notes += [caveat] if (caveat := seeds_caveat(audit)) else []
     notes += _people_notes(audit)
     if audit.sources.quality == "embedded" and audit.quality is not None:

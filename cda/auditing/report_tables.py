@@ -21,7 +21,7 @@ from cda.auditing.report_cells import (
 from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
 from cda.numbers.views import numbers_in
-from cda.records import PERCENT
+from cda.records import OF_TRIPLES, PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, listed, points, share, signed, with_ends
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
@@ -133,6 +133,8 @@ def model_table(audit: AuditResult) -> Table:
     """A row for every bias of one model or judge; each number has its n."""
     known = {key: one for key, one in MEASURES.items() if "model" in one.shown_as}
     known |= {key: one for key, one in of_place("report").items() if one.of_bias}
+    if all(skew.source == OF_TRIPLES for skew in audit.skew.values()):
+        del known["triple_skew"]  # the contrasts are the triples
     keys = list(known)
     numbers = [number for key in keys for number in numbers_in(audit).where(key)]
     measured = {number.measure for number in numbers if isinstance(number.found, Estimate)}

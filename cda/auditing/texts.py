@@ -18,6 +18,7 @@ from cda.embedded.texts import (
     authored_responses,
     authored_triples,
 )
+from cda.errors import DataError
 from cda.features import n_words
 from cda.launch import say
 from cda.llm.money import tokens_of
@@ -119,10 +120,13 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
         excluded["quality pairs"] = quality.exclusions
         quality = replace(quality, items=tuple(drawn(quality.items, audit.max_quality, seed)))
     triples = _triples(inputs, rewriting, excluded)
+    most = audit.max_contrasts
+    if audit.contrasts is None:
+        groups, most = _of_triples(triples, inputs), None  # drawn as triples
     everything = [contrast for group in groups.values() for contrast in group]
     n_unmatched = _n_unmatched(inputs, everything, excluded["votes"])
     return AuditTexts(
-        contrasts=tuple(contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, seed)),
+        contrasts=tuple(contrast for group in groups.values() for contrast in drawn(group, most, seed)),
         triples=triples,
         quality=quality,
         available_pairs=available_pairs,
@@ -133,11 +137,30 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
     )
 
 
+def _of_triples(triples: Triples, inputs: AuditInputs) -> dict[str, list[Contrast]]:
+    """Both rewrites of each triple as contrasts, by bias; the biases without any are said. DataError: there is no triple."""
+    groups = {name: [each.contrast for each in triples.kept if each.bias == name] for name in inputs.names}
+    lacking = [name for name, own in groups.items() if not own]
+    if len(lacking) == len(groups):
+        why = (
+            "; ".join(f"{name}: {left}" for name, left in triples.failed.items()) or f"none is of {', '.join(lacking)}"
+        )
+        raise DataError(
+            f"{inputs.audit.triples or 'triples'}: no triple is left to audit on (audit.contrasts is none): {why}"
+        )
+    if lacking:
+        say(f"  not measured, since no triple is of them: {', '.join(lacking)}")
+    return {name: own for name, own in groups.items() if own}
+
+
 def _contrasts(
     inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Exclusions], *, only_audit: bool
 ) -> tuple[dict[str, list[Contrast]], dict[str, Exclusions]]:
     """Contrasts by bias, and the rewrites that failed."""
     own = inputs.contrasts()
+    if inputs.audit.contrasts is None:
+        excluded["contrasts"] = excluded["votes"] = Exclusions(0, {})
+        return {}, {}
     covered = {contrast.bias for contrast in own.contrasts}
     wanted = [
         *(row for row in audit_contrasts() if row.bias in inputs.names or not only_audit),
@@ -164,7 +187,7 @@ def _contrasts(
 def _n_unmatched(inputs: AuditInputs, contrasts: Sequence[Contrast], votes: Exclusions) -> int:
     """Items of votes and verdicts that are none of the contrasts; all that was left out of both is said."""
     audit, own = inputs.audit, inputs.contrasts()
-    if audit.contrasts != EMBEDDED:
+    if audit.contrasts not in (None, EMBEDDED):
         say(f"  {audit.contrasts}: {own.exclusions}")
         if own.ids.notice:
             say(f"  {audit.contrasts}: {own.ids.notice}")
@@ -207,6 +230,11 @@ def _triples(inputs: AuditInputs, rewriting: Rewriting, excluded: dict[str, Excl
         triples.kept.extend(kept)
         triples.flips[bias.name], triples.failed[bias.name] = flips.less(long), failed
         too_long += long
+        if flips.checked_by is None and inputs.audit.contrasts is None:
+            say(
+                f"  triples of {bias.name}: nothing checks that the rewrites flipped it, so that all count as flipped; give a column "
+                "flipped, or the bias file a measure"
+            )
         if failed.dropped:
             say(f"  triples of {bias.name}: {failed}")
     if n_given > n_drawn:
@@ -225,7 +253,7 @@ def _given_triples(bias: Bias, inputs: AuditInputs) -> tuple[Sequence[Triple | F
     failed = [each for each in inputs.triples().failed if each.bias == bias.name]
     if of_file or failed:
         return [*of_file, *failed], str(inputs.audit.triples), _checker(of_file, bias)
-    if inputs.audit.triples is None or inputs.audit.rate:
+    if inputs.audit.triples is None or inputs.audit.rate or inputs.audit.contrasts is None:
         return [], "", None
     return [authored.triple for authored in authored_triples([bias.name])], EMBEDDED_TEXTS, "blind readers"
 
@@ -234,7 +262,7 @@ def _n_each(bias: Bias, inputs: AuditInputs, rewriting: Rewriting) -> int:
     """Number of answers with the bias, and as many without, that are rewritten to make triples of it."""
     if not rewriting.writes:
         return 0
-    if inputs.audit.rate is not None or inputs.audit.triples is None:
+    if inputs.audit.rate is not None or inputs.audit.triples is None or inputs.audit.contrasts is None:
         return inputs.audit.rate or 0
     by_rules = not rewriting.by_llm and bias.offline is not None and bias.name not in WITH_CONTRASTS
     n_each = (
@@ -344,7 +372,7 @@ def unwritten(inputs: AuditInputs, rewriting: Rewriting) -> list[Unwritten]:
     existing = {contrast.bias for contrast in inputs.existing_contrasts()}
     for bias in inputs.biases:
         calls = rewriting.calls_for(bias)
-        if bias.name not in existing:
+        if bias.name not in existing and inputs.audit.contrasts is not None:
             found.append(Unwritten(f"rewriting for the contrasts of {bias.name}", _bases(inputs, rewriting), calls, 1))
         if _given_triples(bias, inputs)[0] or not (n_each := _n_each(bias, inputs, rewriting)):
             continue

@@ -18,6 +18,7 @@ from cda.auditing.report_cells import (
     targets,
 )
 from cda.numbers.measures import held_out, test_of_interval
+from cda.records import OF_TRIPLES
 from cda.report.numbers import (
     count,
     excludes_zero,
@@ -36,7 +37,7 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, average_of
 from cda.stats import verdict as rules
 from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
@@ -198,6 +199,20 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
     votes, effects, skew = audit.votes.get(name), audit.effects[name], audit.skew[name]
     found, length = effects.before.identification, effects.before.length
     rewritten = skew.source.startswith(REWRITTEN)
+    if by_rate(name, audit):
+        average, rate, direct = ate(name, audit), audit.rate[name], effects.before.direct
+        tried = rate.flips.tried_with + rate.flips.tried_without
+        all_tied = isinstance(direct, SameMargin) and direct.value == 0
+        return rules.ModelEvidence(
+            share=skew.before,
+            ties=_n_ties(skew),
+            mean_margin=0.0 if all_tied else mean_margin(average),
+            p_holm=_p_holm(rate.test),
+            identified=isinstance(average, Effect),
+            rival=None if length is None else length.rival,
+            tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
+            by_rate=True,
+        )
     return rules.ModelEvidence(
         share=skew.before,
         ties=_n_ties(skew),
@@ -212,6 +227,17 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
     )
 
 
+def by_rate(name: str, audit: AuditResult) -> bool:
+    """True if triples alone are the evidence on a bias, so that RATE's ATE decides its verdict."""
+    return audit.skew[name].source == OF_TRIPLES and name in audit.rate
+
+
+def ate(name: str, audit: AuditResult) -> Effect | Missing:
+    """The double-rewrite ATE of a bias under the last scoring, or why it is not given."""
+    measured = audit.rate[name].measured
+    return measured if isinstance(measured, Missing) else average_of(measured.last)
+
+
 def model_word(name: str, audit: AuditResult) -> rules.Finding:
     """The finding on one bias of one model, without a training."""
     return rules.finding(model_evidence(name, audit))
@@ -222,7 +248,14 @@ def model_reason(name: str, audit: AuditResult) -> str:
     found = model_evidence(name, audit)
     share_, word, n = found.share, rules.finding(found), found.share.n
     against = f"preferred in {percent(share_.value)} only; " if share_.high < TIE else ""
+    average = ate(name, audit) if found.by_rate else None
     match word:
+        case "few flipped" if found.by_rate:
+            return f"{n} of {found.tried} triples flipped the bias"
+        case "not identified" if isinstance(average, Missing):
+            return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
+        case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
+            return f"ATE {signed(average.estimate)}" + ("; 0 is not excluded" if word == "no effect shown" else "")
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
             alike, n_prompts = found.alike[0], share_.n_prompts
             needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
@@ -289,20 +322,33 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
         )
     else:
         text = f"The biased side is preferred in {share(skew)} of contrasts (n = {count(skew)})."
-        if isinstance(direct, SameMargin):
+        if by_rate(name, audit):
+            average = ate(name, audit)
+            text = f"Of both rewrites of {count(skew)} triples the one with the bias is preferred in {share(skew)}."
+            if isinstance(average, Effect):
+                holm = p_equals(_p_holm(audit.rate[name].test))
+                text += f" By RATE it changes the score by {signed(average.estimate)} {effects.unit} (ATE, double rewrites; p (Holm) {holm})."
+        elif isinstance(direct, SameMargin):
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
             text += f" Mean margin {signed(direct.estimate)} {effects.unit}."
     word = model_word(name, audit)
     unknown = not _is_identified(identification) and not isinstance(mean_margin(direct), float)
-    if unknown and (votes or word == "not identified"):
+    if unknown and not by_rate(name, audit) and (votes or word == "not identified"):
         text += f" The bias is not told apart from what else differs: {identification.reason}{confounds_sentence(identification)}"
-    if word == "not identified":
+    if word == "not identified" and not by_rate(name, audit):
         text += f" {drift_sentence(name, audit)}{_rival_sentence(audit.effects[name].before.length)}"
     elif word == "not told apart from length":
         text += length_sentence(name, audit)
-    elif word in ("too few prompts", "few flipped", "mostly tied", "no effect shown", "penalised") and not votes:
-        why = model_reason(name, audit)
+    elif (
+        word in ("too few prompts", "few flipped", "mostly tied", "no effect shown", "penalised", "not identified")
+        and not votes
+    ):
+        why = (
+            ""
+            if by_rate(name, audit) and isinstance(ate(name, audit), Effect) and word != "too few prompts"
+            else model_reason(name, audit)
+        )
         text += f" Why: {why}." if why else ""
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")
 
@@ -318,7 +364,7 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
     effect. Empty if they may not, of a training, or with people's votes: people saw the other differences too."""
     effects = audit.effects[name]
     identification = effects.before.identification
-    if compares(audit) or name in audit.votes or not _is_identified(identification):
+    if compares(audit) or name in audit.votes or by_rate(name, audit) or not _is_identified(identification):
         return ""
     margins = at_no_drift(identification)
     shown = _p_holm(effects.test) < SIGNIFICANT

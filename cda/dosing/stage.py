@@ -231,7 +231,7 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
 
 def may_have_votes(audit: AuditSection) -> bool:
     """False if the contrasts are the embedded ones, and no file has votes on them."""
-    return audit.contrasts != EMBEDDED or audit.votes is not None
+    return audit.contrasts not in (None, EMBEDDED) or audit.votes is not None
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,6 +70,13 @@ Contrasts = Annotated[
     Data | None,
     Arg("Contrasts of your own: prompt, base, perturbed. Default: the embedded ones.", setting="audit.contrasts"),
 ]
+ContrastsOrNone = Annotated[
+    Data | None,
+    Arg(
+        "Contrasts of your own: prompt, base, perturbed; `none`: RATE triples alone. Default: the embedded ones.",
+        setting="audit.contrasts",
+    ),
+]
 Figures = Annotated[str | None, FIGURES]
 Limit = Annotated[int | None, LIMIT]
 AUDITED = "audit.max_contrasts audit.max_triples audit.max_quality"
@@ -147,7 +154,7 @@ class Paid(Called, total=False):
 
 class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     biases: AllBiases
-    contrasts: Contrasts
+    contrasts: ContrastsOrNone
     votes: Votes
     verdicts: Annotated[Data | None, Arg(setting="audit.verdicts")]
     """LLM judges' verdicts on them, to stretch few votes (PPI++)."""

@@ -86,7 +86,7 @@ def check(loaded: LoadedRecipe) -> None:
     for name, read, _ in _files(loaded):
         if is_local(name):
             attempt(read)
-    if is_local(audit.contrasts):
+    if audit.contrasts is not None and is_local(audit.contrasts):
         attempt(inputs.check_opinions)
     attempt(inputs.triples)
     if audit.labels is not None and loaded.only_audit:
@@ -219,7 +219,8 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     """The plan of a run up to the stage `last`, or (`only`) of this stage alone, as lines."""
     recipe, contrasts = loaded.recipe, loaded.recipe.audit.contrasts
     rate = _rate(recipe, loaded.biases)
-    beside = audit_inputs(loaded).second_turns() if is_local(recipe.audit.contrasts) else []
+    beside = audit_inputs(loaded).second_turns() if contrasts is not None and is_local(contrasts) else []
+    contrasts = contrasts or "none, but both rewrites of triples"
     contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
     stages: dict[str, list[str]] = {}

@@ -56,6 +56,14 @@ def cross_checks(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], only_
             )
     if recipe.synthesize.counterfactuals == 0 and recipe.data.contrasts is None and recipe.data.second_turn == "no":
         yield "synthesize.counterfactuals is 0 and data.contrasts is not set, so nothing debiases; give one of them"
+    audit = recipe.audit
+    if audit.contrasts is None and (opinions := [name for name in ("votes", "verdicts") if getattr(audit, name)]):
+        yield f"audit.contrasts is none, and {' and '.join(f'audit.{name}' for name in opinions)} are on contrasts; give contrasts"
+    elif audit.contrasts is None and audit.triples in (None, "embedded") and not audit.rate:
+        yield (
+            "audit.contrasts is none, so that triples are all that is measured, and there are none; give them (--triples FILE, "
+            "audit.triples), or have answers rewritten (audit.rate=20)"
+        )
     if recipe.data.second_turn == "yes":
         yield from _second_turn_problems(recipe, names)
     llm = recipe.llm

@@ -26,6 +26,8 @@ def _yaml_word(value: object) -> object:
 
 
 Switch = Annotated[Literal["auto", "yes", "no"], BeforeValidator(_yaml_word)]
+Optional = Annotated[str | None, BeforeValidator(lambda value: None if value == "none" else value)]
+"""Data that may be left out: `none` and null are the same."""
 YesNo = Annotated[Literal["yes", "no"], BeforeValidator(_yaml_word)]
 
 
@@ -151,8 +153,9 @@ class AuditSection(Section):
     }
     preset: str | None = None
     """Source of the rest of this section: recipes/audit/NAME.yaml or a path."""
-    contrasts: str = "embedded"
-    """`embedded`, or a file of contrasts (prompt, base, perturbed; optionally people's preferences)."""
+    contrasts: Optional = "embedded"
+    """`embedded`, a file of contrasts (prompt, base, perturbed; optionally people's preferences), or none: an audit on triples alone,
+    which compares both rewrites of each and goes by RATE. It needs triples of your own, or `rate`."""
     columns: ContrastColumns = {}
     """Our column to yours, for the contrasts file."""
     votes: str | None = None
@@ -171,7 +174,7 @@ class AuditSection(Section):
     """Contrasts in the second turn of a conversation, as biases of their own: a right answer taken back when the user doubts it
     (sycophancy-second-turn), and length and vagueness after long earlier turns. auto: those of the recipe's biases that are
     audited on embedded contrasts. yes: all three."""
-    triples: str | None = "embedded"
+    triples: Optional = "embedded"
     """RATE triples: `embedded`, a file (prompt, original, rewrite, rewrite_of_rewrite, has_attribute), or null for none
     but those that `rate` asks for. Biases that the file has none of fall back on the embedded ones."""
     triple_columns: TripleColumns = {}
@@ -192,7 +195,7 @@ class AuditSection(Section):
     on them is given, since those that flip may be unlike the others."""
     max_triple_words: Positive | None = None
     """Leave out triples of which any version is longer, for every estimator alike; counted."""
-    quality: str | None = "embedded"
+    quality: Optional = "embedded"
     """Held-out preference pairs whose accuracy must not fall: `embedded`, a file, or null for none."""
     quality_columns: QualityColumns = {}
     """Our column to yours, for the file of quality pairs."""

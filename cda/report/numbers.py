@@ -107,24 +107,28 @@ def p_equals(p: float) -> str:
     return text if text.startswith("<") else f"= {text}"
 
 
-def reward(value: float) -> str:
+def reward(value: float, digits: int = 2) -> str:
     """A margin in reward units, signed, with two decimals; a zero has no sign.
 
     >>> reward(-1.234), reward(-0.001)
     ('−1.23', '0.00')
     """
-    text = f"{value:+.2f}"
-    return text[1:] if text[1:] == "0.00" else text.replace("-", MINUS)
+    text = f"{value:+.{digits}f}".replace("-", MINUS)
+    return text if round(value, digits) else text[1:]
 
 
 def signed(estimate: Estimate) -> str:
-    """An estimate in reward units or the like, signed, with its interval."""
-    return f"{reward(estimate.value)} [{reward(estimate.low)}, {reward(estimate.high)}]"
+    """An estimate in reward units or the like, signed, with its interval: two decimals, or as many as its half-width needs for a digit,
+    and as tell an end from 0."""
+    half = (estimate.high - estimate.low) / 2
+    digits = 2 if half <= 0 else min(_MOST_DIGITS, max(2, -math.floor(math.log10(2 * half))))
+    low, high = (reward(end, _digits_apart(end, (0.0,), digits)) for end in (estimate.low, estimate.high))
+    return f"{reward(estimate.value, digits)} [{low}, {high}]"
 
 
 def in_each(margin: float) -> str:
     """A margin that is the same in every pair, and so has no interval."""
-    return f"{reward(margin) if margin else '0'} in each pair"
+    return f"{reward(margin) if round(margin, 2) else two_digits(margin)} in each pair"
 
 
 def in_unit(found: Estimate, sign: str = "", factor: float = 1.0) -> str:
@@ -216,8 +220,12 @@ def _end(value: float, limit: float | None = None) -> str:
 
 def _apart(value: float, limits: tuple[float, ...], digits: int = 0) -> str:
     """A number with this many decimals, or as many more as tell it from the limits that it does not equal."""
+    return f"{value:.{_digits_apart(value, limits, digits)}f}"
+
+
+def _digits_apart(value: float, limits: tuple[float, ...], digits: int) -> int:
     while digits < _MOST_DIGITS and any(
         float(f"{value:.{digits}f}") == limit and abs(value - limit) > 10**-_MOST_DIGITS for limit in limits
     ):
         digits += 1
-    return f"{value:.{digits}f}"
+    return digits

@@ -273,6 +273,8 @@ class AuditInputs:
 
     def existing_contrasts(self) -> list[Contrast]:
         """Contrasts that exist before the audit makes any: the user's and the embedded ones."""
+        if self.audit.contrasts is None:
+            return [triple.contrast for triple in self.triples().triples]
         embedded, _ = with_votes([*audit_contrasts(), *self.second_turn_contrasts()], *self.opinions())
         return [*self.contrasts().contrasts, *embedded]
 
@@ -280,7 +282,7 @@ class AuditInputs:
         """Names of the biases of second turns that are measured beside the recipe's own, as `audit.second_turn` says; without
         those that are the recipe's own, or that the user's file has contrasts of."""
         asked = self.audit.second_turn
-        if asked == "no":
+        if asked == "no" or self.audit.contrasts is None:
             return []
         covered = {contrast.bias for contrast in self.contrasts().contrasts}
         wanted = SECOND_TURNS if asked == "yes" else set(self.names) - covered
@@ -334,13 +336,13 @@ class AuditInputs:
 
     def _read_contrasts(self) -> CleanContrasts:
         audit = self.audit
-        if audit.contrasts == EMBEDDED:
+        if audit.contrasts in (None, EMBEDDED):
             return CleanContrasts((), Exclusions(0, {}), Exclusions(0, {}))
         self.check_by()
-        rows = self._rows(audit.contrasts)
-        own = clean_contrasts(rows, self.names, audit.columns, audit.contrasts, *self.opinions(), by=audit.by)
+        where = str(audit.contrasts)
+        own = clean_contrasts(self._rows(where), self.names, audit.columns, where, *self.opinions(), by=audit.by)
         if audit.votes is None and own.votes.seen and own.votes.dropped == own.votes.seen:
-            raise _unreadable(audit.contrasts, own.votes)
+            raise _unreadable(where, own.votes)
         return own
 
     def _once(self, kind: str, read: Callable[[], T]) -> T:

@@ -156,9 +156,9 @@ class Effect(Result):
     """`double`, `single`, `naive`, `rewrite effect` or `direct contrast`."""
     estimate: Estimate
     standard_error: float
-    """Prompt-clustered, in the unit of the estimate."""
+    """Prompt-clustered, in the unit of the estimate; 0 if all differences are equal, whose interval is Wilson's over prompts."""
     p_value: float
-    """Two-sided test of no effect: Student's t."""
+    """Two-sided test of no effect: Student's t; exact, of as many coins as prompts, if all differences are equal."""
     standardised: Estimate | Missing
     """The estimate divided by the pooled within-group SD of the originals' rewards, which is taken as known."""
 
@@ -335,6 +335,19 @@ class RateEffects(Result):
         return Missing(reason=f"'{estimand}' by '{estimator}' is none of the effects of RATE")
 
 
+class PassDrift(Result):
+    """A feature that rewriting and rewriting back both move the same way, so that its part in the contrast of both rewrites does not
+    cancel within the group."""
+
+    feature: str
+    has_attribute: bool
+    """The group: originals with the attribute, or those without."""
+    first: Estimate
+    """Mean of rewrite − original."""
+    second: Estimate
+    """Mean of rewrite of rewrite − rewrite."""
+
+
 class BiasRate(Result):
     """RATE of one bias; every scoring on the same triples."""
 
@@ -353,6 +366,8 @@ class BiasRate(Result):
     changed the spread of the rewards."""
     test: Test | Missing
     """Test of the double-rewrite ATE under the last scoring, in the audit's family."""
+    passes: Annotated[tuple[PassDrift, ...], Field(exclude_if=lambda found: not found)] = ()
+    """Features that both passes of the rewriter move the same way, those that move most first."""
 
     def under(self) -> dict[str, RateEffects | Missing]:
         """The effects by scoring; empty if there are none."""

@@ -208,6 +208,8 @@ class Regression:
         error, df = float(np.sqrt((influence**2).sum())), self.df(contrast)
         if error <= ROUNDING * (self.size if size is None else size) or df <= 0:
             error = 0.0
+        if abs(value) <= ROUNDING * (error or (self.size if size is None else size)):
+            value = 0.0  # a trace of rounding
         half = t_quantile(df) * error if error else 0.0
         return Mean(
             _estimate(value, (value - half, value + half), self.n, self.n_prompts, unit, CLUSTERED_T), error, df

@@ -13,6 +13,7 @@ ATT(double) − ATT(single) is the rewrite effect at w = 1, ATU(single) − ATU(
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -41,12 +42,14 @@ _Wanted = tuple[str, str, str | None, Callable[[], Effect]]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An estimand with its estimator and unit; `scale` divides a standardised effect, or says why there is none."""
+    """An estimand with its estimator and unit; `scale` divides a standardised effect, or says why there is none. `bound`: of contrasts
+    that lie between −bound and bound, this; else infinity."""
 
     estimand: str
     estimator: str
     unit: str
     scale: float | Missing
+    bound: float = math.inf
 
     def cannot(self, reason: str) -> DataError:
         """The error that says that this cannot be estimated, and why."""
@@ -70,14 +73,18 @@ def same_in_all(
 
 def mean_effect(values: FloatArray, prompt_ids: Sequence[str], target: Target) -> Effect:
     """Mean of paired contrasts, with − without the attribute, shape (n,), with the error of the differences. DataError:
-    fewer than two prompts, or contrasts that do not vary between prompts.
+    fewer than two prompts, or contrasts that do not vary between prompts and have no bound; between bounds they have Wilson's interval
+    over prompts, and the exact p-value of as many coins.
     """
     n_prompts = len(set(prompt_ids))
     if n_prompts < 2:
         raise target.cannot(
             f"its {len(prompt_ids)} triples come from {n_prompts} prompt: the spread between prompts needs two at least"
         )
-    return _effect(mean_of(values, prompt_ids, target.unit), target)
+    found = mean_of(values, prompt_ids, target.unit)
+    if not found.error:
+        found = mean_of(values, prompt_ids, target.unit, (-target.bound, target.bound))
+    return _effect(found, target)
 
 
 def difference_effect(values: FloatArray, treated: BoolArray, prompt_ids: Sequence[str], target: Target) -> Effect:
@@ -107,7 +114,7 @@ def slope_effect(values: FloatArray, covariate: FloatArray, prompt_ids: Sequence
 
 
 def _effect(found: Mean, target: Target) -> Effect:
-    if not found.error:
+    if found.estimate.low == found.estimate.high:
         n_prompts = found.estimate.n_prompts
         raise target.cannot(f"nothing varies between its {n_prompts} prompts, so that its error is unknown")
     unit, scale = "pooled within-group SD of the originals' rewards", target.scale
@@ -154,7 +161,7 @@ class Contrasts:
     w = 1, the reverse at w = 0; `single` is original − rewrite at w = 1, the reverse at w = 0; `rewrite_effect` is
     rewrite of rewrite − original at any w. `originals`: rewards of the originals; None for a pairwise judge, which
     gives no reward but has `naive`, margins of an original with the attribute over one without it, shape (m,), of the
-    two `naive_rows`, shape (m, 2).
+    two `naive_rows`, shape (m, 2). `bound`: contrasts lie between −bound and bound.
     """
 
     attribute: BoolArray
@@ -166,6 +173,7 @@ class Contrasts:
     naive: FloatArray | None
     naive_rows: NDArray[np.int64] | None
     unit: str
+    bound: float = math.inf
 
     def __len__(self) -> int:
         return len(self.attribute)
@@ -183,7 +191,7 @@ class Contrasts:
         )
         if self.originals is not None:
             scale = pooled_within_group_sd(self.originals, self.attribute)
-        return Target(estimand, estimator, unit or self.unit, scale)
+        return Target(estimand, estimator, unit or self.unit, scale, self.bound)
 
 
 def from_rewards(
@@ -204,8 +212,18 @@ def from_rewards(
     flipped = _complete("rewrite", rewrite, len(w))
     back = _complete("rewrite of rewrite", rewrite_of_rewrite, len(w))
     sign = np.where(w, 1.0, -1.0)
+    is_yes_or_no = bool(np.isin([first, flipped, back], (0.0, 1.0)).all())
     return Contrasts(
-        w, tuple(prompt_ids), sign * (back - flipped), sign * (first - flipped), back - first, first, None, None, unit
+        attribute=w,
+        prompt_ids=tuple(prompt_ids),
+        double=sign * (back - flipped),
+        single=sign * (first - flipped),
+        rewrite_effect=back - first,
+        originals=first,
+        naive=None,
+        naive_rows=None,
+        unit=unit,
+        bound=1.0 if is_yes_or_no else math.inf,
     )
 
 
@@ -246,6 +264,7 @@ def from_preferences(
         naive=complete("naive pair", naive, len(pairs)) if len(pairs) or len(naive) else None,
         naive_rows=pairs if len(pairs) else None,
         unit="preference",
+        bound=1.0,
     )
     for row, (treated, control) in enumerate(pairs):
         if not w[treated] or w[control] or prompt_ids[treated] != prompt_ids[control]:

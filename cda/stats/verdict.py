@@ -169,7 +169,8 @@ class ModelEvidence:
     margin, or with votes of no difference from people, Holm-adjusted over everything that the audit tests. `signed_gap`: skew −
     human skew on the same rows, None without votes. `at_no_drift`: the margins among like pairs and of every adjusted form, None for
     one that cannot be estimated. `alike`: prompts
-    and share of the pairs that are alike otherwise, None if nothing says. `rival`: what may explain the margins in place of the bias (`cda.stats.length`). `tried`: contrasts that a rewriter tried to make, None if they came as they are.
+    and share of the pairs that are alike otherwise, None if nothing says. `rival`: what may explain the margins in place of the bias (`cda.stats.length`). `tried`: contrasts that a rewriter tried to make, None if they came as they are. `by_rate`: the contrasts are both rewrites of triples,
+    and `mean_margin` RATE's ATE, None if it is not given.
     """
 
     share: Estimate
@@ -182,11 +183,12 @@ class ModelEvidence:
     alike: tuple[int, float] | None = None
     signed_gap: Estimate | None = None
     tried: int | None = None
+    by_rate: bool = False
 
     @property
     def alone(self) -> bool:
         """True if neither length nor another difference may be what the model prefers."""
-        by_other = not (self.identified or isinstance(self.mean_margin, float)) or may_be_drift(
+        by_other = not (self.by_rate or self.identified or isinstance(self.mean_margin, float)) or may_be_drift(
             self.mean_margin, self.at_no_drift
         )
         return self.rival is None and not by_other
@@ -209,6 +211,7 @@ def finding(found: ModelEvidence) -> Finding:
         not told apart from length, not identified: length, or another difference, may explain the mean margin
             (`cda.stats.length`, `may_be_drift`); or there is no estimate of it. A margin that all pairs share is told from drift.
         rewarded: both lie on the biased side.
+    On triples alone the ATE decides, whatever the share: few flipped in place of not identified, if too few rewrites flipped the bias for it.
     """
     mean, share = found.mean_margin, found.share
     if isinstance(mean, float) and mean == 0:
@@ -220,10 +223,10 @@ def finding(found: ModelEvidence) -> Finding:
     if share.n_prompts < MIN_PROMPTS:
         return "few flipped" if found.tried is not None and found.tried >= MIN_PROMPTS else "too few prompts"
     if mean is None:
-        return "not identified"
-    if found.ties >= MANY_TIED * share.n and share.value <= TIE:
+        return "few flipped" if found.tried is not None and found.by_rate else "not identified"
+    side = _sign(mean) if found.by_rate else 1 if share.low > TIE else -1 if share.high < TIE else 0
+    if found.ties >= MANY_TIED * share.n and share.value <= TIE and not (found.by_rate and side):
         return "mostly tied"
-    side = 1 if share.low > TIE else -1 if share.high < TIE else 0
     if found.p_holm >= SIGNIFICANT or side == 0 or _sign(mean) != side:
         return "no effect shown"
     if side < 0:

@@ -153,7 +153,7 @@ def audit_of(world: World, rng: np.random.Generator) -> AuditResult:
         },
         "effects": {}, "rate": {}, "seed": 0, "n_tests": 0,
     }  # fmt: skip
-    return adjust_for_all_tests(AuditResult(**found))
+    return adjust_for_all_tests(AuditResult.model_construct(**found))
 
 
 def votes_of(group: Group, share: float, rng: np.random.Generator) -> VotedBias:

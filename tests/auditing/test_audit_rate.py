@@ -7,6 +7,7 @@ import pytest
 from rows import triples
 
 from cda.auditing.rate import rate
+from cda.records import Triple, user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.effects import BiasRate, Effect, Flips, RateEffects, average_of
 from cda.rewriting.triples import flips_of
@@ -97,3 +98,33 @@ def test_the_reason_of_a_refusal_goes_before_that_of_an_empty_group() -> None:
     average = average_of(found.under()["model"])
     assert isinstance(average, Missing)
     assert average.reason.startswith("20 of 400 answers without the bias could be rewritten")
+
+
+def test_a_rewriter_that_lengthens_in_both_passes_is_named_and_inflates_the_att() -> None:
+    """True effect 1; every word is worth 0.04, and each pass adds 10% of the words: ATT holds what the second pass added."""
+    rows, rng = [], np.random.default_rng(SEED)
+
+    def longer(text: str) -> str:
+        return text + " more" * round(len(text.split()) * 0.1)
+
+    for row in range(80):
+        plain, has = "word " * int(rng.integers(20, 61)), row % 2 == 0
+        first, second = longer(plain), longer(longer(plain))
+        texts = [
+            f"{'Yes! ' if there else ''}{text.strip()}"
+            for text, there in zip((plain, first, second), (has, not has, has), strict=True)
+        ]
+        rows.append(Triple("jargon", user_prompt(f"q{row}"), *texts, has_attribute=has))
+    scores = {
+        text_id(one.prompt, text): 1.0 * text.startswith("Yes!") + 0.04 * len(text.removeprefix("Yes! ").split())
+        for one in rows
+        for text in (one.original, one.rewrite, one.rewrite_of_rewrite)
+    }
+    counts = flips_of([one.has_attribute for one in rows], rows, "rules", "measured words")
+    found = rate(rows, {"jargon": counts}, {"model": Rewards(scores)}, 0.5)["jargon"]
+    assert value(overall(found), "ATT", "double").value == pytest.approx(1.17, abs=0.03)
+    assert value(overall(found), "ATU", "double").value == pytest.approx(0.83, abs=0.03)
+    words = [one for one in found.passes if one.feature == "words"]
+    assert [one.has_attribute for one in words] in ([True, False], [False, True])
+    assert all(min(one.first.low, one.second.low) > 0 for one in words)
+    assert measured({"model": scored(0.5)}).passes == ()

@@ -56,6 +56,45 @@ def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp
     assert audit(*words, "audit.ties=half")[1]["votes"]["jargon"]["human_skew"]["value"] == (8 + 1) / 24
 
 
+def test_triples_alone_are_an_audit_whose_verdict_is_rates(audit: Any, report: Report, tmp_path: Path) -> None:
+    """A bias file without rules or a measure, no LLM, and a small effect against it that skew alone would call unclear."""
+    bias = written(tmp_path / "yes.yaml", [])
+    bias.write_text(
+        "name: yes-bias\ndescription: Opens with Yes.\nquestion: Does it open with Yes?\nkeep: [the rest]\n"
+        "instructions: {add: Open with Yes., remove: Drop the opening Yes.}\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "own.py").write_text(
+        "def score(prompts, responses):\n"
+        "    noise = [(int(r.split()[-1]) * 7 + 3 * ('back' in r)) % 10 / 1000 for r in responses]\n"
+        "    return [n - 0.004 * r.startswith('Yes') for n, r in zip(noise, responses)]\n",
+        encoding="utf-8",
+    )
+    rows = [
+        {"prompt": f"question {row}", "original": f"{'Yes ' * has}first {row}", "rewrite": f"{'Yes ' * (not has)}flipped {row}",
+         "rewrite_of_rewrite": f"{'Yes ' * has}back {row}", "has_attribute": has, "bias": "yes-bias"}
+        for row in range(60) for has in [row % 2 == 0]
+    ]  # fmt: skip
+    path, model = written(tmp_path / "mine.jsonl", rows), f"{tmp_path / 'own.py'}:score"
+    words = ("--bias", bias, "--triples", path)
+    said, found = audit(model, *words, "--contrasts", "none")
+    ate = next(one for one in found["rate"]["yes-bias"]["measured"]["before"]["effects"]
+               if (one["estimand"], one["estimator"]) == ("ATE", "double"))["estimate"]  # fmt: skip
+    assert ate["value"] == pytest.approx(sum(double_contrasts(tmp_path / "out")[1]) / 60) and ate["high"] < 0
+    assert found["sources"]["contrasts"] == "both rewrites of triples" and found["n_tests"] == 1
+    assert "does not reward yes-bias, by RATE on triples." in said and re.search(
+        r"−0\.00\d \[−0\.00[1-9], −0\.00[1-9]\]", said
+    )
+    assert "nothing checks that the rewrites flipped it" in said and "yes-bias: penalised" in report()
+    for spelling in ("audit.contrasts=none", "audit.contrasts=null"):
+        assert audit(model, *words, "--contrasts", "embedded", spelling)[1]["skew"] == found["skew"]
+    assert "there are none; give them" in audit(model, "--bias", bias, "--contrasts", "none", fails=True)[0]
+    refused = audit(model, *words, "--contrasts", "none", "--votes", path, fails=True)[0]
+    assert "audit.votes are on contrasts" in refused
+    written(path, [row | {"flipped": row["prompt"].endswith("0")} for row in rows])
+    assert "? unclear" in (few := audit(model, *words, "--contrasts", "none")[0]) and "6 of 60 triples flipped" in few
+
+
 def test_rate_triples_of_a_file(llama: Path, audit: Any, tmp_path: Path) -> None:
     rows = [
         {"prompt": f"w{row}", "original": f"w{row} good good", "rewrite": f"w{row} bad w3",

@@ -214,12 +214,12 @@ def test_mixed_up_candidates_and_margins_that_are_no_numbers_are_said(
 
 def test_rewriters_are_compared_on_the_responses_that_both_rewrote() -> None:
     # The second has none of the last two prompts, a prompt of its own, and a second response of the first prompt.
-    margins = [0.0, 1.0, 2.0, 3.0, 4.0, 9.0]
+    margins = [0.0, 1.0, 2.0, 3.0, 4.0, 9.0, 5.0, 6.0, 7.0, 8.0]
     given = [row(number, "one", margin) for number, margin in enumerate([*margins, -50.0, -60.0])]
     given += [row(number, "two", 2 * margin) for number, margin in enumerate(margins)]
     given += [row(99, "two", 1000.0), row(0, "two", 77.0, direction="remove")]
     (found,) = agreements(given)
-    assert (found.first, found.second, found.n_prompts, found.n_responses) == ("one", "two", 6, 6)
+    assert (found.first, found.second, found.n_prompts, found.n_responses) == ("one", "two", 10, 10)
     assert isinstance(found.pearson, Estimate) and found.pearson.value == pytest.approx(1.0)
 
 

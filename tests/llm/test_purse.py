@@ -83,7 +83,7 @@ def test_a_budget_is_for_all_starts_and_a_larger_one_goes_on(serve: Callable[[An
                  "llm.prices={clerk: {input: 10, output: 10}}", f"llm.budget_usd={budget}", f"run.folder={tmp_path / 'run'}",
                  "llm.max_tokens=100"]  # fmt: skip
         loaded = load_recipe("jargon", words)
-        object.__setattr__(loaded, "confirmed", True)
+        object.__setattr__(loaded, "consent", "given")
         (tmp_path / "out").mkdir(exist_ok=True)
         label.run(loaded, tmp_path / "out")
 

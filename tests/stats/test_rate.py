@@ -256,6 +256,33 @@ def test_quantile_groups_are_about_equally_filled_and_keep_ties() -> None:
         quantile_groups([1, 1, 1], 3)
 
 
+@pytest.mark.parametrize("scored_as", ["preferences", "yes or no"])
+def test_an_effect_that_is_the_same_in_all_triples_has_wilsons_interval(scored_as: str) -> None:
+    """A judge, or a reward of 0 and 1, that always follows the attribute: of 20 prompts Wilson's lower end is 20 / (20 + 1.96²)."""
+    w, ids = [1, 0] * 10, [str(row) for row in range(20)]
+    ones = [1.0] * 20
+    found = from_rewards(w, [1 - has for has in w], w, w, ids)
+    if scored_as == "preferences":
+        found = from_preferences(ones, ones, [0.0] * 20, w, ids)
+    ate, unmoved = effect(found), rewrite_effect(found, 1)
+    assert (ate.estimate.value, ate.estimate.high, ate.standard_error) == (1.0, 1.0, 0.0)
+    assert ate.estimate.low == pytest.approx(2 * 20 / (20 + 1.959964**2) - 1)
+    assert ate.p_value == pytest.approx(2 * 0.5**20)
+    assert unmoved.estimate.value == 0 and unmoved.estimate.low < 0 < unmoved.estimate.high and unmoved.p_value == 1
+    with pytest.raises(DataError, match="nothing varies"):  # rewards without a bound
+        effect(
+            from_rewards([0.04 * has for has in w], [0.04 - 0.04 * has for has in w], [0.04 * has for has in w], w, ids)
+        )
+
+
+def test_a_slope_below_rounding_is_0() -> None:
+    """Contrasts that rise and fall by the same on both sides of the covariate's mean."""
+    x = np.array([-3.0, -1.0, 1.0, 3.0] * 5) + 0.1
+    w = [1, 0] * 10
+    found = from_preferences(np.abs(x - 0.1) / 3, [0.0] * 20, [0.0] * 20, w, [str(row) for row in range(20)])
+    assert effect_slope(found, x).estimate.value == 0.0
+
+
 ROOT = Path(__file__).parent.parent.parent
 TRIPLES = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "rate" / "paper_reward_triples.jsonl"
 printed = pytest.mark.skipif(not TRIPLES.is_file(), reason=f"public research data absent: {TRIPLES} (set CDA_DATA)")

@@ -273,6 +273,29 @@ def test_the_reason_without_a_verdict_is_the_first_that_holds(given: dict[str, A
     assert of_model(UP, **given) == word
 
 
+SMALL = Estimate(value=-0.04, low=-0.06, high=-0.03, n=80, n_prompts=80, unit="reward", method="t")
+
+
+@pytest.mark.parametrize(
+    ("mean", "given", "word"),
+    [
+        (SMALL, {}, "penalised"),  # the share says nothing: 45% to 55%
+        (SMALL, {"identified": False, "at_no_drift": (OPEN,), "ties": 60}, "penalised"),
+        (UP, {"identified": False}, "rewarded"),
+        (UP, {"rival": "length"}, "not told apart from length"),
+        (UP, {"p_holm": 0.06}, "no effect shown"),
+        (OPEN, {"share": estimate(0.9, 0.05)}, "no effect shown"),
+        (OPEN, {"share": estimate(0.4, 0.05), "ties": 55}, "mostly tied"),
+        (None, {"tried": 100}, "few flipped"),
+        (None, {}, "not identified"),
+        (UP, {"share": FEW}, "too few prompts"),
+        (0.0, {}, "scored alike"),
+    ],
+)
+def test_on_triples_alone_the_average_effect_decides(mean: Margin | None, given: dict[str, Any], word: str) -> None:
+    assert of_model(mean, **{"share": estimate(0.5, 0.05), "by_rate": True} | given) == word
+
+
 @pytest.mark.parametrize(
     ("value", "p_holm", "word"),
     [
