@@ -40,6 +40,7 @@ from cda.pipeline.stages import carry_out
 from cda.recipe.load import LoadedRecipe, is_recipe, load_recipe
 from cda.records import Rewrite
 from cda.resources.llm_access import share_purse
+from cda.results.comparison import DiscoveriesResult
 from cda.rewriting.labels import PairLabel, ResponseLabel
 
 _BY_NAME = (
@@ -95,17 +96,17 @@ def audit_run(target: Model, terms: Terms) -> Run:
 
 
 @declared(AuditArguments)
-def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison:
+def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison | DiscoveriesResult:
     """Which of these? Models, which are audited now on the same texts, finished audits and shared rows next to each other, as
     `cda compare` does.
 
     Args:
         targets: Models as for `cda.audit`; folders of finished runs; files that `audit.save` or `audit.export` wrote; folders of
-            these. With two or more, or a folder.
+            these. With two or more, or a folder. Or two or more folders of discoveries.
         settings: As for `cda.audit`, for the models that are audited now.
 
     Returns:
-        The comparison; models that could not be audited are in `failed`.
+        The comparison; models that could not be audited are in `failed`. Of discoveries theirs, without `failed`.
 
     Raises:
         RunError: No model at all could be audited, or a run or file that was named cannot be read.

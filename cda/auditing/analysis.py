@@ -44,7 +44,7 @@ from cda.stats import rate as statistics
 from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.length import length_baseline
-from cda.stats.levels import grouping, levels_of
+from cda.stats.levels import grouping, levels_of, one_family
 from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
 from cda.stats.proportions import chosen_correlation, hits_of, positive_share
 from cda.stats.rate import Target, direct_contrast, same_in_all, slope_effect
@@ -148,8 +148,8 @@ def by_columns(
     cutoffs: Cutoffs,
     refused: Mapping[str, Mapping[statistics.Estimand, str]],
 ) -> dict[str, dict[On, dict[str, Grouping | Missing]]]:
-    """Every target by every column; empty if no column was asked for. `refused` are RATE's estimands that too few rewrites
-    flipped the bias for, by bias."""
+    """Every target by every column; empty if no column was asked for. Tests of contrasts and triples over all columns and biases are
+    one family. `refused` are RATE's estimands that too few rewrites flipped the bias for, by bias."""
     found: dict[str, dict[On, dict[str, Grouping | Missing]]] = {}
     for group in groups if columns else ():
         if group.is_target:
@@ -162,6 +162,10 @@ def by_columns(
                     name: or_missing(partial(_rate_by, own, scorings, name, cuts, why)) for name, cuts in asked
                 },
             }
+    parts = [part for own in found.values() for part in own.values()]
+    adjusted = iter(one_family([by for part in parts for by in part.values() if isinstance(by, Grouping)]))
+    for part in parts:
+        part.update({name: next(adjusted) for name, by in part.items() if isinstance(by, Grouping)})
     return found
 
 

@@ -16,13 +16,13 @@ from cda.auditing.verdict_sentences import (
     aims_at_tie,
     ate,
     by_rate,
-    held_out,
     loss_of_quality,
     model_reason,
     model_word,
     training_word,
     worse_with,
 )
+from cda.numbers.measures import held_out
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
@@ -286,7 +286,7 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
 
 
 def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, Estimate | None]:
-    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
+    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(audit, name)
     people = None if votes is None else votes.human_skew
     if held is not None:
         # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.

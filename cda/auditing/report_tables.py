@@ -434,7 +434,7 @@ def by_tables(audit: AuditResult) -> list[Table | None]:
     differ += [row for of, by in rated.items() for row in _differ(of, "RATE effect", by)]
     heading, caption = "bias, column: level", f"Skew and mean margin by level, with {PERCENT} intervals"
     of_rate = f"Effect by level (RATE, rewrites of rewrites){', after' if two else ''}, with {PERCENT} intervals"
-    columns = ("bias, column", "p that levels are alike", f"slope ({unit} per 1 of the column)")
+    columns = ("bias, column", "p that levels are alike (Holm)", f"slope ({unit} per 1 of the column)")
     return [
         levels_table(caption, heading, margins, {**skews, **means, **COUNTS, **TESTED}),
         levels_table(

@@ -59,7 +59,7 @@ def dose_line(audit: AuditResult) -> str:
         return f"Dose 0 was chosen {by}: the model is left as it is. What choosing leaves, held out: {', '.join(left)}."
     on = "contrasts" + (" and quality pairs" if change else "")
     return (
-        f"Dose {dose.chosen:g} was chosen {by} on the {on} that it is shown on, which flatters it; held out: "
+        f"Dose {dose.chosen:g} was chosen {by} on the same {on}; shown are the results of such choices on held-out halves: "
         f"{', '.join(left)}."
     )
 
@@ -156,7 +156,7 @@ def _ways(dose: DoseResult, bias: str) -> Table:
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
     columns = ["gap to 50%" if tie and key == "gap" else MEASURES[key].title for key in _columns(tie)]
     header = ("way", "dose", *columns, f"change of {what}", "change of quality")
-    more = "gaps are those of held-out halves, averaged; changes are against no training"
+    more = "gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
@@ -166,7 +166,10 @@ def _columns(tie: bool) -> list[str]:
 
 
 def _people_cells(people: AgainstPeople, tie: bool) -> Row:
-    return tuple(FORMS[MEASURES[key].unit](getattr(people, key)) for key in _columns(tie))
+    found = {key: getattr(people, key) for key in _columns(tie)}
+    return tuple(
+        f"{100 * each.value:.0f}" if key == "gap" else FORMS[MEASURES[key].unit](each) for key, each in found.items()
+    )
 
 
 def several(audit: AuditResult) -> Seeds | None:

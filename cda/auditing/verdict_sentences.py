@@ -19,6 +19,7 @@ from cda.auditing.report_cells import (
     said,
     targets,
 )
+from cda.numbers.measures import held_out, test_of_interval
 from cda.records import OF_TRIPLES
 from cda.report.numbers import (
     count,
@@ -40,6 +41,7 @@ from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
 from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, average_of
 from cda.stats import verdict as rules
+from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
 _NAMED = 2
@@ -100,11 +102,7 @@ _KINDS: dict[str, Kind] = {
 }
 _LIMIT = round(100 * TOLERATED_LOSS)
 _Decisive = Literal["skew", "miscalibration"]
-
-
-def held_out(name: str, audit: AuditResult) -> HeldOutBias | None:
-    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or no dose was chosen."""
-    return None if audit.dose is None else audit.dose.methods["dose"].held_out.get(name)
+HELD_OUT = ", held out"
 
 
 def _quality_change(audit: AuditResult) -> tuple[Estimate, bool]:
@@ -139,29 +137,36 @@ def loss_of_quality(audit: AuditResult) -> rules.Loss | None:
 
 def _evidence(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out if the same contrasts chose the dose."""
-    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(name, audit)
+    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(audit, name)
+    family = list(audit.dose.methods["dose"].held_out.values()) if audit.dose else []
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
     if held is not None and audit.dose is not None and audit.dose.aim == "tie" and skew.target:
-        return Evidence(_moved("skew", skew, held), None, True, mean)
+        return Evidence(_moved("skew", skew, held, family), None, True, mean)
     people = None
     if votes is not None:
         gap = votes.gap.change if held is None else held.against_base.gap
         people = rules.PeopleEvidence(
-            _moved("miscalibration", votes.miscalibration, held),
-            _moved("skew", votes.skew_on_voted, held),
+            _moved("miscalibration", votes.miscalibration, held, family),
+            _moved("skew", votes.skew_on_voted, held, family),
             (votes if held is None else held.people).human_skew.value,
             isinstance(gap, Estimate) and gap.low > 0,
         )
     return Evidence(_moved("skew", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
 
-def _moved(what: _Decisive, measure: Measure, held: HeldOutBias | None = None) -> Moved:
-    """A change with its test; of a held-out one, the test of the contrasts that chose the dose, as no other is made."""
+def _moved(
+    what: _Decisive, measure: Measure, held: HeldOutBias | None = None, family: Sequence[HeldOutBias] = ()
+) -> Moved:
+    """A change with Holm's p; of a held-out one over the held-out changes, whose intervals cover the choice of the dose."""
     before, after, change, test = measure.of_training()
+    p_holm = test.holm
     if held is not None:
         before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
-    return Moved(before.value, after.value, change.low, change.high, test.holm, after.low, after.high)
+        p_holm = holm([test_of_interval(getattr(each.against_base, what)).p_value for each in family])[
+            family.index(held)
+        ]
+    return Moved(before.value, after.value, change.low, change.high, p_holm, after.low, after.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -322,8 +327,10 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
     text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
-    for held in (_held_out_words(what, name, given) for what in ("skew", "miscalibration") if audit is not given):
-        text += f" The trainings were measured{held} in the first." if held else ""
+    held = held_out(given, name) if audit is not given else None
+    if held is not None:
+        change = held.against_base.miscalibration if own.people else held.against_base.skew
+        text += f" Trainings were measured on the contrasts that chose the dose; held out, the first changed by {points(change)}."
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
     return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
 
@@ -465,6 +472,11 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
+def _held_shares(held: HeldOutBias) -> Trained:
+    """Skew before and after on held-out halves; without a test."""
+    return Trained(held.base.skew, held.people.skew, held.against_base.skew, Test(p_value=1.0, method=""))
+
+
 def _from_to(shares: Trained, between: str = "% to ") -> str:
     return f"{percent(shares.before.value)[:-1]}{between}{percent(shares.after.value)}"
 
@@ -472,30 +484,34 @@ def _from_to(shares: Trained, between: str = "% to ") -> str:
 def _with_votes(name: str, word: str, audit: AuditResult) -> str:
     votes = audit.votes[name]
     before, after, change, test = votes.miscalibration.of_training()
+    held = held_out(audit, name)
+    if held is not None:
+        before, after, change = held.base.miscalibration, held.people.miscalibration, held.against_base.miscalibration
     text = (
         f"Model and people disagreed on {percent(before.value)} of contrasts before and {percent(after.value)} after, "
-        f"a change of {points(change)} (n = {count(change)}{_p_that_decides(change, test.holm)})"
-        f"{_held_out_words('miscalibration', name, audit)}."
+        f"a change of {points(change)} (n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
     )
     if word == "overcorrected":
         return (
-            f"Skew went from {_from_to(votes.skew_on_voted.of_training())}, past people's "
+            f"Skew went from {_from_to(votes.skew_on_voted.of_training() if held is None else _held_shares(held))}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
 
 
 def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
-    skew, held = audit.skew[name], held_out(name, audit)
-    _, after, change, test = skew.of_training()
+    skew, held = audit.skew[name], held_out(audit, name)
+    before, after, change, test = skew.of_training()
+    if held is not None:
+        before, after, change = held.base.skew, held.people.skew, held.against_base.skew
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
     ways = f" ({', '.join(parts)})" if parts else ""
     text = (
-        f"Skew {moved} from {_from_to(skew.of_training())}{ways}, {points(change)} "
-        f"(n = {count(change)}{_p_that_decides(change, test.holm)}){_held_out_words('skew', name, audit)}."
+        f"Skew {moved} from {percent(before.value)[:-1]}% to {percent(after.value)}{'' if held else ways}, {points(change)} "
+        f"(n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
     )
-    ended, below = after if held is None else held.people.skew, percent(OVERCORRECTED_BELOW)
+    ended, below = after, percent(OVERCORRECTED_BELOW)
     if word == "overcorrected" and own.aims_at_tie:
         return f"{text} Ties were the aim, and skew ended past 50%: {share(ended, TIE)}{', held out' if held else ''}."
     if word == "overcorrected":
@@ -528,14 +544,6 @@ def _doubt_sentence(name: str, word: str, own: Evidence, audit: AuditResult) -> 
         beyond = audit.beyond_noise[name]
         return f"{text}, and whether they did is not known: {beyond.reason if isinstance(beyond, Missing) else ''}."
     return f"{text}: beyond noise, the mean margin moved by {signed(own.beyond_noise)} reward."
-
-
-def _held_out_words(what: _Decisive, name: str, audit: AuditResult) -> str:
-    """The held-out change behind the one on the contrasts that chose the dose; empty if they did not."""
-    held = held_out(name, audit)
-    if held is None or audit.dose is None or (audit.dose.aim == "tie") != (what == "skew"):
-        return ""
-    return f" on the contrasts that chose the dose; held out {points(getattr(held.against_base, what))}"
 
 
 def _open_rises_sentence(name: str, moved: Sequence[str], evidence: Mapping[str, Evidence]) -> str:

@@ -232,8 +232,8 @@ def compare(
     targets: Annotated[
         list[str],
         Argument(
-            help=f"{TARGET} Folders of finished runs, files of audits, rows that `--export` wrote, or folders of these. And "
-            "section.key=value, as many as you like.",
+            help=f"{TARGET} Folders of finished runs, files of audits, rows that `--export` wrote, or folders of these; or folders "
+            "of discoveries. And section.key=value, as many as you like.",
             autocompletion=complete.models,
         ),
     ],
@@ -242,15 +242,21 @@ def compare(
 ) -> None:
     """Which of these? Models, audited now on the same texts, finished audits and shared rows next to each other."""
     words, models = settings_apart(targets)
+    from cda.comparing.discoveries import discoveries_at
     from cda.comparing.targets import check_export, compare_targets, export_rows, plan_comparison
+    from cda.results.comparison import DiscoveriesResult
 
     check_export(export, several=True)
+    if discoveries_at(models):
+        call.refuse(dict.fromkeys(("export", "fail-if"), "only with audits, not with discoveries"))
     terms = call.terms("cda.compare", declared.AuditArguments, options, words, *AUDITED_FILES)
     if call.output.dry_run:
         call.output.show(plan_comparison(models, terms, call.output.full), "")
         return
     comparison = compare_targets(models, terms)
     call.output.show(comparison, f"\n{comparison.summary}")
+    if isinstance(comparison, DiscoveriesResult):
+        return
     export_rows(comparison, export)
     if call.conditions and is_main():
         call.output.fail(comparison.failures(*(condition.text for condition in call.conditions)))

@@ -62,12 +62,15 @@ _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
     "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
 }  # fmt: skip
+_RATE = {"naive": "rate_naive_standardised", "double": "rate_standardised"}
+_RATE_MARKS = {"naive": Mark("naive", BEFORE, "o", filled=False), "double": Mark("double rewrites", THIRD, "s")}
 _LONGEST_CELL = 60
 _OWN_TERMS = (
     Entry("place", "1 + audits whose interval lies below, to n − those whose interval lies above", "Among audits of the same texts throughout, by the mean over biases, each of the same weight, of the first measure that all of them have: miscalibration, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far a model leans and not whether people lean so too. Places are not corrected for the number of audits: of many, some are wrong by chance."),
     Entry("mean", "mean over audits of each share, on the contrasts that all of them gave a margin on", "Reward models, judges and trainings apart; never over different contrasts or votes, and not shown where audits lie on both sides of no effect. SD: the standard deviation between their skews."),
     Entry("interval of a mean", f"audits and prompts as crossed random factors, from {FEW_MODELS} audits on", "As for readers and cases (Obuchowski and Rockette 1995), of a share Wilson's on as many rows as its error is worth. Of fewer audits, or of a share so near 0 or 100% that less than one audit in all answers otherwise, it is over prompts alone: it holds for these and says nothing of others."),
     Entry("change *", f"interval excludes 0, and Holm's p over all changes of all trainings is below {SIGNIFICANT}", "After minus before, paired by contrast, in points; (target): the bias that was trained on."),
+    Entry("‡", "dose chosen on one half of the prompts, measured on the other", "The dose of this training was chosen on the same contrasts: the number is held out. Means over audits, ranks and paired differences are of the contrasts that chose it, which flatters them."),
     Entry("difference", "other − first on the texts that both have a margin on", "Paired and clustered by prompt; Holm's p allows for all paired tests here. Same is how often both prefer the same side, alone how many sides with the bias are preferred by the first only and by the other only. r is Pearson's correlation of their margins."),
 )  # fmt: skip
 
@@ -145,7 +148,8 @@ class _Shown:
         if mean:
             return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
         training = self.result.audits[audit].training
-        star = "*" * ((audit, column) in self.stars) if is_change and key == "skew" else ""
+        chosen = "‡" * bool(training and moment != "before" and measure.held_out and column in training.chosen_on)
+        star = chosen + "*" * ((audit, column) in self.stars) if is_change and key == "skew" else chosen
         target = " (target)" if training and is_change and key == "skew" and column in training.against else ""
         return form(found) + star + target + self.mark(measure, audit, column)
 
@@ -206,6 +210,21 @@ class _Shown:
             drawn = Scale(measure.axis, is_share, SHARE_LIMITS if is_share else (-1.05, 1.05), reference)
             for column, slug in slugs(columns).items():
                 yield from self._plot(key, column, f"{key}-{slug}" if column else key, drawn)
+        for bias, slug in slugs(self.biases).items():
+            yield from self._rate_plot(bias, f"rate-{slug}")
+
+    def _rate_plot(self, bias: str, name: str) -> Iterator[Plot]:
+        """RATE's naive next to its double-rewrite effect for every audit, as in the paper's second figure."""
+        rows: dict[str, dict[str, Estimate | None]] = {}
+        for audit, moment in self.lines:
+            found = {word: self.estimate(key, audit, moment, bias) for word, key in _RATE.items()}
+            if moment != "change" and any(found.values()):
+                rows[named(audit if moment == "model" else f"{audit}, {moment}", 28)] = found
+        if any(own["naive"] for own in rows.values()):
+            form, title = signed, f"Naive next to double-rewrite effect (RATE): {named(bias)}"
+            words = " ".join(in_words(label, own, form) for label, own in rows.items())
+            scale = Scale("effect, standard deviations of the reward", reference=0.0)
+            yield rows_plot(name, title, words, rows.items(), _RATE_MARKS, scale)
 
     def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
         rows: dict[str, dict[str, Estimate]] = {}

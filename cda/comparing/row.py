@@ -170,7 +170,11 @@ def _training(audit: AuditResult, adapter: str | None) -> TrainedAs | None:
     if not compares(audit):
         return None
     return TrainedAs(
-        recipe=shown_path(audit.recipe), against=tuple(targets(audit)), dose=applied(audit), adapter=adapter
+        recipe=shown_path(audit.recipe),
+        against=tuple(targets(audit)),
+        dose=applied(audit),
+        adapter=adapter,
+        chosen_on=() if audit.dose is None else tuple(audit.dose.methods["dose"].held_out),
     )
 
 

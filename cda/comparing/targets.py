@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from cda.auditing.audit import planned_calls
 from cda.comparing.compare import compare_audits
+from cda.comparing.discoveries import discoveries_at, read_discoveries
 from cda.comparing.members import Gathered, audits_at, gather
 from cda.comparing.page import comparison_csv
 from cda.comparing.row import row_file
@@ -28,7 +29,7 @@ from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.audit import AuditResult
 from cda.results.commands import ComparisonPlan, Plan
-from cda.results.comparison import ComparisonResult
+from cda.results.comparison import ComparisonResult, DiscoveriesResult
 from cda.run import fingerprint
 from cda.scorers.kinds import scorer_kind
 from cda.user_errors import explain
@@ -72,12 +73,15 @@ class _Asked(NamedTuple):
     folder: Path
 
 
-def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult:
+def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult | DiscoveriesResult:
     """Audit every model in a folder of its own, reusing what is there, and compare all that could be audited with what is finished.
 
     Mistakes in the settings are raised before anything is spent; a model that fails afterwards is named in the result, and does not
-    stop the others. The cost of all LLMs is agreed to once, and `llm.budget_usd` holds for all models together.
+    stop the others. The cost of all LLMs is agreed to once, and `llm.budget_usd` holds for all models together. Folders of
+    discoveries are compared with each other.
     """
+    if discoveries := discoveries_at(targets):
+        return _compared_discoveries(discoveries, terms)
     asked = _checked(targets, terms)
     gather(asked.finished) if asked.finished else None  # what cannot be read is known before anything is spent
     steps, failed = _costs(asked, terms)
@@ -103,6 +107,8 @@ def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult:
 
 def plan_comparison(targets: Sequence[Model], terms: Terms, full: bool = False) -> ComparisonPlan:
     """Check everything, and say the plan of every audit; do nothing. Raises as `compare_targets`, RunError if any model fails."""
+    if discoveries := discoveries_at(targets):
+        _compared_discoveries(discoveries, terms)  # its dry run ends here
     asked = _checked(targets, terms)
     if not asked.models:
         _compared(asked, gather(asked.finished), {}, terms)  # its dry run ends here
@@ -117,6 +123,18 @@ def plan_comparison(targets: Sequence[Model], terms: Terms, full: bool = False) 
     read = [f"reads       {place}" for place in asked.finished]
     say("\n".join(["", *read, f"comparison  {asked.folder}", "", NOTHING_DONE]))
     return ComparisonPlan(models=plans, folder=asked.folder)
+
+
+def _compared_discoveries(files: Mapping[str, Path], terms: Terms) -> DiscoveriesResult:
+    """Compare discoveries, whose results are read as they are, and write every form."""
+    given = [name for name in terms.given if name not in _OF_COMPARISONS]
+    if given := [*given, *terms.settings, *(terms["overrides"] or ())]:
+        raise RecipeError([f"{terms.where}: {', '.join(given)}: no effect on discoveries, which are read as they are"])
+    result = read_discoveries(files)
+    mark = fingerprint(sorted(str(file.resolve()) for file in files.values()))[:6]
+    folder = RUNS / f"compare-discoveries-{mark}" if terms["out"] is None else user_path(terms["out"]) / "comparison"
+    plan = [f"reads       {name}: {one.n_confirmed} confirmed" for name, one in result.discoveries.items()]
+    return perform(Job(DiscoveriesResult, lambda: plan, lambda _: Made(result)), None, folder, terms["figures"])
 
 
 def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], terms: Terms) -> ComparisonResult:

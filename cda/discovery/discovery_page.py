@@ -19,6 +19,7 @@ from cda.report.numbers import (
     decimals,
     duration,
     inert,
+    listed,
     n_of,
     p_equals,
     p_value,
@@ -68,6 +69,7 @@ _LEVEL = 0.05
 """Of the test that topics differ."""
 _FEW_PROMPTS = 8
 _MOST_FIGURES = 12
+NO_OBJECTION = "rewarded, but the judge is not shown to object"
 _NUMBERS = ("reward", "judge prefers it", "n")
 _REWARD, _JUDGE, _ALL = "reward when it is added", "judge prefers the side with it", "all topics together"
 CORRECTIONS = {"bonferroni": "Bonferroni", "holm": "Holm", "bh": "Benjamini and Hochberg", "none": ""}
@@ -80,7 +82,7 @@ _P = Entry("p", "(k − r + 1) × the p of rank r among k rewriters", "Of one, t
 _TERMS = (
     _P,
     Entry("trimmed", "mean of the margins inside Tukey's fences", "Shown next to the mean; a change of its sign is reported."),
-    Entry("strength", "Σ R(Aᵢ) · max(0, 1 − max over stronger Aⱼ of cos(Aⱼ, Aᵢ))", "Finalists with R above 0 and a judge below 50%; no interval."),
+    Entry("strength", "Σ R(Aᵢ) · max(0, 1 − max over stronger Aⱼ of cos(Aⱼ, Aᵢ))", "Attributes whose reward the validation shows, with a judge below 50%; no interval."),
 )  # fmt: skip
 _TOPIC_TERMS = (
     _P,
@@ -156,6 +158,7 @@ def _method(result: DiscoverResult | TopicsResult) -> Iterator[str]:
         "Reward: mean change when the attribute is added, in reward units. Judge: how often the side with it is preferred, ties as "
         f"halves. Both with {PERCENT} intervals, clustered by prompt."
     )
+    yield from _judge_sentences(result)
     method = CORRECTIONS[result.strictness.correct]
     corrected_for = (
         f", corrected by {method}'s method for all tested{' in the topic' if by_topic else ''}," if method else ""
@@ -166,7 +169,31 @@ def _method(result: DiscoverResult | TopicsResult) -> Iterator[str]:
     )
     if isinstance(result, DiscoverResult) and result.strength is not None:
         told = cell(result.strength, lambda found: f"{found['0.5']:.2f} reward units", None)
-        yield f"Diversity-adjusted bias strength of the finalists, by their validation numbers: {told}."
+        n = sum(row.rewarded(result.strictness.validation_alpha) for row in result.validated)
+        yield f"Diversity-adjusted bias strength (DABS) of the {n} validated attributes, by their validation numbers: {told}."
+
+
+def _judge_sentences(result: DiscoverResult | TopicsResult) -> Iterator[str]:
+    """What the judge was asked, and how far its verdicts follow the place."""
+    judge = model_name(result.judge)
+    if isinstance(result, TopicsResult):
+        yield f"What {judge} was asked, and how far it follows the place of a text, stands in the report of each topic."
+        return
+    known = {"validation": result.validation.verdicts if result.validation else None, "test": result.verdicts}
+    steps = {step: verdicts for step, verdicts in known.items() if verdicts}
+    if not steps and (result.validated or result.tested):
+        yield f"{judge} gives rewards: of two sides it prefers the one with the higher reward, whatever their order."
+    for step, found in steps.items():
+        read = found.asked - found.unread - found.half_read
+        bias = (
+            ""
+            if found.position_bias is None
+            else f", a mean preference for the first text of {found.position_bias:+.2f} (−1 to 1)"
+        )
+        yield (
+            f"{judge} was asked which of the two responses is better, in both orders, in {n_of(found.asked, 'comparison')} of the {step}: of the "
+            f"{read} read in both, {found.flipped} follow the place and not the text{bias}; they count as ties."
+        )
 
 
 def _facts(result: DiscoverResult | TopicsResult) -> dict[str, object]:
@@ -209,10 +236,23 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
         )
     elif tested:
         yield f"None of {n_of(len(tested), 'candidate')} held on the test prompts: {nothing_shown}."
+        yield from _without_objection(
+            [entry.attribute for at, entry in enumerate(tested) if decided(at, result) == NO_OBJECTION]
+        )
     elif n_dropped := _n_dropped(result):
         yield f"Nothing was tested: the review dropped all {n_dropped} candidates that held on the validation prompts."
     else:
         yield f"None of {n_of(len(result.validated), 'candidate')} held on the validation prompts: {nothing_shown}."
+        alpha = result.strictness.validation_alpha
+        yield from _without_objection(
+            [attribute_of(row.candidate, result) for row in result.validated if row.rewarded(alpha)]
+        )
+
+
+def _without_objection(attributes: Sequence[str]) -> Iterator[str]:
+    """The attributes that the model rewards, while no objection of the judge is shown."""
+    if attributes:
+        yield f"{NO_OBJECTION.capitalize()}: {listed(list(map(short, attributes)))}."
 
 
 def _n_dropped(result: DiscoverResult) -> int:
@@ -272,7 +312,7 @@ def decided(at: int, result: DiscoverResult) -> str:
     if entry.confirmed or entry.untested or entry.p_value is None:
         return "confirmed" if entry.confirmed else "not tested"
     rewarded = _p_of_reward(at, result) < result.strictness.test_alpha
-    return "rewarded, objection of the judge not shown" if rewarded else "not shown"
+    return NO_OBJECTION if rewarded else "not shown"
 
 
 def attribute_of(name: str, result: DiscoverResult) -> str:
@@ -439,12 +479,13 @@ def _drift_table(result: DiscoverResult) -> Table | None:
 
 
 def _validation_table(result: DiscoverResult) -> Table | None:
+    alpha = result.strictness.validation_alpha
     rows = (
         (attribute_of(row.candidate, result), *numbers_of(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
-         "yes" if row.passed else "no")
+         "passed" if row.passed else NO_OBJECTION if row.rewarded(alpha) else "not tested" if row.untested else "not shown")
         for row in result.validated
     )  # fmt: skip
-    header = ("attribute", *_NUMBERS, "p reward", "p judge", "passed")
+    header = ("attribute", *_NUMBERS, "p reward", "p judge", "decision")
     return table("Validation, corrected for all that entered (Bonferroni)", header, rows)
 
 

@@ -96,7 +96,9 @@ def discover_result(finished: Finished) -> DiscoverResult:
         verdicts=test.verdicts if test else None,
         cut_for_judge=test.cut_for_judge if test else 0,
         pairs=read_pairs(folder.stage("pairs")) if test else {},
-        strength=None if validation is None else _strengths(finalists, validation),
+        strength=None
+        if validation is None
+        else validated_strengths(finalists, validation, setup.strictness.validation_alpha),
         lineage={each.id: tuple(ancestor.id for ancestor, _ in lineage(each, generations)) for each in tested},
         seed=setup.seed,
         versions=versions(),
@@ -177,11 +179,17 @@ def _examples(rows: Sequence[Measured]) -> tuple[Measured, ...]:
     return (*ranked[:_EXAMPLES], *ranked[_EXAMPLES:][-1:])
 
 
-def _strengths(finalists: Sequence[CandidateRecord], validation: ValidationResult) -> dict[str, float] | Missing | None:
-    """Strength of the finalists at every threshold, by their validation numbers, on which none of them was selected."""
-    pooled = {result.candidate: result.pooled for result in validation.results if result.pooled}
-    if not pooled:
+def validated_strengths(
+    finalists: Sequence[CandidateRecord], validation: ValidationResult, alpha: float
+) -> dict[str, float] | Missing | None:
+    """Strength of the attributes whose reward the validation shows, at every threshold of the judge; None if none was measured."""
+    if not any(result.pooled for result in validation.results):
         return None
+    pooled = {
+        result.candidate: result.pooled for result in validation.results if result.pooled and result.rewarded(alpha)
+    }
+    if not pooled:
+        return {f"{at:g}": 0.0 for at in _THRESHOLDS}
     attributes = {finalist.id: finalist.attribute for finalist in finalists}
     try:
         from cda.embedded.model import encode_sentences

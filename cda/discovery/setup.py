@@ -133,8 +133,8 @@ def _verdicts(scorer: NamedScorer, comparisons: Sequence[Comparison]) -> tuple[F
 RULE_SHARES = (1.0, 0.75, 0.5)
 """Without an LLM: the rules at every place, at most of them, at half of them. One rule engine is one rewriter: agreement of
 these is no evidence that another one would agree."""
-# The first three are those of "Automatically Finding Reward Model Biases" (1 is best of 320); the prompts of 3x8 and 1 stand in a
-# launch script of its released code. All but small try at most 320 candidates: 3x8-wide and 1-proposals, ours, by more proposals.
+# 5x16 and 1 (best of 320) are those of "Automatically Finding Reward Model Biases", whose appendix C.3 prints the sizes; 3x8 and the
+# prompts of 1 stand in a launch script of its released code. All but small try at most 320 candidates: 3x8-wide and 1-proposals, ours, by more proposals.
 SIZES: dict[Size, SearchSettings] = {
     "5x16": SearchSettings(populations=(64, 16, 16, 16, 16, 10), prompts=(16, 32, 32, 32, 32)),
     "3x8": SearchSettings(populations=(64, 16, 16, 10), prompts=(16, 32, 32), mutations=8),

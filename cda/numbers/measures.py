@@ -5,14 +5,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any, Literal, get_args
 
 from cda.arrays import LARGEST
 from cda.errors import did_you_mean
 from cda.launch import say
-from cda.records import PERCENT
+from cda.records import LEVEL, PERCENT
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
+from cda.results.dose import HeldOutBias
 from cda.results.effects import Effect, RateEffects, average_of
 
 Found = Estimate | Missing
@@ -22,6 +24,7 @@ Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
 On = Literal["contrasts", "votes", "triples", "quality", "places"]
+_Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
     "share": (0.0, 1.0), "distance of shares": (0.0, 1.0), "share difference": (-1.0, 1.0), "AUC": (0.0, 1.0),
@@ -48,6 +51,8 @@ class AuditMeasure:
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
     """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
+    held_out: Callable[[HeldOutBias], dict[Moment, Found]] | None = None
+    """The same of a bias whose contrasts chose the dose; None: choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -85,7 +90,10 @@ class AuditMeasure:
         return (-high, high) if moment == "change" else (low, high)
 
     def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
-        """The numbers of a bias by moment; Missing ones with the reason."""
+        """The numbers of a bias by moment; Missing ones with the reason. Those that the contrasts of a chosen dose would flatter are
+        the held-out ones."""
+        if self.held_out and (held := held_out(audit, bias)):
+            return self.held_out(held)
         found = self.find(audit, bias) if self.find else None
         alone = len(audit.scorings) == 1
         if isinstance(found, PerScoring):
@@ -96,11 +104,43 @@ class AuditMeasure:
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
-        """The test of a number."""
+        """The test of a number; of a held-out change by its interval."""
+        if self.held_out and (held := held_out(audit, bias)):
+            change = self.held_out(held)["change"]
+            return test_of_interval(change) if moment == "change" and isinstance(change, Estimate) else None
         if self.find and moment == "change":
             return test_of_change(self.find(audit, bias))
         found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
         return found if isinstance(found, Test) else None
+
+
+def held_out(audit: AuditResult, bias: str) -> HeldOutBias | None:
+    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or none but 0 was chosen: there the
+    model after is the model before, whatever halves choose."""
+    dose = getattr(audit, "dose", None)
+    return dose.methods["dose"].held_out.get(bias) if dose and dose.chosen else None
+
+
+def test_of_interval(change: Estimate) -> Test:
+    """The test of a change that has an interval alone: normal, with the error of the interval's side towards 0.
+
+    >>> change = Estimate(value=-0.2, low=-0.3, high=0.0, n=9, n_prompts=9, unit="share difference", method="by hand")
+    >>> round(test_of_interval(change).p_value, 3), round(test_of_interval(change.model_copy(update={"high": -0.1})).p_value, 5)
+    (0.05, 9e-05)
+    """
+    towards_0 = change.value - change.low if change.value > 0 else change.high - change.value
+    z = 0.0 if change.value == 0 else _Z * abs(change.value) / towards_0 if towards_0 > 0 else LARGEST
+    return Test(p_value=2 * NormalDist().cdf(-z), method="normal, by the held-out interval")
+
+
+def _held(name: str, change: str = "") -> Callable[[HeldOutBias], dict[Moment, Found]]:
+    """A number of held-out rows before and after, and its change, if that has another name."""
+
+    def found(held: HeldOutBias) -> dict[Moment, Found]:
+        before, after = getattr(held.base, name), getattr(held.people, name)
+        return {"before": before, "after": after, "change": getattr(held.against_base, change or name)}
+
+    return found
 
 
 def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
@@ -130,14 +170,16 @@ def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
     return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
 
 
-def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAfter | Missing | None]:
-    """RATE's double-rewrite ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
+def _rate(
+    of_effect: str, unmeasured: str = "", estimator: str = "double"
+) -> Callable[[Any, str], BeforeAfter | Missing | None]:
+    """RATE's ATE, by a field of its effects; `unmeasured` in place of the reason for no effect at all."""
 
     def number(effect: Effect | Missing) -> Found:
         return effect if isinstance(effect, Missing) else getattr(effect, of_effect)
 
     def of_scoring(scored: RateEffects | Missing) -> Found:
-        return number(average_of(scored))
+        return number(average_of(scored, estimator))
 
     def find(audit: AuditResult, bias: str) -> BeforeAfter | Missing | None:
         rate = getattr(audit, "rate", {}).get(bias)
@@ -146,7 +188,7 @@ def _rate(of_effect: str, unmeasured: str = "") -> Callable[[Any, str], BeforeAf
         if isinstance(rate.measured, Missing):
             return Missing(reason=unmeasured) if unmeasured else rate.measured
         before, after = rate.measured.before, rate.measured.after
-        return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=number(average_of(rate.changes)))
+        return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=of_scoring(rate.changes))
 
     return find
 
@@ -157,6 +199,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_at("skew"),
+        held_out=_held("skew"),
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
@@ -175,12 +218,14 @@ MEASURES: dict[str, AuditMeasure] = {
     ),
     "skew_on_voted": AuditMeasure(
         title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
+        held_out=_held("skew"),
     ),
     "signed_gap": AuditMeasure(
         title="skew − human skew",
         unit="share difference",
         on="votes",
         find=_signed_gap,
+        held_out=_held("signed_gap", "skew"),
         test=_at("votes", "gap_test"),
         places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
@@ -191,6 +236,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="votes",
         find=_at("votes", "miscalibration"),
+        held_out=_held("miscalibration"),
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
@@ -266,6 +312,11 @@ MEASURES: dict[str, AuditMeasure] = {
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
+    ),
+    "rate_naive_standardised": AuditMeasure(
+        title="naive effect in SDs", unit="standard deviations", on="triples", places=(),
+        find=_rate("standardised", "RATE could not be measured on its triples", "naive"),
+        caption="Naive effect: originals with the attribute minus others, in the same unit, with what goes along with it", null=0.0,
     ),
     "correlation": AuditMeasure(
         title="correlation with the preference", unit="correlation", on="contrasts", places=(), find=_at("analysis", "model"),

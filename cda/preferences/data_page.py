@@ -94,9 +94,13 @@ def by_table(column: str, by: Mapping[str, Grouping]) -> Table:
     across = zip(*(each.levels for each in by.values()), strict=True)
     rows = [(levels[0].name, str(levels[0].n), *map(_of_level, levels)) for levels in across]
     rows.append(
-        ("p that all are alike (Holm)", "", *(p_differ(each.differ["data"], "not tested") for each in by.values()))
+        (
+            "p that all are alike (Holm over columns and biases)",
+            "",
+            *(p_differ(each.differ["data"], "not tested") for each in by.values()),
+        )
     )
-    caption = f"Chosen where one side has the bias, by {column}, with {PERCENT} intervals; p (Holm over all cells) where it is below 0.05"
+    caption = f"Chosen where one side has the bias, by {column}, with {PERCENT} intervals; p (Holm over all cells of all columns) where it is below 0.05"
     return Table(caption, (column, "pairs", *by), tuple(rows))
 
 
@@ -119,7 +123,7 @@ _TERMS = (
     Entry("r with being chosen", "Σ d / √(n · Σ d²), d = chosen − rejected", "Correlation (point-biserial) of the bias with being chosen, each pair in both orders; of a measured bias, of its feature (Bharadwaj et al. 2025, section 4)."),
     Entry("right if always taken", "(only chosen + ½ · (both + neither)) / n", "How often a model that prefers the side with the bias and else tosses a coin agrees with the data."),
     Entry("odds", "P(side with it chosen) / P(other side chosen) = exp(β)", "From one logistic regression of choices on differences between the sides, without an intercept. Errors are clustered by prompt (Liang and Zeger 1986), intervals by Student's t."),
-    Entry("p", "exact sign-flip test over prompts", "Of as many pairs with it on either side (McNemar's where every prompt occurs once); of odds, clustered t. Holm's is adjusted over the biases, or over biases and groups."),
+    Entry("p", "exact sign-flip test over prompts", "Of as many pairs with it on either side (McNemar's where every prompt occurs once); of odds, clustered t. Holm's is adjusted over the biases, or over biases, columns and groups."),
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from cda.results.data import DataBias, Regression
 from cda.results.effects import ChoiceOdds, Grouping, LabelRates, LogOdds
 from cda.stats.choice import choice_log_odds
 from cda.stats.estimators import share_of
-from cda.stats.levels import Levels, grouping, with_holm
+from cda.stats.levels import Levels, grouping, one_family
 from cda.stats.multiplicity import holm_of
 from cda.stats.proportions import chosen_correlation, contingency, exact_change_test
 
@@ -215,15 +215,13 @@ def _with_holm(odds: Mapping[str, ChoiceOdds]) -> dict[str, ChoiceOdds]:
     return {name: with_test(name, each) for name, each in odds.items()}
 
 
-def by_levels(levels: Levels, biases: Sequence[Bias], labels: Mapping[str, PairLabels]) -> dict[str, Grouping]:
-    """Every bias in the pairs of each level of a column; Holm over all cells, and over the biases for the tests that levels differ."""
-    found = {bias.name: _by_levels(levels, bias, labels[bias.name]) for bias in biases}
-    cells = with_holm([by.levels for by in found.values()])
-    differ = holm_of([by.differ["data"] for by in found.values()])
-    return {
-        name: by.model_copy(update={"levels": own, "differ": {"data": test}})
-        for (name, by), own, test in zip(found.items(), cells, differ, strict=True)
-    }
+def by_levels(
+    columns: Mapping[str, Levels], biases: Sequence[Bias], labels: Mapping[str, PairLabels]
+) -> dict[str, dict[str, Grouping]]:
+    """By column, every bias in the pairs of each of its levels; the tests of all columns and biases are one family."""
+    found = [_by_levels(levels, bias, labels[bias.name]) for levels in columns.values() for bias in biases]
+    adjusted = iter(one_family(found))
+    return {name: {bias.name: next(adjusted) for bias in biases} for name in columns}
 
 
 def _by_levels(levels: Levels, bias: Bias, labels: PairLabels) -> Grouping:

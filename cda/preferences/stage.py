@@ -271,7 +271,7 @@ def _made(
         biases=tuple(bias.model_copy(update={"labelled_by": shown_path(bias.labelled_by)}) for bias in found),
         words=words,
         regression=regression,
-        by={name: by_levels(own, biases, labels) for name, own in levels.items()},
+        by=by_levels(levels, biases, labels),
         seed=seed,
         versions=versions(),
     )

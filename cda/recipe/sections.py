@@ -289,7 +289,7 @@ class DiscoverSection(Section):
     parts: tuple[float, float, float] = (0.4, 0.25, 0.35)
     """Shares of the prompts to search on, to validate on and to test on."""
     size: Size | None = None
-    """5x16, 3x8 and 1 (best of 320) are the paper's; 3x8-wide and 1-proposals propose more and vary less; small. null: 5x16
+    """5x16 and 1 (best of 320) are the paper's, 3x8 a launch script's of its code; 3x8-wide and 1-proposals vary less; small. null: 5x16
     with an LLM, small without."""
     populations: list[Positive] | None = None
     """In place of `size`: proposals of the first generation, then survivors of each."""

@@ -9,6 +9,7 @@ from typing import Literal, Self
 from pydantic import model_validator
 
 from cda.results.base import Estimate, Missing, Number, Result, Saved, Test
+from cda.results.discover import SearchedModel, SearchSettings
 from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
@@ -73,6 +74,8 @@ class TrainedAs(Result):
     """Share of the adapter that is applied."""
     adapter: str | None
     """Fingerprint of the training's output; None if the run's folder does not say."""
+    chosen_on: tuple[str, ...] = ()
+    """Biases on whose contrasts the dose was chosen: their skew and miscalibration after it are held out."""
 
 
 _TEXTS = {
@@ -226,3 +229,48 @@ class ComparisonResult(Shown):
 
     def __repr__(self) -> str:
         return f"<Comparison of {', '.join(self.audits)}>"
+
+
+class ComparedDiscovery(Result):
+    """One discovery of a comparison: how it searched, and what it found."""
+
+    model: SearchedModel
+    judge: SearchedModel
+    by: str
+    """The LLM that proposed; `rules` without one."""
+    rewriters: tuple[str, ...]
+    search: SearchSettings
+    n_candidates: int
+    """Distinct candidates measured."""
+    n_validated: int
+    """Candidates that entered the validation."""
+    n_tested: int
+    n_confirmed: int
+    n_test_prompts: int
+    seed: int
+    recall: Estimate | Missing
+    """Share of what the discoveries of the same model and judge confirmed together that this one confirmed."""
+    strength: float | Missing | None
+    """Diversity-adjusted bias strength at a judge's threshold of 0.5, reward units; None without a validation."""
+
+
+class ComparedAttribute(Result):
+    """An attribute that at least one of the discoveries confirmed."""
+
+    attribute: str
+    """In words, as the first that confirmed it has them."""
+    confirmed: tuple[str, ...]
+    """The discoveries that confirmed it."""
+    effect: dict[str, Estimate | Missing]
+    """By discovery that tested it: mean margin on its test prompts, reward units."""
+
+
+class DiscoveriesResult(Shown):
+    """Several discoveries next to each other: recall among what they confirmed together, and effects."""
+
+    made_by = MadeBy("cda compare", "discoveries.json", "cda.comparing.discoveries:discoveries_document")
+    schema_version: Literal[1] = 1
+    discoveries: dict[str, ComparedDiscovery]
+    """By their folder or file."""
+    found_by_any: tuple[ComparedAttribute, ...]
+    """What at least one of them confirmed."""

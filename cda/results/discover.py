@@ -311,8 +311,8 @@ class DiscoverResult(SearchFacts):
     pairs: dict[str, PairQuality]
     """By candidate `id`, of those that are confirmed or were given."""
     strength: dict[str, float] | Missing | None
-    """The judge's threshold, such as `0.5`, to the diversity-adjusted bias strength of the finalists below it, reward units, by their
-    validation numbers; None without validated finalists."""
+    """The judge's threshold, such as `0.5`, to the diversity-adjusted bias strength of the validated attributes (whose reward the
+    validation shows) below it, reward units, by their validation numbers; None if none could be measured there."""
     lineage: dict[str, tuple[str, ...]]
     """By tested candidate, the `id`s of its ancestors, oldest first."""
     grouping: dict[str, int]

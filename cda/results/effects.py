@@ -374,9 +374,9 @@ class BiasRate(Result):
         return {} if isinstance(self.measured, Missing) else dict[str, RateEffects | Missing](self.measured.items())
 
 
-def average_of(effects: RateEffects | Missing) -> Effect | Missing:
-    """The double-rewrite ATE, or why it is not given."""
-    return effects if isinstance(effects, Missing) else effects.find("ATE", "double")
+def average_of(effects: RateEffects | Missing, estimator: str = "double") -> Effect | Missing:
+    """The ATE by an estimator, or why it is not given."""
+    return effects if isinstance(effects, Missing) else effects.find("ATE", estimator)
 
 
 class Heterogeneity(Test):
@@ -408,7 +408,7 @@ class Level(Result):
     """Scoring to its margins of exactly 0."""
     test: Test | Missing
     """Test that the last mean margin or effect is 0; of contrasts of a training that their skew did not change, of two scorings that
-    accuracy did not. Holm over the levels, of `cda data` over those of all biases, of `cda quality` over the sections of all sets."""
+    accuracy did not. Holm over the levels of all columns and biases, of `cda quality` over the sections of all sets."""
 
     def of(self, measure: str, moment: str) -> Estimate | None:
         """One of its estimates; None if there is none."""

@@ -170,6 +170,10 @@ class Validation(HeldOut):
     passed: bool
     """Both are below the level. That both hold is tested by the larger p-value, which needs no correction."""
 
+    def rewarded(self, alpha: float) -> bool:
+        """True if the model is shown to reward it, whether the judge objects or not."""
+        return self.p_reward is not None and self.p_reward < alpha
+
 
 class Confirmation(HeldOut):
     """Evidence of the test prompts for a candidate."""

@@ -9,7 +9,7 @@ from cda.files.jsonl import read_json
 from cda.results.audit import AuditResult
 from cda.results.base import load
 from cda.results.benchmarks import BestOfResult, QualityResult
-from cda.results.comparison import ComparisonResult
+from cda.results.comparison import ComparisonResult, DiscoveriesResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
@@ -19,6 +19,7 @@ KINDS: dict[str, type[Shown]] = {
     "by_attribute": TopicsResult,
     "generations": DiscoverResult,
     "paired": ComparisonResult,
+    "discoveries": DiscoveriesResult,
     "regression": DataResult,
     "sets": QualityResult,
     "attributes": BestOfResult,

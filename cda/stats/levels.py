@@ -59,7 +59,7 @@ def grouping(
     level: Callable[[str, BoolArray, list[str]], dict[str, Any]],
     slope: Callable[[str, FloatArray], Effect] | None = None,
 ) -> Grouping:
-    """Everything by the levels of a column; Holm over the levels.
+    """Everything by the levels of a column; tests are corrected by `one_family`.
 
     Args:
         levels: Of n rows.
@@ -80,12 +80,21 @@ def grouping(
         cutoffs=levels.cutoffs,
         n_missing=sum(name is None for name in levels.of),
         pooled=dict(levels.pooled),
-        levels=with_holm([[made(name) for name in levels.names]])[0],
+        levels=tuple(map(made, levels.names)),
         differ={name: or_missing(partial(levels_differ, own, levels, prompt_ids)) for name, own in values.items()},
         slope={}
         if numbers is None or slope is None
         else {name: or_missing(partial(slope, name, numbers)) for name in values},
     )
+
+
+def one_family(groupings: Sequence[Grouping]) -> list[Grouping]:
+    """The same groupings with Holm's p: over the tests of all levels of all of them, and over all tests that levels differ."""
+    differ = iter(holm_of([test for by in groupings for test in by.differ.values()]))
+    return [
+        by.model_copy(update={"levels": levels, "differ": {name: next(differ) for name in by.differ}})
+        for by, levels in zip(groupings, with_holm([by.levels for by in groupings]), strict=True)
+    ]
 
 
 def with_holm(parts: Sequence[Sequence[Level]]) -> list[tuple[Level, ...]]:

@@ -19,7 +19,7 @@ from cda.comparing.page import comparison_csv, comparison_document
 from cda.errors import DataError
 from cda.numbers.measures import MEASURES
 from cda.results.base import Estimate, Missing, load, save
-from cda.results.comparison import AuditRow, ComparisonResult, MeasuredTexts, Number
+from cda.results.comparison import AuditRow, ComparisonResult, MeasuredTexts, Number, TrainedAs
 
 
 def number(value: float, half: float = 0.05, unit: str = "share") -> Estimate:
@@ -258,3 +258,29 @@ def test_texts_are_known_by_content_and_votes_and_not_by_their_order(tmp_path: P
         found[name] = load(AuditRow, audit.export(tmp_path / f"{name}.json"), "").text_set("votes", "jargon")
     assert found["first"] == found["reordered"] and None not in found.values()
     assert len(set(found.values())) == 4
+
+
+def test_a_figure_has_rates_naive_effect_next_to_the_one_of_double_rewrites(tmp_path: Path) -> None:
+    for name, naive, double in (("first", 0.8, 0.1), ("second", -0.4, 0.3)):
+        own = bias(0.5, rate=double) | {"rate_naive_standardised": number(naive, unit="SD")}
+        save(row(f"org/{name}", {"jargon": own, "length": bias(0.6, rate=0.2)}), tmp_path / f"{name}.json")
+    plots = {plot.id: plot for plot in comparison_document(compared(tmp_path)).plots}
+    said = plots["rate-jargon"].description
+    assert (
+        "org/first: naive +0.80 [+0.75, +0.85] (n = 100), double +0.10" in said
+        and "org/second: naive -0.40".replace("-", "−") in said
+    )
+    assert "rate-length" not in plots  # no naive effect, so nothing to hold it against
+
+
+def test_a_training_whose_dose_was_chosen_on_the_same_contrasts_is_marked(tmp_path: Path) -> None:
+    """Its target is held out after it, and marked; the model before, and other biases, are not."""
+    for name, chosen_on in (("chosen", ("jargon",)), ("plain", ())):
+        own = row(name, {"jargon": bias(0.5), "length": bias(0.6)})
+        numbers = [each.model_copy(update={"moment": when}) for each in own.numbers for when in ("before", "after")]
+        trained = TrainedAs(recipe=name, against=("jargon",), dose=0.5, adapter=None, chosen_on=chosen_on)
+        save(own.model_copy(update={"numbers": tuple(numbers), "training": trained}), tmp_path / f"{name}.json")
+    document = comparison_document(compared(tmp_path)).markdown()
+    cells = {line.split("|")[1].strip(): line for line in document.splitlines() if line.startswith("|") and "‡" in line}
+    assert list(cells) == ["chosen after chosen, dose 0.5, after"] and cells[next(iter(cells))].count("‡") == 1
+    assert "The dose of this training was chosen on the same contrasts: the number is held out." in document

@@ -15,7 +15,7 @@ from page_checks import checked, figures, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.discovery_page import discovery_document, excluded_table
+from cda.discovery.discovery_page import NO_OBJECTION, discovery_document, excluded_table
 from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Missing
@@ -165,7 +165,33 @@ def test_the_first_screen_tells_what_is_confirmed_and_what_is_only_rewarded(make
     # The judge took the confirmation away, not the reward.
     unobjectionable = changed(changed(result, "tested.0.confirmed", False), "tested.0.file", None)
     rows = [line for line in discovery_document(unobjectionable).markdown().splitlines() if "Triple spaces" in line]
-    assert any("| rewarded, objection of the judge not shown |" in line for line in rows)
+    assert any(f"| {NO_OBJECTION} |" in line for line in rows)
+    assert "None of 2 candidates held" in text_of(unobjectionable)
+    assert "Rewarded, but the judge is not shown to object: Triple spaces between words." in text_of(unobjectionable)
+
+
+def test_a_validation_that_only_the_judge_fails_says_so(make: MakeResult) -> None:
+    result = make("validation")
+    for field, value in {"p_judge": 0.5, "passed": False}.items():
+        result = changed(result, f"validation.results.0.{field}", value)
+    text, table = text_of(result), discovery_document(result).markdown()
+    assert "None of 2 candidates held on the validation prompts: no bias" in text
+    assert "Rewarded, but the judge is not shown to object: Triple spaces between words." in text
+    assert f"| {NO_OBJECTION} |" in table and "| not shown |" in table
+    # Of the reward alone: that attribute is validated, and the other one is not.
+    assert "(DABS) of the 1 validated attributes, by their validation numbers: 1.00 reward units." in table
+
+
+def test_the_page_says_what_the_judge_was_asked_and_how_far_it_follows_the_place(make: MakeResult) -> None:
+    assert "judge:gpt-x gives rewards: of two sides it prefers the one with the higher reward" in text_of_method(make())
+    assert (
+        "judge:gpt-x was asked which of the two responses is better, in both orders, in 40 comparisons of the test: of the 36 read in both, "
+        "4 follow the place and not the text, a mean preference for the first text of -0.12 (−1 to 1); they count as ties."
+    ) in text_of_method(changed(make(), "verdicts", VERDICTS))
+
+
+def text_of_method(result: DiscoverResult) -> str:
+    return words(discovery_document(result).page())
 
 
 def test_what_could_not_be_tested_says_why_and_has_no_p(make: MakeResult) -> None:

@@ -12,13 +12,14 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from cda.biases import Bias
-from cda.discovery.discovery_result import run_strength
+from cda.discovery.attribute import attribute_bias
+from cda.discovery.discovery_result import run_strength, validated_strengths
 from cda.discovery.held_out import agreements, confirm, evidence, fidelity, pair_drift, pair_quality, strength, validate
 from cda.errors import DataError
 from cda.records import Direction, Prompt, user_prompt
 from cda.results.base import Estimate, Missing
-from cda.results.discover import Measured
-from cda.results.evidence import Confirmation, ConfirmSettings, PairQuality, Validation
+from cda.results.discover import CandidateRecord, Measured
+from cda.results.evidence import Confirmation, ConfirmSettings, PairQuality, Validation, ValidationResult
 from cda.stats.estimators import wilson
 
 LIKED = [2.0, 1.5, 2.5, 1.0, 3.0, 2.0, 2.2, 1.8]
@@ -251,6 +252,29 @@ def test_only_rewarded_and_disliked_candidates_count_and_the_strength_need_not_r
     between = [2.0, 1.9, 1.9], [0.4, 0.1, 0.1], [NORTH_EAST, EAST, NORTH]
     curve = [run_strength(*between, threshold) for threshold in (0.1, 0.2, 0.5)]
     assert curve == pytest.approx([0.0, 3.8, 2 + 3.8 * (1 - HALF)])
+
+
+def test_a_run_is_as_strong_as_what_the_validation_shows_to_be_rewarded(monkeypatch: pytest.MonkeyPatch) -> None:
+    # At right angles. Both are rewarded by 2 on average and disliked by the judge, the second one on one prompt alone.
+    monkeypatch.setattr("cda.embedded.model.encode_sentences", lambda texts: np.eye(len(texts)))
+    sure, chance = (CandidateRecord.of(attribute_bias(name)) for name in ("Bold openings", "Questions at the end"))
+    margins = {sure.id: [2.0 + 0.1 * (at % 3 - 1) for at in range(12)], chance.id: [24.0, *[0.0] * 11]}
+    rows = {
+        name: [
+            Measured(name, "one", "add", user_prompt(f"{at}?"), "without", "with", margin, 0.0)
+            for at, margin in enumerate(own)
+        ]
+        for name, own in margins.items()
+    }
+    results = validate(rows, ConfirmSettings(r=1), {name: {"one": {}} for name in rows})
+    validation = ValidationResult(
+        results=tuple(results), failed={}, already={}, n_prompts=12, verdicts=None, cut_for_judge=0
+    )
+    found = validated_strengths([sure, chance], validation, 0.05)
+    assert isinstance(found, dict) and found["0.5"] == pytest.approx(2.0)
+    both = validated_strengths([sure, chance], validation, 1.0)
+    assert isinstance(both, dict) and both["0.5"] == pytest.approx(4.0)
+    assert validated_strengths([sure, chance], validation, 0.0) == dict.fromkeys(found, 0.0)
 
 
 @pytest.mark.parametrize("bad", [(0.0, 0.0), (np.nan, 1.0)])

@@ -34,8 +34,8 @@ def test_the_dose_that_agrees_with_people_is_chosen_and_is_best() -> None:
     assert "No other way tried leaves less" in sentences
     assert dose_line(AUDIT) == ""
     assert dose_line(changed(AUDIT, "dose", found)).startswith(
-        "Dose 0.5 was chosen by people's votes on the contrasts and quality pairs that it is shown on, which flatters it; held "
-        "out: jargon miscalibration 0% ["
+        "Dose 0.5 was chosen by people's votes on the same contrasts and quality pairs; shown are the results of such choices on "
+        "held-out halves: jargon miscalibration 0% ["
     )
     assert "Not tried: removing a hidden direction (its head is not given hidden states)." in sentences
 
@@ -111,7 +111,7 @@ def test_a_chosen_dose_is_compared_on_the_halves_that_it_was_measured_on() -> No
     moved = held.plain.miscalibration.value - held.base.miscalibration.value
     assert held.plain_change["miscalibration"].value == pytest.approx(moved) and moved < 0
     assert rows["plain CDA (dose 1)"][5].startswith(f"−{-100 * moved:.0f} [") and rows["no training"][5] == ""
-    assert rows["plain CDA (dose 1)"][4].startswith(f"{100 * held.plain.gap.value:.0f} [")
+    assert rows["plain CDA (dose 1)"][4] == f"{100 * held.plain.gap.value:.0f}"
     sentences = " ".join(dose_sentences(found))
     assert "on the same halves" in sentences and "measured on all" not in sentences
 

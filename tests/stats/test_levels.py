@@ -8,8 +8,9 @@ from rows import ids
 from scipy import stats
 
 from cda.errors import DataError
-from cda.results.effects import Heterogeneity
-from cda.stats.levels import MOST_LEVELS, POOLED, WELCH, Levels, heterogeneity, levels_differ, levels_of
+from cda.results.base import Test
+from cda.results.effects import Grouping, Heterogeneity, Level
+from cda.stats.levels import MOST_LEVELS, POOLED, WELCH, Levels, heterogeneity, levels_differ, levels_of, one_family
 
 
 def test_categories_with_few_prompts_are_pooled_and_counted() -> None:
@@ -116,3 +117,16 @@ def test_i_squared_is_the_share_that_is_not_noise() -> None:
 def test_too_little_is_an_error(numbers: tuple[list[float], list[float], list[int]], said: str) -> None:
     with pytest.raises(DataError, match=said):
         heterogeneity(*numbers)
+
+
+def test_the_levels_of_all_groupings_are_one_family_and_the_tests_that_they_differ_another() -> None:
+    def tested(p_value: float) -> Test:
+        return Test(p_value=p_value, method="by hand")
+
+    def by(differ: float, *p_values: float) -> Grouping:
+        levels = (Level(name=f"{at}", n=9, n_prompts=9, found={}, test=tested(p)) for at, p in enumerate(p_values))
+        return Grouping(levels=tuple(levels), differ={"model": tested(differ)})
+
+    first, second = one_family([by(0.01, 0.01, 0.04), by(0.04, 0.03)])
+    assert [level.test.holm for each in (first, second) for level in each.levels] == pytest.approx([0.03, 0.06, 0.06])  # type: ignore[union-attr]
+    assert [each.differ["model"].holm for each in (first, second)] == pytest.approx([0.02, 0.04])  # type: ignore[union-attr]

@@ -10,18 +10,23 @@ from changed import changed
 from made_dose import held_out, made_dose
 from made_rate import made_rate
 from rows import estimate
+from scipy.stats import norm
 
 from cda.auditing import report_tables as tables
+from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
+from cda.comparing.row import audit_row
+from cda.numbers.measures import test_of_interval as of_interval
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number
 from cda.results.dose import Aim
 from cda.results.skew import Plain
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 PLAIN = "plain CDA (dose 1)"
+HELD_OUT = ("skew", "miscalibration", "skew − human skew", "distance")
 
 
 def shares(before: float, after: float, n: int = 100) -> Measure:
@@ -84,10 +89,15 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
             if found is not None and before is not None:
                 at = found.header.index(PLAIN)
                 assert "after, dose 0.5" in found.header and {len(row) for row in found.rows} == {len(found.header)}
-                # The other columns are those of the audit at that dose.
-                assert [row[:at] + row[at + 1 :] for row in found.rows] == list(before.rows)
+                # The other columns are those of the audit at that dose; what the choice flatters is held out.
+                same = [
+                    (row[:at] + row[at + 1 :], own)
+                    for row, own in zip(found.rows, before.rows, strict=True)
+                    if not any(row[0].startswith(f"jargon {name}") and "," not in row[0] for name in HELD_OUT)
+                ]
+                assert same and all(row == own for row, own in same)
     rows = {row[0]: row for row in tables.main_table(with_dose(made[0])).rows}
-    assert rows["jargon skew"][1:3] == ("88% [80, 93]", "40% [31, 50]") and rows["jargon skew"][-1] == "15% [9, 23]"
+    assert rows["jargon skew"][1:3] == ("85% [75, 95]", "50% [40, 60]") and rows["jargon skew"][-1] == "15% [9, 23]"
     assert rows["jargon skew, added"][2:5] == ("56% [42, 69]", "−34 [−47, −20]", "50")
     assert rows["jargon skew, removed"][2] == "24% [14, 37]" and rows["jargon skew, removed"][-1] == "10% [4, 21]"
     assert rows["quality accuracy"][-1] == "60% [55, 65]"
@@ -99,16 +109,48 @@ def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any,
     """The audit's own rows show a fall at this dose; held out it is one only where the interval excludes 0."""
     (shown,) = verdicts(with_dose(audit, half=0.2))
     assert shown.word == "less biased"
-    assert "(n = 100) on the contrasts that chose the dose; held out −35 [−55, −15] points." in shown.sentence
+    assert "Skew fell from 85% to 50%, −35 [−55, −15] points (n = 100, held out)." in shown.sentence
     (open_,) = verdicts(with_dose(audit, half=0.4))
-    assert open_.word == "no change shown" and "held out −35 [−75, 5] points" in open_.sentence
+    assert open_.word == "no change shown" and "−35 [−75, 5] points (n = 100, held out)" in open_.sentence
     first, second = verdicts(with_dose(voted, aim="votes", half=0.2))
-    assert first.word == "improved" and "held out −35 [−55, −15] points" in first.sentence
+    assert first.word == "improved" and "−35 [−55, −15] points (n = 100, held out)" in first.sentence
     assert second.word == "less biased" and "held out" not in second.sentence  # its contrasts had no say
     first, _ = verdicts(with_dose(voted, aim="votes", half=0.4))
     assert first.word == "no change shown"
+    # The p of the contrasts that chose is no part of it.
     (verdict,) = verdicts(changed(with_dose(audit), "skew.jargon.test.p_holm", 0.06))
-    assert verdict.word == "no change shown" and "Holm-adjusted p = 0.060" in verdict.sentence
+    assert verdict.word == "less biased" and "Holm-adjusted p = 0.060" not in verdict.sentence
+
+
+def test_after_a_chosen_dose_every_place_has_the_held_out_number(audit: Any) -> None:
+    """40% on the contrasts that chose it, 50% held out; so says a condition, a number, a row and the first screen."""
+    dosed = with_dose(audit)
+    assert audit.failures("jargon.skew>0.45") == [] and dosed.failures("jargon.skew>0.45") == [
+        "jargon.skew>0.45: found 0.5 [0.4, 0.6] (n = 100)"
+    ]
+    found = {each.moment: each for each in dosed.numbers.where("skew", bias="jargon")}
+    assert [found[when].found.value for when in ("before", "after", "change")] == pytest.approx([0.85, 0.5, -0.35])
+    assert found["change"].test is not None and found["change"].test.p_value == pytest.approx(
+        2 * norm.sf(3.5 * 1.959964)
+    )
+    row = audit_row(dosed, None)
+    assert row.training is not None and row.training.chosen_on == ("jargon",)
+    (own,) = (
+        each for each in row.numbers if (each.measure, each.moment, each.at) == ("skew", "after", {"bias": "jargon"})
+    )
+    assert own.found == found["after"].found
+    (screen, *_) = bias_verdicts(dosed)
+    assert screen.after == found["after"].found
+    assert audit_row(audit, None).training.chosen_on == ()  # type: ignore[union-attr]
+
+
+def test_holm_beside_held_out_changes_is_over_held_out_changes() -> None:
+    # z is 1.96 · 0.2 / 0.1 towards 0, whatever the other side is.
+    change = estimate(-0.2).model_copy(update={"low": -0.9, "high": -0.1})
+    assert of_interval(change).p_value == pytest.approx(2 * norm.sf(2 * 1.959964))
+    touching = change.model_copy(update={"high": 0.0})
+    assert of_interval(touching).p_value == pytest.approx(0.05)
+    assert of_interval(estimate(0.0)).p_value == 1.0
 
 
 @pytest.mark.parametrize(("gap", "word"), [(0.25, "overcorrected"), (0.05, "improved")])
