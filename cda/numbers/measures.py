@@ -92,8 +92,8 @@ class AuditMeasure:
     def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
         """The numbers of a bias by moment; Missing ones with the reason. Those that the contrasts of a chosen dose would flatter are
         the held-out ones."""
-        if self.held_out and (held := held_out(audit, bias)):
-            return self.held_out(held)
+        if held := self._held_out(audit, bias):
+            return held
         found = self.find(audit, bias) if self.find else None
         alone = len(audit.scorings) == 1
         if isinstance(found, PerScoring):
@@ -103,10 +103,16 @@ class AuditMeasure:
         missing = found or Missing(reason=_ABSENT[self.on])
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
+    def _held_out(self, audit: AuditResult, bias: str) -> dict[Moment, Found] | None:
+        """Its held-out numbers; None if none were, or the dose of a training that aims at ties was chosen without any votes."""
+        held = held_out(audit, bias)
+        voted = self.on != "votes" or bias in audit.votes
+        return self.held_out(held) if self.held_out and held and voted else None
+
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number; of a held-out change by its interval."""
-        if self.held_out and (held := held_out(audit, bias)):
-            change = self.held_out(held)["change"]
+        if held := self._held_out(audit, bias):
+            change = held["change"]
             return test_of_interval(change) if moment == "change" and isinstance(change, Estimate) else None
         if self.find and moment == "change":
             return test_of_change(self.find(audit, bias))
