@@ -11,7 +11,7 @@ from typing import Literal
 from cda.auditing import position
 from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_trainings import mean_line, several
+from cda.auditing.report_trainings import several, spread_line
 from cda.auditing.verdict_sentences import (
     aims_at_tie,
     ate,
@@ -39,19 +39,19 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 
 
 def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """The headline, a row for each bias and for quality, the mean over several trainings, paths, and the number of caveats. If rows
+    """The headline, a row for each bias and for quality, the spread of several trainings, paths, and the number of caveats. If rows
     do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut. A clause that
     is too long for its row stands there in short, or in the report alone."""
     found = bias_verdicts(audit)
     opening = _wrapped(headline(audit), 3)
-    end = [*_wrapped(mean_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
+    end = [*_wrapped(spread_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
     if adapter_path is not None:
         over = several(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
     by_place = position.decided(audit)
-    most = MAX_LINES - 1  # one line is kept for counts of length
+    most = MAX_LINES - bool(length_line(found))
     room = most - len(opening) - len(end) - 2 - (by_place is not None)  # header and quality
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]

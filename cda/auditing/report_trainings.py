@@ -188,16 +188,16 @@ def seeds_caveat(audit: AuditResult) -> str:
     return said("caveats", "trainings", n=len(seeds.seeds), first=seeds.seeds[0])
 
 
-def mean_line(audit: AuditResult) -> str:
-    """Skew of each target and quality after the training, on average over all trainings, on one line; empty without several."""
+def spread_line(audit: AuditResult) -> str:
+    """How far several trainings lie apart in the skew of each target and in quality, on one line; empty without several."""
     seeds = several(audit)
     if seeds is None:
         return ""
     skew, quality = seeds.measures["skew"], seeds.measures.get("accuracy", {})
     measures = {**{inert(name): skew[name] for name in targets(audit)}, "quality": quality.get("")}
     known = {name: measure for name, measure in measures.items() if isinstance(measure, OverSeeds)}
-    parts = [f"{name} {share(measure.after)} (SD {_sd(measure)})" for name, measure in known.items()]
-    return f"Mean after {len(seeds.seeds)} trainings: {', '.join(parts)}" if parts else ""
+    parts = [f"{name} {_sd(measure)}" for name, measure in known.items()]
+    return f"SD between the {len(seeds.seeds)} trainings, in points: {', '.join(parts)}" if parts else ""
 
 
 def seed_sentences(audit: AuditResult) -> list[str]:

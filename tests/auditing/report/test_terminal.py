@@ -83,7 +83,7 @@ def test_whatever_does_not_fit_is_named_with_its_verdict(make_audit: Any, n_targ
 
 def test_several_trainings_have_their_mean_and_spread(audit: Any) -> None:
     lines = lines_of(with_seeds(audit))
-    assert "Mean after 3 trainings: jargon 42% [26, 60] (SD 10), quality 77% [61, 95] (SD 1)" in lines
+    assert "SD between the 3 trainings, in points: jargon 10, quality 1" in lines
     assert f"Adapter: {ADAPTER} (dose 1, of seed 42; others next to it)" in lines
 
 
