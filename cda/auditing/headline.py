@@ -30,18 +30,29 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
-from cda.numbers.measures import by_moment, test_of_change
+from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, test_of_change
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Measure, Missing, Number, PerScoring, Result, Test, or_missing
+from cda.results.base import (
+    NOT_TRAINED,
+    BeforeAfter,
+    Estimate,
+    Measure,
+    Missing,
+    Number,
+    PerScoring,
+    Result,
+    Test,
+    or_missing,
+)
 from cda.results.benchmarks import Accuracies, SetQuality
 from cda.results.effects import BiasRate, Effect, average_of
 from cda.results.facts import ComparerFacts, Scorer
 from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
 from cda.scorers.compared import Comparison, Preferences
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
-from cda.stats.estimators import share_of
+from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
@@ -79,6 +90,28 @@ def skews(
         )
         for group in groups
     }
+
+
+def means(groups: Sequence[Group]) -> dict[str, dict[str, BeforeAfter]]:
+    """Every measure that is a mean over contrasts, by bias, with its paired change."""
+    declared = {key: measure for key, measure in MEASURES.items() if measure.values}
+    return {key: {group.bias.name: _mean(group, measure) for group in groups} for key, measure in declared.items()}
+
+
+def _mean(group: Group, measure: AuditMeasure) -> BeforeAfter:
+    assert measure.values is not None
+    unit, ids = measure.unit, group.prompt_ids
+    values = {label: measure.values(margins, group.unit) for label, margins in group.margins.items()}
+
+    def of(one: FloatArray) -> Estimate:
+        return share_of(one, ids) if unit == "share" else mean_of(one, ids, unit).estimate
+
+    def change(before: FloatArray, after: FloatArray) -> Estimate:
+        return paired_change(before, after, ids) if unit == "share" else mean_of(after - before, ids, unit).estimate
+
+    found = per_scoring({label: or_missing(partial(of, one)) for label, one in values.items()})
+    moved = or_missing(partial(change, *values.values())) if len(values) == 2 else NOT_TRAINED
+    return BeforeAfter(**dict(found), change=moved)
 
 
 def _by_direction(group: Group) -> dict[str, Measure]:

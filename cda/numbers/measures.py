@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal, get_args
 
-from cda.arrays import LARGEST
+import numpy as np
+
+from cda.arrays import LARGEST, FloatArray
 from cda.errors import did_you_mean
 from cda.launch import say
 from cda.records import LEVEL, PERCENT
@@ -51,6 +53,9 @@ class AuditMeasure:
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
     """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
+    values: Callable[[FloatArray, str], FloatArray] | None = None
+    """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
+    by the estimator of its unit, and keep it for `_mean`."""
     held_out: Callable[[HeldOutBias], dict[Moment, Found]] | None = None
     """The same of a bias whose contrasts chose the dose; None: choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
@@ -171,6 +176,15 @@ def _at(part: str, name: str = "") -> Callable[[Any, str], Any]:
     return find
 
 
+def _mean(measure: str) -> Callable[[AuditResult, str], BeforeAfter | None]:
+    """A measure that audits compute by its `values`."""
+    return lambda audit, bias: getattr(audit, "means", {}).get(measure, {}).get(bias)
+
+
+def _probability(margins: FloatArray, unit: str) -> FloatArray:
+    return np.exp(-np.logaddexp(0.0, -margins)) if unit == "reward" else (1 + margins) / 2
+
+
 def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
     votes = audit.votes.get(bias)
     return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
@@ -217,6 +231,19 @@ MEASURES: dict[str, AuditMeasure] = {
         people="human_skew",
         places=get_args(Place),
         shown_as={"model": "skew"},
+    ),
+    "probability": AuditMeasure(
+        title="mean probability",
+        unit="share",
+        on="contrasts",
+        find=_mean("probability"),
+        values=_probability,
+        term="mean probability",
+        formula="mean of 1 / (1 + exp(−margin)); of a judge, of (1 + margin) / 2",
+        meaning="How likely the side with the bias is to win, by the reward's own terms (Bradley and Terry 1952): skew counts the sign of "
+        "each margin, this also its size. Rewards in another unit than log odds make it too small or too large.",
+        places=("tracker",),
+        null=0.5,
     ),
     "human_skew": AuditMeasure(
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Result
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
@@ -79,6 +79,8 @@ class AuditResult(Shown):
     divide them. Empty without such columns."""
     quality: Quality | None
     """None without quality pairs."""
+    means: dict[str, dict[str, BeforeAfter]] = Field(default_factory=dict)
+    """By measure and bias: means over contrasts, by the `values` of the table of measures."""
     beyond_noise: dict[str, Estimate | Missing]
     """By bias, the change of the mean margin that neither noise nor stretched rewards explain, in reward units; empty for one
     model."""

@@ -6,16 +6,21 @@ import csv
 import io
 import json
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from made_audits import KINDS, make_audit
 
 from cda.auditing.conditions import conditions_of, failures
+from cda.auditing.groups import Group
+from cda.auditing.headline import means
 from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
 from cda.auditing.tracked import as_metrics, tracked_numbers
+from cda.biases import load_bias
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
 from cda.comparing.page import comparison_csv, comparison_document
@@ -25,7 +30,7 @@ from cda.numbers.measures import MEASURES, AuditMeasure
 from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, Number, save
+from cda.results.base import BeforeAfter, Estimate, Missing, Number, save
 from cda.results.base import Measure as Share
 
 
@@ -234,3 +239,17 @@ def test_one_entry_is_in_frames(alone: AuditResult) -> None:
 
 def own_estimate(audit: AuditResult, bias: str) -> Estimate:
     return estimate(abs(2 * audit.skew[bias].before.value - 1))
+
+
+def test_a_mean_over_contrasts_is_computed_as_its_entry_says() -> None:
+    ids, margins = ("a", "b", "c"), np.array([0.0, math.log(3), -math.log(3)])
+    later = {"before": margins, "after": np.add(margins, [0.0, 0.0, 2 * math.log(3)])}
+
+    def probability(margins: dict[str, Any], unit: str) -> BeforeAfter:
+        group = Group(load_bias("jargon"), True, (), ids, margins, unit, 0)
+        return means([group])["probability"]["jargon"]
+
+    found = probability(later, "reward")
+    assert (found.before.value, found.after.value, found.change.value) == pytest.approx((1 / 2, 2 / 3, 1 / 6))
+    alone = probability({"model": np.array([1.0, 0.0, -0.5])}, "preference")
+    assert alone.before.value == pytest.approx((1 + 0.5 + 0.25) / 3) and isinstance(alone.change, Missing)
