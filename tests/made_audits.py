@@ -14,8 +14,8 @@ from changed import changed
 from cda.auditing import analysis as analysis_room
 from cda.auditing import analysis as judges_room
 from cda.auditing import groups as groups_room
-from cda.auditing import headline as result_room
 from cda.auditing import rate as rate_room
+from cda.auditing import shares as result_room
 from cda.auditing.groups import Group
 from cda.biases import Bias, load_bias
 from cda.data.pairs import training_labels

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from cda.arrays import BoolArray, FloatArray
 from cda.auditing import rate
 from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins
-from cda.auditing.headline import share_measure
+from cda.auditing.shares import share_measure
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.errors import DataError

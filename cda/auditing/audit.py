@@ -12,7 +12,7 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.auditing import analysis, rate
-from cda.auditing import headline as result
+from cda.auditing import shares as result
 from cda.auditing.analysis import by_columns, criteria, panels
 from cda.auditing.groups import (
     MAIN,

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cda.arrays import FloatArray
-from cda.auditing.headline import set_quality
+from cda.auditing.shares import set_quality
 from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
 from cda.errors import DataError, RecipeError

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cda.auditing import analysis, headline
+from cda.auditing import analysis, shares
 from cda.auditing.audit import audit_texts
 from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.groups import Group
@@ -281,8 +281,8 @@ def cases(limit: int | None) -> list[dict[str, object]]:
         for group in own:
             group.__dict__["features"] = features[group.bias.name]  # measured once
         available = {group.bias.name: len(group) for group in own}
-        update = {"skew": headline.skews(own, available, {}), "effects": analysis.effects(own), "rate": {}}
-        judged = headline.adjust_for_all_tests(audit.model_copy(update=update))
+        update = {"skew": shares.skews(own, available, {}), "effects": analysis.effects(own), "rate": {}}
+        judged = shares.adjust_for_all_tests(audit.model_copy(update=update))
         for said in bias_verdicts(judged):
             due = planned[planted.name, said.bias]
             reason = reason_of(said.clause) if said.chip == "unclear" else ""

@@ -30,7 +30,7 @@ import numpy as np
 from scipy import stats
 
 from cda.auditing.groups import Group
-from cda.auditing.headline import adjust_for_all_tests, share_measure, skews
+from cda.auditing.shares import adjust_for_all_tests, share_measure, skews
 from cda.auditing.verdict_sentences import verdicts
 from cda.biases import load_bias
 from cda.records import Contrast, user_prompt

@@ -11,8 +11,8 @@ from made_audits import make_audit
 
 from cda.auditing.analysis import N_EXAMPLES, examples, rewards
 from cda.auditing.groups import Group
-from cda.auditing.headline import adjust_for_all_tests, skews
 from cda.auditing.report_tables import main_table
+from cda.auditing.shares import adjust_for_all_tests, skews
 from cda.biases import load_bias
 from cda.records import Contrast, Triple, user_prompt
 from cda.results.base import Estimate

@@ -12,7 +12,7 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 
 from cda.auditing.audit import margin_rows
 from cda.auditing.groups import Group, main_group, make_groups, votes
-from cda.auditing.headline import adjust_for_all_tests, beyond_noise_of, plain, quality, skews, unchanged
+from cda.auditing.shares import adjust_for_all_tests, beyond_noise_of, plain, quality, skews, unchanged
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.results.base import Estimate, Missing

@@ -13,7 +13,7 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 from rows import triples
 
 from cda.auditing.groups import main_group, make_groups, votes
-from cda.auditing.headline import quality, seeds, skews
+from cda.auditing.shares import quality, seeds, skews
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.finetuning.train import trainings

@@ -16,9 +16,9 @@ from made_audits import KINDS, make_audit
 
 from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.groups import Group
-from cda.auditing.headline import means
 from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
+from cda.auditing.shares import means
 from cda.auditing.tracked import as_metrics, tracked_numbers
 from cda.biases import load_bias
 from cda.comparing.compare import compare_audits

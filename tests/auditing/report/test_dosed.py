@@ -14,9 +14,9 @@ from scipy.stats import norm
 
 from cda.auditing import report_tables as tables
 from cda.auditing.first_screen import bias_verdicts
-from cda.auditing.headline import share_measure, unchanged
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
+from cda.auditing.shares import share_measure, unchanged
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.comparing.row import audit_row
 from cda.numbers.measures import test_of_interval as of_interval

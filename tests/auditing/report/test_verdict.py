@@ -10,7 +10,7 @@ import pytest
 from changed import changed
 
 from cda.auditing import analysis as audit_analysis
-from cda.auditing import headline as audit_result
+from cda.auditing import shares as audit_result
 from cda.auditing.groups import Group
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report import audit_document

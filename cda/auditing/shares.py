@@ -1,4 +1,4 @@
-"""The headline of an audit: skew and quality under every scoring with their changes, with plain CDA and over several trainings
+"""Shares and means of an audit: skew and quality under every scoring with their changes, with plain CDA and over several trainings
 of a run; and the family of all its tests."""
 
 from __future__ import annotations
