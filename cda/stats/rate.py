@@ -29,7 +29,7 @@ from cda.errors import DataError
 from cda.results.base import Missing, or_missing
 from cda.results.effects import Effect, NotEstimated, RateEffects, SameMargin
 from cda.stats.digits import plain
-from cda.stats.estimators import ROUNDING, Mean, Regression, mean_of
+from cda.stats.estimators import ROUNDING, Mean, Regression, Z, mean_of
 
 Estimand = Literal["ATT", "ATU", "ATE"]
 Estimator = Literal["double", "single", "naive"]
@@ -122,7 +122,7 @@ def _effect(found: Mean, target: Target) -> Effect:
         estimand=target.estimand,
         estimator=target.estimator,
         estimate=found.estimate,
-        standard_error=found.error,
+        standard_error=found.error or (found.estimate.high - found.estimate.low) / (2 * Z),  # of Wilson's interval
         p_value=found.p_value(),
         standardised=scale if isinstance(scale, Missing) else found.estimate.over(scale, unit),
     )
@@ -212,7 +212,8 @@ def from_rewards(
     flipped = _complete("rewrite", rewrite, len(w))
     back = _complete("rewrite of rewrite", rewrite_of_rewrite, len(w))
     sign = np.where(w, 1.0, -1.0)
-    is_yes_or_no = bool(np.isin([first, flipped, back], (0.0, 1.0)).all())
+    # Both answers are there: rewards that are all 0 have no bound that the data show.
+    is_yes_or_no = np.array_equal(np.unique([first, flipped, back]), [0.0, 1.0])
     return Contrasts(
         attribute=w,
         prompt_ids=tuple(prompt_ids),

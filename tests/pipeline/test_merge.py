@@ -195,7 +195,7 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
     card = (tmp_path / "chosen" / "README.md").read_text()
     assert "Dose 0.5: the share of the trained update" in card and "The export holds" not in card
     row = next(line for line in card.splitlines() if line.startswith("| jargon skew"))
-    assert row.endswith("| 40 (20 prompts) | 0.020 | 30% \\[20, 40\\] |") and "### How the dose was chosen" in card
+    assert row.endswith("| 100 |  | 30% \\[20, 40\\] |") and "### How the dose was chosen" in card
     asked = (tmp_path / "asked" / "README.md").read_text()
     assert "### How the dose was chosen" not in asked and "The export holds dose 1, the column of plain CDA." in asked
 
