@@ -22,6 +22,7 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +142,11 @@ def alpaca(folder: Path) -> tuple[list[Check], dict[str, Any]]:
     assert not isinstance(found.regression, cda.Missing)
     biases = [load_bias(name) for name in found.regression.terms if name in [bias.name for bias in found.biases]]
     x = np.array([
-        [*(float(bool(bias.shows(row["chosen"]))) - float(bool(bias.shows(row["rejected"]))) for bias in biases),
+        [*(float(chosen) - float(rejected) for chosen, rejected in shown),
          np.log2(max(1, n_words(row["chosen"])) / max(1, n_words(row["rejected"])))]
         for row in used(rows)
+        # A side that a measure does not hold for, such as a text without words, has no label.
+        if None not in chain(*(shown := [(bias.shows(row["chosen"]), bias.shows(row["rejected"])) for bias in biases]))
     ])  # fmt: skip
     theirs = optimised(x)
     more = np.array([len(row["chosen"].split()) - len(row["rejected"].split()) for row in rows])
