@@ -33,6 +33,7 @@ BOUNDS: Mapping[Unit, tuple[float, float]] = {
     "correlation": (-1.0, 1.0), "reward": _FREE, "standard deviations": _FREE, "rank": _FREE,
 }  # fmt: skip
 """Least and largest value of a unit, in the order in which tables have the units."""
+_CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
     "votes": "people did not vote on its contrasts",
@@ -102,7 +103,8 @@ class AuditMeasure:
         found = self.find(audit, bias) if self.find else None
         alone = len(audit.scorings) == 1
         if isinstance(found, PerScoring):
-            return by_moment(found)
+            flattered = self.values and held_out(audit, bias)
+            return by_moment(found) | (dict.fromkeys(("after", "change"), _CHOSE) if flattered else {})
         if isinstance(found, Estimate):
             return {"model" if alone else "before": found}
         missing = found or Missing(reason=_ABSENT[self.on])

@@ -20,6 +20,7 @@ from cda.auditing.shares import share_measure, unchanged
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.comparing.row import audit_row
 from cda.numbers.measures import test_of_interval as of_interval
+from cda.numbers.views import numbers_in
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number
 from cda.results.dose import Aim
 from cda.results.skew import Plain
@@ -186,3 +187,11 @@ def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> N
     rows = {row[0]: row for row in tables.main_table(dosed).rows}
     assert rows["jargon skew"][1:4] == ("88% [80, 93]", "88% [80, 93]", "0 [0, 0]")
     assert "flatters" not in " ".join(caveats(dosed))
+
+
+def test_a_mean_over_the_contrasts_that_chose_the_dose_is_not_given_after_it(audit: Any) -> None:
+    given = with_dose(audit).model_copy(update={"means": {"probability": {"jargon": moved(0.4)}}})
+    found = {each.moment: each.found for each in numbers_in(given).where("probability", bias="jargon")}
+    assert found["before"] == moved(0.4).before
+    assert isinstance(found["after"], Missing) and "chose the dose" in found["after"].reason
+    assert found["change"] == found["after"]
