@@ -43,11 +43,6 @@ from cda.resources.llm_access import share_purse
 from cda.results.comparison import DiscoveriesResult
 from cda.rewriting.labels import PairLabel, ResponseLabel
 
-_BY_NAME = (
-    "a training loads its model by name or folder (model.save_pretrained and tokenizer.save_pretrained write one)"
-)
-STAGES = ("label", "synthesize", "train", "dose", "audit", "report")
-
 
 @declared(AuditArguments)
 def audit(target: Model, /, **options: Unpack[AuditArguments]) -> Audit:
@@ -146,11 +141,12 @@ def train(recipe: str | Path, /, **options: Unpack[TrainArguments]) -> Run:
         >>> run.audit.skew["jargon"].change  # doctest: +SKIP
     """
     check_types("cda.train", {"recipe": Option(Place, Arg(""))}, {"recipe": recipe})
-    terms, model, until = Terms.of("cda.train", TrainArguments, options), options["model"], options["until"]
+    terms, model = Terms.of("cda.train", TrainArguments, options), options["model"]
     if not isinstance(model, str | Path | dict | None):
-        raise RecipeError([f"cda.train: model: found {type_in_words(model)}; {_BY_NAME}"])
-    if until not in STAGES:
-        raise RecipeError([f"cda.train: until: {', '.join(STAGES)}; found '{until}'"])
+        raise RecipeError([
+            f"cda.train: model: found {type_in_words(model)}; a training loads its model by name or folder "
+            "(model.save_pretrained and tokenizer.save_pretrained write one)"
+        ])  # fmt: skip
     return train_run(recipe, terms)
 
 

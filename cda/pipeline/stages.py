@@ -25,7 +25,7 @@ from cda.counterfactuals.label import asks_for
 from cda.counterfactuals.synthesize import is_made_specific
 from cda.dosing import stage as dose
 from cda.embedded.texts import WITH_CONTRASTS, authored_triples
-from cda.errors import CdaError, DataError, ModelError, MovedError, RunError
+from cda.errors import CdaError, DataError, ModelError, MovedError, RecipeError, RunError
 from cda.files.hashes import contents
 from cda.files.hub import untold
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_text
@@ -679,6 +679,9 @@ def carry_out(
     loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None, dry_run: bool = False
 ) -> Run:
     """The run of settings, up to a stage; a dry run checks everything, says the plan and does nothing."""
+    known = [stage for stage in STAGES if stage != "adapter"]
+    if until not in known:
+        raise RecipeError([f"until: {', '.join(known)}; found '{until}'"])
 
     def steps() -> list[str]:
         planning.check(loaded)
