@@ -527,15 +527,29 @@ def correlation_table(audit: AuditResult) -> Table | None:
     return _without_empty(table(caption, header, rows))
 
 
-def exclusion_table(audit: AuditResult) -> Table:
-    """Everything that was left out on the way, by step and reason; a step of the data that lost nothing says so."""
-    steps = [*_data_steps(audit), *(step for step in _audit_steps(audit) if any(n > 0 for n in step[2].values()))]
+def exclusion_table(audit: AuditResult) -> Table | None:
+    """Everything that was left out on the way, by step and reason."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for step, seen, reasons in (*_data_steps(audit), *_audit_steps(audit)):
+        what, of, name = step.rpartition(" of ")
+        for reason, number in sorted(reasons.items()):
+            if number > 0:
+                found.setdefault((what + of, reason, str(number), "" if seen is None else str(seen)), []).append(name)
     rows = [
-        (step, reason, str(number), "" if seen is None else str(seen))
-        for step, seen, reasons in steps
-        for reason, number in sorted(item for item in reasons.items() if item[1] > 0) or [("nothing left out", 0)]
+        (what + listed(names), reason, f"{number} each" if len(names) > 1 else number, seen)
+        for (what, reason, number, seen), names in found.items()
     ]
-    return Table("Left out, by step and reason", ("step", "reason", "left out", "of"), tuple(rows))
+    return table("Left out, by step and reason", ("step", "reason", "left out", "of"), rows)
+
+
+def nothing_left_out(audit: AuditResult) -> tuple[str, ...]:
+    """Sentence on the steps of the data that lost nothing."""
+    steps = [
+        step if seen is None else f"{step} ({seen})"
+        for step, seen, reasons in _data_steps(audit)
+        if not any(number > 0 for number in reasons.values())
+    ]
+    return (f"Nothing was left out in {listed(steps)}.",) if steps else ()
 
 
 def _data_steps(audit: AuditResult) -> Iterator[Step]:
@@ -557,7 +571,7 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
             yield f"labelling {name}", tally.n, {"unparsed": tally.unparsed}
     if synthesize := stages.synthesize:
         for name, dropped in synthesize.in_audit.items():
-            yield f"choosing what to teach of {name}", dropped.seen, dropped.reasons
+            yield f"choosing {name} to teach", dropped.seen, dropped.reasons
         for name, made in synthesize.biases.items():
             yield f"rewriting for {name}", made.tried, made.rejected
         if taught := synthesize.contrasts:

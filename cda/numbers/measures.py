@@ -309,8 +309,8 @@ MEASURES: dict[str, AuditMeasure] = {
         shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
-        meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
-        "that rewrite, so that what rewriting changes besides is on both. A judge's tie counts half.",
+        meaning="The paper's skew (Bharadwaj et al. 2025): one side is the rewrite of an answer, the other the rewrite of that rewrite, "
+        "so that other changes by rewriting are on both. A judge's tie counts half.",
     ),
     "accuracy": AuditMeasure(
         title="quality accuracy",
@@ -319,7 +319,7 @@ MEASURES: dict[str, AuditMeasure] = {
         find=lambda audit, _: audit.quality,
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
-        meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
+        meaning="Share of held-out pairs of a better and a worse answer that are ranked right; ties count as wrong.",
         caption="Quality accuracy",
         axis="ranked right (%)",
         marked=0.5,

@@ -166,7 +166,7 @@ class Sources(Result):
     """Name of the prompt by which an LLM rewrote; None if none did."""
 
 
-N_SHOWN = 3
+N_SHOWN = 2
 """Examples of each bias in a report, the first ones."""
 
 
