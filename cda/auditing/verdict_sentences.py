@@ -26,6 +26,7 @@ from cda.report.numbers import (
     excludes_zero,
     inert,
     listed,
+    n_of,
     p_equals,
     percent,
     points,
@@ -289,7 +290,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
             needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
-            return f"{against}{share_.n_prompts} prompts; a verdict needs {rules.MIN_PROMPTS}"
+            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {rules.MIN_PROMPTS}"
         case "few flipped":
             return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
         case "mostly tied":

@@ -45,6 +45,7 @@ RENAMED = {
     "leaderboard": "compare FOLDER",
     "panel": "compare MODEL MODEL …",
     "report --compare": "compare RUN RUN …",
+    "audit --compare": "compare MODEL MODEL …",
     "win-rate": "quality MODEL FIRST --over SECOND",
     "pairs": "triples",
     "dose --before": "dose scores:BEFORE --against scores:AFTER",

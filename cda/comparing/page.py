@@ -169,7 +169,7 @@ class _Shown:
             return None
         rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
         header = [""]
-        if first and self.result.ranked:
+        if first and any(group.audits for group in self.result.ranked):
             header.append("place")
             rows = [[*row, self._place(*line)] for row, line in zip(rows, lines, strict=True)]
         people = ["people", *[""] * (len(header) - 1)]

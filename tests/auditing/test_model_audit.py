@@ -105,7 +105,10 @@ def test_triples_alone_are_an_audit_whose_verdict_is_rates(audit: Any, report: R
     assert "0.00 [0.00" not in report() and "+0.00 [" not in report()
     for spelling in ("audit.contrasts=none", "audit.contrasts=null"):
         assert audit(model, *words, "--contrasts", "embedded", spelling)[1]["skew"] == found["skew"]
-    assert "there are none; give contrasts, or, for cda audit, triples" in audit(model, "--bias", bias, "--contrasts", "none", fails=True)[0]
+    assert (
+        "there are none; give contrasts, or, for cda audit, triples"
+        in audit(model, "--bias", bias, "--contrasts", "none", fails=True)[0]
+    )
     refused = audit(model, *words, "--contrasts", "none", "--votes", path, fails=True)[0]
     assert "audit.votes are on contrasts" in refused
     written(path, [row | {"flipped": row["prompt"].endswith("0")} for row in rows])
