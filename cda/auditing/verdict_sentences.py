@@ -263,6 +263,11 @@ def answers_of(effect: Effect) -> str:
     return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
 
 
+def opposite_of(name: str, audit: AuditResult) -> str | None:
+    """What the bias file calls the answer without the bias; None if it has no word for it."""
+    return next((bias.opposite for bias in audit.biases if bias.name == name), None)
+
+
 def model_word(name: str, audit: AuditResult) -> rules.Finding:
     """The finding on one bias of one model, without a training."""
     return rules.finding(model_evidence(name, audit))
@@ -307,8 +312,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
             return f"preferred in {percent(share_.value)}; 50% is not excluded"
         case "no effect shown":
             return f"preferred in {percent(share_.value)}; the mean margin shows no effect"
-        case "penalised" if not found.alone:
-            return f"preferred in {percent(share_.value)}; prefers the side without it, or what goes with that"
+        case "penalised" if (opposite := opposite_of(name, audit)) or not found.alone:
+            side, other = (f"the {inert(opposite)} answer", "it") if opposite else ("the side without it", "that")
+            also = "" if found.alone else f", or what goes with {other}"
+            return f"preferred in {percent(share_.value)}; prefers {side}{also}"
     return ""
 
 
@@ -387,7 +394,8 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
             if by_rate(name, audit) and isinstance(rate_effect(name, audit), Effect) and word != "too few prompts"
             else model_reason(name, audit)
         )
-        text += f" Why: {why}." if why else ""
+        if why:
+            text += f" It {why.partition('; ')[2]}." if word == "penalised" else f" Why: {why}."
     kept = kept_words(audit, name)
     text = f"{text.strip().rstrip('.')}. {kept}" if kept and kept not in text else text
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")

@@ -147,6 +147,8 @@ class AuditedBias(Result):
 
     name: str
     description: str
+    opposite: Annotated[str | None, Field(exclude_if=lambda words: words is None)] = None
+    """What its file calls the answer without it; None: nothing."""
 
 
 class Sources(Result):
