@@ -327,6 +327,8 @@ def _noted(facts: _Facts, file: str | None, calibration: CalibrationResult) -> _
         f"Calibrated by {shown_path(str(file))} at strength {calibration.strength:g}. On the contrasts that people voted on for "
         "it, numbers flatter it; its own report has those of votes that did not fit it."
     )
+    if calibration.strength == 0:
+        note = f"score.calibration: {shown_path(str(file))} changes no score: its strength is 0, as no correction was shown to gain."
     say(f"  {note}")
     return facts.model_copy(update={"notes": (*facts.notes, note)})
 
