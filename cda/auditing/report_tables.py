@@ -50,6 +50,7 @@ from cda.results.effects import (
     RateEffects,
     SameMargin,
     average_of,
+    deciding,
 )
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import BiasPanel, JudgedBias, NoiseCeiling, PoweredShare, PoweredVotes
@@ -371,7 +372,7 @@ def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
         Column("n", {"at": audit.scorings[-1], "measure": "rate"}, "n"),
         Column(f"{after}p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
     )
-    numbers = (number for when, part in overall.items() for number in _rated(when, part, rate.test))
+    numbers = (number for when, part in overall.items() for number in _rated(when, part, rate))
     caption = f"{name}: RATE effects ({margin_unit(audit)}) on {rate.n} triples ({flipped_cell(rate)}), with {PERCENT} intervals"
     declared = TableOf(
         caption=caption, heading="effect, estimator", rows=("row",), columns=columns, missing={"triples": ""}
@@ -379,12 +380,13 @@ def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
     return declared.of(numbers)
 
 
-def _rated(when: str, part: RateEffects | Missing, test: Test | Missing) -> Iterator[Number]:
+def _rated(when: str, part: RateEffects | Missing, rate: BiasRate) -> Iterator[Number]:
     """Average effects by both kinds of rewrites, and the naive one, which is one number for all three effects."""
+    tested = deciding(part, rate.flips)
     for effect in effects_in(part):
         if effect.estimator in ("double", "single") or (effect.estimator, effect.estimand) == ("naive", "ATE"):
             at = {"row": f"{effect.estimand}, {effect.estimator}".replace("ATE, naive", "naive"), "at": when}
-            own = test if at["row"] == "ATE, double" and isinstance(test, Test) else None
+            own = rate.test if effect is tested and isinstance(rate.test, Test) else None
             yield Number.of("rate", "model", at, effect.estimate, own)
             yield Number.of("rate_standardised", "model", at, effect.standardised)
     for gap in () if isinstance(part, Missing) else part.not_estimated:
