@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cda.arrays import BoolArray, FloatArray
-from cda.stats.estimators import ROUNDING
+from cda.results.base import Estimate
+from cda.stats.estimators import FREE, ROUNDING, Mean, mean_of, share_of
 from cda.stats.means import without_traces
 
 LEAST_NEEDED, SHARE_NEEDED = 10.0, 0.75
@@ -43,6 +44,13 @@ class Padded:
     real: BoolArray
 
     @classmethod
+    def by_prompt(cls, prompt_ids: Sequence[str], fewest: int = 2) -> Padded:
+        """From the prompt of each row; prompts with fewer rows are left out. ValueError: none is left."""
+        codes, n_each = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)[1:]
+        rows = np.split(np.argsort(codes, kind="stable"), np.cumsum(n_each)[:-1])
+        return cls.of([own for own in rows if len(own) >= fewest])
+
+    @classmethod
     def of(cls, prompts: Sequence[NDArray[np.intp]]) -> Padded:
         """From the rows of each prompt."""
         most = max(map(len, prompts))
@@ -56,11 +64,14 @@ class Padded:
         """Responses of each prompt, shape (n_prompts,)."""
         return np.asarray(self.real.sum(axis=1), dtype=np.float64)
 
+    def means(self, values: FloatArray) -> FloatArray:
+        """Mean of values (n_responses,) of each prompt, shape (n_prompts,); NaN if one of a prompt's is NaN."""
+        return np.asarray(np.where(self.real, values[self.at], 0.0).sum(axis=1) / self.n)
+
     def spread(self, values: FloatArray) -> float:
         """Pooled standard deviation within prompts, of values of shape (n_responses,)."""
         own = np.where(self.real, values[self.at], 0.0)
-        means = own.sum(axis=1) / self.n
-        squares = np.where(self.real, (own - means[:, None]) ** 2, 0.0).sum()
+        squares = np.where(self.real, (own - self.means(values)[:, None]) ** 2, 0.0).sum()
         size = float(np.abs(own).max())
         deviation = float(np.sqrt(squares / (self.n - 1).sum()))
         return 0.0 if deviation <= ROUNDING * size else deviation
@@ -125,8 +136,7 @@ class Tilted:
     def gains(self, values: FloatArray) -> FloatArray:
         """Mean in the tilted policy minus the mean of the samples, by prompt."""
         own = np.where(self.samples.real, values[self.samples.at], 0.0)
-        sampled = own.sum(axis=1) / self.samples.n
-        return without_traces(self.means(values) - sampled, _MOST_GROUPS * own)
+        return without_traces(self.means(values) - self.samples.means(values), _MOST_GROUPS * own)
 
     def kl_nats(self) -> FloatArray:
         """KL divergence of each prompt's tilted policy from the sampled one, Σ w log(N w), shape (n_prompts,)."""
@@ -145,3 +155,15 @@ class Tilted:
             sizes = subsets.kept @ subsets.member.sum(axis=0)
             found[rows] = subsets.coefficients @ statistic(weight, sum_, sizes[:, None])
         return found
+
+
+def mean_over_prompts(values: FloatArray, unit: str) -> Mean:
+    """Mean of values by prompt, shape (n_prompts,)."""
+    within = (-1.0, 1.0) if unit == "share difference" else FREE
+    return mean_of(values, [str(prompt) for prompt in range(len(values))], unit, within)
+
+
+def share_over_prompts(values: FloatArray, unit: str, n: int) -> Estimate:
+    """Mean of shares of n responses by prompt, shape (n_prompts,); a jackknifed one may lie a little outside of 0 to 1."""
+    names = [str(prompt) for prompt in range(len(values))]
+    return share_of(values.clip(0, 1), names, n / len(values)).model_copy(update={"n": n, "unit": unit})
