@@ -406,9 +406,8 @@ def _curve(
     first, *others = picks.values()
     difference = without_traces(others[0] - first, first) if others else None
     known = ~np.isnan(first[:, 0])
-    level, unit = share_over_prompts, "share difference"
-    if attribute.kind == "mean":
-        level, unit = _mean, attribute.unit
+    level = share_over_prompts if attribute.kind == "share" else _mean
+    unit = "share difference" if attribute.kind == "share" else attribute.unit
     complete = np.flatnonzero(known & (n_each >= sizes[-1]))
     if len(complete) < 2:
         raise DataError(

@@ -9,6 +9,7 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from cda.arrays import BoolArray, FloatArray
 from cda.results.base import Estimate
@@ -19,6 +20,8 @@ LEAST_NEEDED, SHARE_NEEDED = 10.0, 0.75
 """Effective responses that a tilt needs: this number, or this share of the responses if a prompt has few."""
 _MOST_GROUPS = 64
 """Samples that are left out one or two at a time; of more samples, groups of them."""
+_DOUBLINGS = 12.0
+"""β is looked for from this many halvings of the spread of rewards within prompts to as many doublings of it."""
 _LEAST_LOGIT = -600.0
 """Weights below exp of this, next to a prompt's largest, are raised to it: sums of what is left out stay above 0 in floats."""
 
@@ -155,6 +158,44 @@ class Tilted:
             sizes = subsets.kept @ subsets.member.sum(axis=0)
             found[rows] = subsets.coefficients @ statistic(weight, sum_, sizes[:, None])
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far samples support the policy tilted to a reward: the smallest β, in the reward's unit, and the KL there."""
+
+    beta: float
+    kl_nats: float
+    effective: float
+    """Mean over prompts of the effective number of responses there."""
+    needed: float
+    """Fewest that support a tilt."""
+
+
+def reach(rewards: FloatArray, samples: Padded) -> Reach | None:
+    """The strongest tilt to rewards (n_responses,) that the samples support; None if they are the same within every prompt."""
+    spread, needed = samples.spread(rewards), fewest_effective(samples.n)
+    if not spread:
+        return None
+
+    def beyond(doublings: float) -> float:
+        return float(Tilted(rewards, spread * 2**doublings, samples).effective.mean()) - needed
+
+    # Effective responses fall with β; rewards that tie at the top may leave enough of them whatever the β.
+    weakest, strongest = _DOUBLINGS, -_DOUBLINGS
+    at = strongest if beyond(strongest) >= 0 else float(brentq(beyond, strongest, weakest, xtol=1e-9))
+    tilt = Tilted(rewards, spread * 2**at, samples)
+    return Reach(spread * 2**at, float(tilt.kl_nats().mean()), float(tilt.effective.mean()), needed)
+
+
+def tilted_to(rewards: FloatArray, samples: Padded, kl_nats: float, furthest: Reach) -> Tilted:
+    """The policy tilted to rewards (n_responses,) whose KL, as a mean over prompts, is so many nats, at most those of `furthest`."""
+
+    def missing(doublings: float) -> float:
+        return float(Tilted(rewards, furthest.beta * 2**doublings, samples).kl_nats().mean()) - kl_nats
+
+    at = float(brentq(missing, 0.0, 2 * _DOUBLINGS, xtol=1e-9)) if missing(0.0) > 0 else 0.0
+    return Tilted(rewards, furthest.beta * 2**at, samples)
 
 
 def mean_over_prompts(values: FloatArray, unit: str) -> Mean:
