@@ -94,11 +94,11 @@ def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
     if (measure := known_key(name, known)) not in known:
         problems.append(f"{where} {word}: {unknown(name, known, f'measure of {subject}')}")
         return None
-    one, level = match[2] or "", known[measure].level
-    if bool(one) != bool(level):
+    one, ones = match[2] or "", known[measure].ones
+    if one not in (ones or ("",)):
         problems.append(
-            f"{where} {word}: say at which {level}, such as {subject}.{measure}@0.5"
-            if level
+            f"{where} {word}: say at which {known[measure].level}: {', '.join(f'{measure}@{each}' for each in ones)}"
+            if ones
             else f"{where} {word}: {measure} is of no level; leave out @{one}"
         )
     bound, (low, high) = float(match[5]), known[measure].bounds(moment)

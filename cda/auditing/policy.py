@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -12,6 +13,7 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.auditing.report_cells import compares, said
 from cda.biases import Bias, BiasMeasure
+from cda.numbers.measures import MEASURES
 from cda.records import PERCENT, Exclusions, prompt_id
 from cda.report.numbers import inert, listed, percent
 from cda.report.tables import Column, Table, TableOf
@@ -24,9 +26,8 @@ from cda.stats.multiplicity import holm
 from cda.stats.tilt import Padded, Reach, Tilted, mean_over_prompts, reach, share_over_prompts, tilted_to
 from cda.stats.verdict import SIGNIFICANT
 
-KLS = ("0.5", "1", "2")
-"""KL divergence from the policy that was sampled, in nats; if the samples do not support the first, they are followed as far as they do."""
-SAMPLED = "0"
+SAMPLED, *KLS = MEASURES["tilt"].ones
+"""KL from the policy that was sampled, in nats; if the samples do not support the first above 0, biases are followed as far as they do."""
 _NONE_LEFT = Missing(reason="no prompt has two responses with a reward")
 
 
@@ -51,17 +52,23 @@ def tilts(biases: Sequence[Bias], sampled: Sequence[Text], scorings: Mapping[str
     kept, unscored = with_rewards(sampled, scored)
     texts = [sampled[row] for row in kept]
     ids = [prompt_id(prompt) for prompt, _ in texts]
-    n_single = sum(ids.count(one) < 2 for one in set(ids))
+    n_each = Counter(ids)
+    n_single = list(n_each.values()).count(1)
     excluded = {"sampled responses, scored": unscored} if unscored.dropped else {}
     if n_single:
-        excluded["prompts of samples, scored"] = Exclusions(len(set(ids)), {"fewer than 2 responses left": n_single})
+        excluded["prompts of samples, scored"] = Exclusions(len(n_each), {"fewer than 2 responses left": n_single})
     policies: dict[str, dict[str, Tilted | Missing]] = {kl: dict.fromkeys(scored, _NONE_LEFT) for kl in KLS}
     samples = None
-    if len(set(ids)) > n_single:
+    if len(n_each) > n_single:
         samples = Padded.by_prompt(ids)
         rewards = {label: np.array([found.of(*text) for text in texts]) for label, found in scored.items()}
         policies = _policies(rewards, samples)
-    found = [number for bias in biases for number in _numbers(bias, texts, samples, policies)]
+    found, named = list[Number](), dict[object, str]()
+    for bias in biases:
+        other = named.setdefault((bias.measure, tuple(bias.markers), bias.pattern), bias.name) if bias.measure else ""
+        why = "" if bias.measure else "its bias file has no measure"
+        why = f"on samples its measure is that of {other}" if other not in ("", bias.name) else why
+        found += _numbers(bias, texts, samples, policies, why)
     return Tilts(_adjusted(found), excluded)
 
 
@@ -81,7 +88,7 @@ def _policies(rewards: Mapping[str, FloatArray], samples: Padded) -> dict[str, d
     reached = {label: reach(values, samples) for label, values in rewards.items()}
     furthest = min(0.0 if far is None else far.kl_nats for far in reached.values())
     own = f"{math.floor(100 * furthest) / 100:g}"  # as far as all scorings are supported
-    kls = KLS if furthest >= float(KLS[0]) or own == "0" else (own, *KLS)
+    kls = KLS if furthest >= float(KLS[0]) or own == SAMPLED else [own, *KLS]
 
     def policy(label: str, kl: str) -> Tilted | Missing:
         far = reached[label]
@@ -95,20 +102,23 @@ def _policies(rewards: Mapping[str, FloatArray], samples: Padded) -> dict[str, d
 def _unsupported(far: Reach | None) -> Missing:
     if far is None:
         return Missing(reason="the rewards are the same for all responses of a prompt")
+    if far.effective > far.needed + 0.1:
+        return Missing(reason=f"rewards that tie let no policy go beyond a KL of {far.kl_nats:.2g} nats")
     return Missing(
-        reason=f"these samples support a KL of up to {far.kl_nats:.2g} nats, where {far.effective:.1f} effective responses to a "
-        f"prompt are left, and {far.needed:.1f} are needed"
+        reason=f"these samples support a KL of up to {far.kl_nats:.2g} nats; beyond it fewer than {far.needed:.1f} effective "
+        "responses to a prompt are left"
     )
 
 
 def _numbers(
-    bias: Bias, texts: Sequence[Text], samples: Padded | None, policies: Mapping[str, Mapping[str, Tilted | Missing]]
-) -> Iterator[Number]:
-    """The numbers of a bias, with tests before any correction."""
+    bias: Bias, texts: Sequence[Text], samples: Padded | None, policies: Mapping[str, Mapping[str, Tilted | Missing]],
+    unmeasured: str,
+) -> Iterator[Number]:  # fmt: skip
+    """The numbers of a bias, with tests before any correction; all missing if it is `unmeasured`, for that reason."""
     first, values = next(iter(next(iter(policies.values())))), None
-    why = _NONE_LEFT if bias.measure else Missing(reason="its bias file has no measure")
+    why = Missing(reason=unmeasured) if unmeasured else _NONE_LEFT
     known = np.zeros(0, dtype=bool)
-    if samples is not None and bias.measure:
+    if samples is not None and bias.measure and not unmeasured:
         values = _shown(bias, bias.measure, [text for _, text in texts], samples)
         known = ~np.isnan(samples.means(values))
         if known.sum() < 2:
@@ -216,7 +226,9 @@ def line(audit: AuditResult) -> str:
     kl = _last(audit)
     found = _rises(audit, kl) if kl else []
     then = " than before the training" if compares(audit) else ""
-    return f"A policy optimised against it (KL {kl}) would show more{then} of {_listed(found)}." if found else ""
+    return (
+        f"A policy optimised against this reward (KL {kl}) would show more{then} of {_listed(found)}." if found else ""
+    )
 
 
 def _listed(found: Sequence[Rise]) -> str:

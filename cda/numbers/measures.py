@@ -57,6 +57,8 @@ class AuditMeasure:
     """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
     level: str = ""
     """Level beside the bias that each of its numbers is of one of; audits keep such numbers as they are (`AuditResult.policy`)."""
+    ones: tuple[str, ...] = ()
+    """Those of the level that every audit has, and conditions name."""
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
@@ -379,6 +381,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="samples",
         level="kl",
+        ones=("0", "0.5", "1", "2"),
         places=(),
         term="share in an optimised policy (tilt)",
         formula="Σ w · [response shows the bias] within each prompt, w ∝ exp(reward / β); mean over prompts, jackknifed to the second order",
