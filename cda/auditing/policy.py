@@ -246,7 +246,7 @@ def sentences(audit: AuditResult) -> list[str]:
         names = list(dict.fromkeys(map(_bias, followed)))
         n = max(each.found.n_prompts for each in followed if isinstance(each.found, Estimate))
         found, then = _rises(audit, kl), "trained" if compares(audit) else "model"
-        words = {"biases": _listed(found), "others": listed([inert(name) for name in names])}
+        words = {"biases": _listed(found) if found else "", "others": listed([inert(name) for name in names])}
         lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
     of_bias = {_bias(each) for each in audit.policy if each.at["kl"] == SAMPLED and isinstance(each.found, Missing)}
     for each in audit.policy:
