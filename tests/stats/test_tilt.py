@@ -125,5 +125,5 @@ def test_rewards_that_tie_end_a_tilt_and_equal_ones_have_none() -> None:
     tied = np.tile([0.0, 1.0], 200)
     furthest = reach(tied, samples)
     assert furthest is not None and furthest.effective == pytest.approx(20)
-    assert furthest.kl_nats == pytest.approx(np.log(2), abs=0.01)
+    assert furthest.kl_nats == pytest.approx(np.log(2), abs=0.02)
     assert reach(np.repeat(np.arange(10.0), 40), samples) is None
