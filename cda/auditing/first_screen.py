@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing import position
+from cda.auditing import policy, position
 from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import several_trainings, spread_line
@@ -40,12 +40,16 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 
 
 def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """The headline, a row for each bias and for quality, the spread of several trainings, paths, and the number of caveats. If rows
+    """The headline, a row for each bias and for quality, what a policy would show more of, the spread of several trainings, paths, and the number of caveats. If rows
     do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut. A clause that
     is too long for its row stands there in short, or in the report alone."""
     found = bias_verdicts(audit)
     opening = _wrapped(headline(audit), 3)
-    end = [*_wrapped(spread_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
+    end = [
+        *_wrapped(policy.line(audit), 2),
+        *_wrapped(spread_line(audit), 2),
+        *_wrapped(few_prompts(_prompts_of(audit)), 2),
+    ]
     if adapter_path is not None:
         over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cda.auditing import position
+from cda.auditing import policy, position
 from cda.auditing import report_tables as tables
 from cda.auditing import verdict_sentences as verdict
 from cda.auditing.first_screen import (
@@ -94,6 +94,8 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     places = said("position", "one order" if _asks_once(audit) else "text"), position.sentence(audit)
     found += section("position", places, position.position_tables(audit))
+    tilts = (said("policy"), *policy.sentences(audit))
+    found += section("policy", tilts, (policy.table(audit),), always=bool(audit.policy))
     found += section("seeds", (said("seeds"),), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []
