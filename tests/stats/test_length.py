@@ -14,6 +14,7 @@ from cda.stats.length import length_baseline
 
 N = 120
 IDS = [f"q{row // 2}" for row in range(N)]
+LENGTH = np.linspace(30, 300, N)
 
 
 @pytest.fixture
@@ -30,8 +31,9 @@ def changes(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def baseline(changes: dict[str, np.ndarray], margins: Any) -> LengthBaseline:
-    zero = {name: np.zeros(N) for name in changes}
-    return length_baseline(margins, changes, zero, ["long_word_share"], IDS)
+    base = {name: np.zeros(N) for name in changes} | {"characters": LENGTH, "words": LENGTH / 5}
+    perturbed = {name: base[name] + change for name, change in changes.items()}
+    return length_baseline(margins, perturbed, base, ["long_word_share"], IDS)
 
 
 def value(found: Any) -> float:
@@ -71,6 +73,16 @@ def test_what_the_bias_itself_adds_is_left_to_it(changes: dict[str, np.ndarray],
 def test_a_bias_that_leaves_a_bend_of_length_alone_is_not_told_apart(changes: dict[str, np.ndarray]) -> None:
     bent = changes["characters"] + 0.001 * changes["characters"] ** 2
     assert baseline(changes, bent).rival == "length"
+
+
+def test_a_scorer_of_the_logarithm_of_length_is_not_told_apart(changes: dict[str, np.ndarray]) -> None:
+    grows = changes | {"characters": np.abs(changes["characters"]) * 3}
+    assert baseline(grows, np.log1p(LENGTH + grows["characters"]) - np.log1p(LENGTH)).rival == "length"
+
+
+def test_a_judge_of_length_that_ties_long_texts_is_not_told_apart(changes: dict[str, np.ndarray]) -> None:
+    long = LENGTH > 250
+    assert baseline(changes, np.where(long, 0.0, np.sign(changes["characters"]))).rival == "length"
 
 
 def test_one_that_only_names_a_side_is_told_by_the_contrasts_whose_biased_side_is_shorter(
