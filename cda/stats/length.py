@@ -60,7 +60,9 @@ def length_baseline(
     changes = {name: _change(perturbed[name], base[name]) for name in names}
     preferred = {name: share_of(np.where(changes[name] == 0, 0.5, changes[name] > 0), prompt_ids) for name in _LENGTHS}
     of_length = {name: changes[name] for name in changes if name in _LENGTHS or name in own}
-    ratios = {name: _change(np.log1p(perturbed[name]), np.log1p(base[name])) for name in _LENGTHS}
+    # What changes by the same number everywhere is an intercept already, and its ratio nearly one.
+    varies = [name for name in _LENGTHS if np.ptp(changes[name]) > 0]
+    ratios = {name: _change(np.log1p(perturbed[name]), np.log1p(base[name])) for name in varies}
     forms = [_parts(values, used, own, prompt_ids, unit) for used in (of_length, of_length | ratios)]
     of_all = _parts(values, changes, own, prompt_ids, unit)
     rival = _rival(values, changes, forms, of_all)
@@ -103,7 +105,9 @@ def _parts(
     return _Parts(explained, left, {name: part for name, part in each if name not in own})
 
 
-def _rival(values: FloatArray, changes: Mapping[str, FloatArray], forms: Sequence[_Parts], of_all: _Parts) -> str | None:
+def _rival(
+    values: FloatArray, changes: Mapping[str, FloatArray], forms: Sequence[_Parts], of_all: _Parts
+) -> str | None:
     """What may be preferred in place of the bias, None if nothing may."""
     mean, size = float(values.mean()), float(np.abs(values).max())
     if abs(mean) <= ROUNDING * size:
@@ -113,6 +117,8 @@ def _rival(values: FloatArray, changes: Mapping[str, FloatArray], forms: Sequenc
         agreed = [float((np.sign(values) == np.sign(changes[name]))[named].mean()) for name in _LENGTHS]
         if max(agreed) >= SAME_SIDE:
             return LENGTH
+    if np.ptp(values) <= ROUNDING * size and any(np.ptp(changes[name]) == 0 != changes[name][0] for name in _LENGTHS):
+        return LENGTH  # the same margin for the same change, as a scorer of length has it
     linear, relative = (_leaves(form.left, mean) for form in forms)
     if linear and not relative:
         return LENGTH

@@ -80,6 +80,15 @@ def test_a_scorer_of_the_logarithm_of_length_is_not_told_apart(changes: dict[str
     assert baseline(grows, np.log1p(LENGTH + grows["characters"]) - np.log1p(LENGTH)).rival == "length"
 
 
+def test_a_phrase_of_one_length_that_has_one_margin_is_not_told_apart(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    phrase = changes | {"characters": np.full(N, 16.0), "words": np.full(N, 2.0)}
+    assert baseline(phrase, np.full(N, 16.0)).rival == "length"
+    assert baseline(phrase, 16 + rng.normal(0, 2, N)).rival is None, "no scorer of length"
+    assert baseline(changes, np.full(N, 16.0)).rival is None, "whatever the change in length"
+
+
 def test_a_judge_of_length_that_ties_long_texts_is_not_told_apart(changes: dict[str, np.ndarray]) -> None:
     long = LENGTH > 250
     assert baseline(changes, np.where(long, 0.0, np.sign(changes["characters"]))).rival == "length"
