@@ -126,7 +126,9 @@ def _rival(
         return None
     parts = {name: part / mean for name, part in of_all.by_feature.items()}
     rivals = {LENGTH: sum(parts.pop(name, 0.0) for name in _LENGTHS)} | parts
-    return max(rivals, key=lambda name: rivals[name])
+    best = max(rivals, key=lambda name: rivals[name])
+    # Where no feature takes a part of the mean margin's sign, what failed is the adjustment for length alone.
+    return LENGTH if not linear and rivals[best] <= 0 else best
 
 
 def _leaves(left: Estimate | Missing, mean: float) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.results.effects import LengthBaseline
+from cda.stats import length
 from cda.stats.length import length_baseline
 
 N = 120
@@ -107,3 +108,12 @@ def test_without_a_preference_length_explains_nothing(changes: dict[str, np.ndar
     assert baseline(changes, np.zeros(N)).rival is None
     with pytest.raises(DataError, match="no contrasts"):
         length_baseline([], {}, {}, [], [])
+
+
+def test_a_feature_that_explains_nothing_is_not_the_rival(changes: dict[str, np.ndarray]) -> None:
+    wide = Estimate(value=1.4, low=-3.8, high=6.6, n=N, n_prompts=N, unit="reward", method="made up")
+    found = length._Parts(wide, wide, {"characters": -0.3, "words": 0.1, "questions": -0.01})
+    margins = np.linspace(1, 5, N)
+    assert length._rival(margins, changes, [found, found], found) == "length"
+    explains = length._Parts(wide, wide, {"characters": -0.3, "words": 0.1, "questions": 0.9})
+    assert length._rival(margins, changes, [found, found], explains) == "questions"
