@@ -18,7 +18,7 @@ from cda.stats.estimators import ROUNDING, Regression, share_of
 LEFT = 0.25
 """Part of the mean margin that a rival must leave to the bias: less may be a bend of the margin in it."""
 SAME_SIDE = 0.975
-"""Share of contrasts on which a scorer that only names a side prefers the longer one, from which it may go by length alone."""
+"""Share of contrasts on which a scorer that only names a side prefers the longer one, or the shorter, from which it may go by length alone."""
 _LENGTHS = ("characters", "words")
 _RIVALS = (*_LENGTHS, "sentences", "long_word_share", "flesch_reading_ease", "questions")
 """Features that nearly every rewriting moves a little, without a limit of their own or within it."""
@@ -114,8 +114,10 @@ def _rival(
         return None
     if len(np.unique(np.abs(values))) <= _SAYS_A_SIDE:
         named = values != 0  # a judge that goes by place where both are long ties there
-        agreed = [float((np.sign(values) == np.sign(changes[name]))[named].mean()) for name in _LENGTHS]
-        if max(agreed) >= SAME_SIDE:
+        sides = np.sign(values[named])
+        if any(
+            (sides == way * np.sign(changes[name][named])).mean() >= SAME_SIDE for name in _LENGTHS for way in (1, -1)
+        ):
             return LENGTH
     if np.ptp(values) <= ROUNDING * size and any(np.ptp(changes[name]) == 0 != changes[name][0] for name in _LENGTHS):
         return LENGTH  # the same margin for the same change, as a scorer of length has it

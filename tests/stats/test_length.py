@@ -99,6 +99,7 @@ def test_one_that_only_names_a_side_is_told_by_the_contrasts_whose_biased_side_i
     changes: dict[str, np.ndarray],
 ) -> None:
     assert baseline(changes, np.sign(changes["characters"])).rival == "length"
+    assert baseline(changes, -np.sign(changes["characters"])).rival == "length", "the shorter side"
     assert baseline(changes, np.ones(N)).rival is None, "also where the biased side is shorter"
     longer = changes | {"characters": np.abs(changes["characters"])}
     assert baseline(longer, np.ones(N)).rival == "length", "the longer side is the biased one everywhere"
