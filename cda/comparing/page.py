@@ -158,9 +158,10 @@ class _Shown:
         all numbers of a column have it. The first table has places and quality too."""
         measure, first = MEASURES[key], key == "skew"
         columns = [(key, column) for column in (self.biases if measure.of_bias else self.sections)]
+        whole = [(of, "") for of, each in MEASURES.items() if not each.of_bias and each.caption]
         columns = [
             (of, column)
-            for of, column in [*columns, *([("accuracy", ""), ("position", "")] if first else [])]
+            for of, column in [*columns, *(whole if first else [])]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
         lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
@@ -168,7 +169,7 @@ class _Shown:
             return None
         rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
         header = [""]
-        if first and self.result.ranked:
+        if first and any(group.audits for group in self.result.ranked):
             header.append("place")
             rows = [[*row, self._place(*line)] for row, line in zip(rows, lines, strict=True)]
         people = ["people", *[""] * (len(header) - 1)]
