@@ -42,6 +42,7 @@ from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
 from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
 from cda.stats import verdict as rules
+from cda.stats.estimators import wilson
 from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
@@ -308,6 +309,8 @@ def model_reason(name: str, audit: AuditResult) -> str:
             if found.rival:
                 return f"sides also differ in {_words(found.rival)}: rewrite them to match"
             return remedy(audit.effects[name].before.identification) or said("glance", "not identified")
+        case "no effect shown" if _ties_decide(found, audit.model.halves_ties):
+            return f"same score on both sides of {found.ties} of {n} pairs; preferred in {percent(share_.value)}"
         case "no effect shown" if share_.low <= TIE <= share_.high:
             return f"preferred in {percent(share_.value)}; 50% is not excluded"
         case "no effect shown":
@@ -317,6 +320,17 @@ def model_reason(name: str, audit: AuditResult) -> str:
             also = "" if found.alone else f", or what goes with {other}"
             return f"preferred in {percent(share_.value)}; prefers {side}{also}"
     return ""
+
+
+def _ties_decide(found: rules.ModelEvidence, halves_ties: bool) -> bool:
+    """True if ties, which are no preference, are why a share is not above 50%: among the other pairs the biased side is shown to be
+    preferred in more than half, or is in half or more where the share is wholly below."""
+    if halves_ties or found.by_rate or found.ties < _MANY_TIES * found.share.n:
+        return False
+    wins, decided_ = round(found.share.value * found.share.n), found.share.n - found.ties
+    if not 0 < wins <= decided_:
+        return False
+    return wilson(wins, decided_)[0] > TIE or (found.share.high < TIE and 2 * wins >= decided_)
 
 
 def verdict_kind(word: str) -> Kind:
@@ -354,10 +368,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     skew, votes, effects = audit.skew[name].before, audit.votes.get(name), audit.effects[name]
     direct, identification = effects.before.direct, effects.before.identification
     if isinstance(direct, SameMargin) and direct.value == 0:
-        text = (
-            f"Both sides have the same score in all {count(direct)} pairs: the model does not tell them apart, and its skew of "
-            f"{percent(skew.value)} only shows how ties are counted. Check that the scorer works."
-        )
+        same = f"Both sides have the same score in all {count(direct)} pairs"
+        by_place, shows = decided(audit, name), f"skew of {percent(skew.value)} only shows how ties are counted"
+        text = f"{same}: the model does not tell them apart, and its {shows}. Check that the scorer works."
+        if by_place is not None and rules.mostly_by_place(by_place):
+            text = f"{same}, as the place decides and both orders are averaged: what it prefers is not seen, and its {shows}."
     elif votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
