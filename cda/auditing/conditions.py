@@ -109,7 +109,7 @@ def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> N
     known = [*dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)]), _QUALITY]
     problems = []
     for each in conditions:
-        if not each.subject and trained:
+        if MEASURES[each.measure].on == "places" and trained:
             problems.append(f"--fail-if {each.text}: a reward model that is trained does not compare two texts")
         elif each.subject and each.subject not in known:
             hint = did_you_mean(each.subject, known)

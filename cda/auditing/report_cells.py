@@ -10,7 +10,7 @@ import yaml
 
 from cda.report.numbers import NOT_ESTIMATED, in_each, signed
 from cda.results.audit import AuditResult, On
-from cda.results.base import Estimate, Measure, Missing
+from cda.results.base import Estimate, Measure, Missing, Number
 from cda.results.effects import (
     BiasRate,
     Effect,
@@ -67,27 +67,35 @@ def of_mean(audit: AuditResult) -> AuditResult:
         return measure.model_copy(update={"after": over.after, "change": over.change, "test": over.test})
 
     def voted(votes: VotedBias, name: str) -> VotedBias:
-        skew, missed = (moved(getattr(votes, key), key, name) for key in ("skew_on_voted", "miscalibration"))
-        gap = votes.gap.model_copy(update={"change": _change_of_gap(skew, votes.human_skew.value)})
-        return votes.model_copy(update={"skew_on_voted": skew, "miscalibration": missed, "gap": gap})
+        own = {key: moved(getattr(votes, key), key, name) for key in mean if key in VotedBias.model_fields}
+        return _with_gap(votes.model_copy(update=own))
+
+    def stored(number: Number) -> Number:
+        over = mean.get(number.measure, {}).get(number.at.get("bias", ""))
+        moves = number.moment in ("after", "change") and "interval" not in number.at
+        if not moves or not isinstance(over, OverSeeds) or over.test is None:
+            return number
+        tested = {"test": over.test} if number.moment == "change" else {}
+        return number.model_copy(update={"found": getattr(over, number.moment), **tested})
 
     skew = {name: moved(one, "skew", name).model_copy(update={"by_direction": {}}) for name, one in audit.skew.items()}
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
         "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "dose": None,
-        "quality": None if audit.quality is None else moved(audit.quality, "accuracy", ""),
+        "measured": tuple(map(stored, audit.measured)),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip
     return audit.model_copy(update=update)
 
 
-def _change_of_gap(skew: Measure, human: float) -> Estimate:
-    """Change of |skew − human skew| by that of skew, with the gap before taken as known."""
-    before, after, change, _ = skew.of_training()
-    first, last = before.value - human, after.value - human
+def _with_gap(votes: VotedBias) -> VotedBias:
+    """The change of |skew − human skew| by that of skew, with the gap before taken as known."""
+    before, after, change, _ = votes.skew_on_voted.of_training()
+    first, last = (found.value - votes.human_skew.value for found in (before, after))
     side, crossed = (1 if (last or first) > 0 else -1), 2 * abs(first) * (first * last < 0)
     low, high = sorted(side * end - crossed for end in (change.low, change.high))
-    return change.model_copy(update={"value": abs(last) - abs(first), "low": low, "high": high})
+    moved = change.model_copy(update={"value": abs(last) - abs(first), "low": low, "high": high})
+    return votes.model_copy(update={"gap": votes.gap.model_copy(update={"change": moved})})
 
 
 def targets(audit: AuditResult) -> list[str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cda.auditing.report_cells import compares, divided, margin_unit, voted_names
-from cda.numbers.measures import MEASURES
+from cda.numbers.measures import MEASURES, of_place
 from cda.records import PERCENT
 from cda.report import plots
 from cda.report.numbers import reward, share, signed
@@ -41,11 +41,8 @@ if TYPE_CHECKING:
 
 _TEXTS = {"original": "original", "rewrite": "rewrite", "rewrite_of_rewrite": "rewrite of it"}
 _STARTS = {"with": "had it", "without": "had it not"}
-_OF_DOSE = {
-    "miscalibration": Mark(MEASURES["miscalibration"].title, BEFORE, "o"),
-    "gap": Mark(MEASURES["gap"].title, THIRD, "s", filled=False),
-    "quality": Mark(MEASURES["accuracy"].title, AFTER, "D"),
-}
+# Distances, which fall to 0 as the bias goes.
+_OF_DOSE = {key: one.title for key, one in of_place("dose").items() if one.null is None}
 # The naive estimator has one number for all three estimands.
 _KINDS = (("ATE", "naive"), *((estimand, by) for estimand in ("ATE", "ATT", "ATU") for by in ("single", "double")))
 _IMBALANCE = 0.1
@@ -154,7 +151,10 @@ def dose_curves(dose: DoseResult) -> list[Plot]:
     for name, word in plots.slugs((*dose.biases, *dose.guards)).items():
         # If a tie is the aim, miscalibration has no meaning.
         by_votes = dose.aim != "tie" or name in dose.guards
-        marks = {key: mark for key, mark in _OF_DOSE.items() if key != "miscalibration" or by_votes}
+        shown = {key: title for key, title in _OF_DOSE.items() if key != "miscalibration" or by_votes}
+        looks: Sequence[Any] = ((BEFORE, "o", True), (THIRD, "s", False))[-len(shown) :]
+        marks = {key: Mark(title, *look) for (key, title), look in zip(shown.items(), looks, strict=True)}
+        marks["quality"] = Mark(MEASURES["accuracy"].title, AFTER, "D")
         rows = {
             f"dose {point.dose:g}{' (chosen)' if point.dose == dose.chosen else ''}": {
                 key: point.quality if key == "quality" else getattr(point.people, key) for key in marks

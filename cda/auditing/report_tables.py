@@ -100,16 +100,13 @@ def _part(label: str, part: Measure | Missing, plain: Estimate | None) -> Iterat
 
 
 def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
-    """Skew of a bias; of a target also by the way in which its contrasts were made, and without phrases that training shows."""
+    """Skew of a bias; of a target also by the way in which its contrasts were made."""
     yield from _numbers(audit, "skew", name)
     skew, plain = audit.skew[name], audit.plain
     if not skew.target and compares(audit):
         return
     for way, part in skew.by_direction.items():
         yield from _part(f"{name} skew, {way}", part, plain.last("skew", name, way) if plain else None)
-    if unseen := audit.unseen_phrases.get(name):
-        other = plain.last("skew", name, "unseen phrases") if plain else None
-        yield from _part(f"{name} skew, phrases unseen in training", unseen, other)
 
 
 def main_table(audit: AuditResult) -> Table:
@@ -120,9 +117,10 @@ def main_table(audit: AuditResult) -> Table:
     for name, skew in audit.skew.items():
         numbers += _of_skew(name, audit)
         for key, measure in of_place("report").items() if skew.target else ():
-            if key != "skew" and measure.of_bias and measure.find and measure.find(audit, name) is not None:
+            if key != "skew" and measure.of_bias and measure.own_moments(audit, name):
                 numbers += _numbers(audit, key, name)
-    numbers += _numbers(audit, "accuracy") if audit.quality is not None else []
+    whole = [key for key, one in of_place("report").items() if not one.of_bias and one.own_moments(audit, "")]
+    numbers += [number for key in whole for number in _numbers(audit, key)]
     caption = f"Before and after training, with {PERCENT} intervals"
     found = TableOf(caption=caption, heading="measure", rows=("row",), columns=columns_of(audit)).of(numbers)
     assert found is not None  # every audit measures a bias

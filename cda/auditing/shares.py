@@ -3,9 +3,11 @@ of a run; and the family of all its tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from itertools import compress
+from itertools import compress, product
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,13 +32,21 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
-from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, test_of_change
-from cda.records import Pair, TieRule, Triple, count_reasons
+from cda.numbers.measures import (
+    MEASURES,
+    AuditMeasure,
+    Material,
+    On,
+    Rows,
+    by_moment,
+    hits,
+    of_place,
+    test_of_change,
+)
+from cda.records import TieRule, Triple, count_reasons, prompt_id
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import (
-    NOT_TRAINED,
-    BeforeAfter,
     Estimate,
     Measure,
     Missing,
@@ -47,24 +57,29 @@ from cda.results.base import (
     or_missing,
 )
 from cda.results.benchmarks import Accuracies, SetQuality
-from cda.results.effects import BiasRate, Effect, average_of
+from cda.results.effects import T_TEST, BiasRate, Effect, average_of
 from cda.results.facts import ComparerFacts, Scorer
-from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
-from cda.scorers.compared import Comparison, Preferences
+from cda.results.skew import BiasSkew, OverSeeds, Plain, Seeds
+from cda.scorers.compared import Comparison, Preferences, Rewards
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
-from cda.stats.estimators import mean_of, paired_change, share_of
+from cda.stats.estimators import mean_of, paired_change, resampled, share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
-from cda.stats.votes import Majority
+from cda.stats.proportions import (
+    ModelTies,
+    exact_change_test,
+    positive_share,
+    positive_share_change,
+    unpaired_change,
+)
 
 _CHANGES = ("change", "unpaired")
 """Fields of a result, and keys of estimates, that hold a change from before to after."""
 _TESTS = ("test", "gap_test", "by_direction")
 """Fields of a result that hold its test, and one whose tests are outside the family."""
-_FAMILY = ("skew", "votes", "quality", "effects", "rate")
+_FAMILY = ("skew", "votes", "effects", "rate")
 """Parts of an audit whose tests are adjusted together."""
-_NO_SHARES = ("effects", "by", "plain", "seeds")
+_NO_SHARES = ("effects", "by", "plain", "seeds", "measured")
 """Parts of an audit whose changes are no changes of shares from the model before to the result."""
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
 """A change from a model to itself."""
@@ -92,26 +107,152 @@ def skews(
     }
 
 
-def means(groups: Sequence[Group]) -> dict[str, dict[str, BeforeAfter]]:
-    """Every measure that is a mean over contrasts, by bias, with its paired change."""
-    declared = {key: measure for key, measure in MEASURES.items() if measure.values}
-    return {key: {group.bias.name: _mean(group, measure) for group in groups} for key, measure in declared.items()}
+def material(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, by_rules: bool) -> dict[On, list[Rows]]:
+    """The rows of an audit that measures are computed on; `by_rules`: rules made the rewrites of its training."""
+    found: dict[On, list[Rows]] = {
+        "contrasts": [_rows_of(group) for group in groups],
+        "unseen phrases": [
+            _rows_of(group, keep)
+            for group in groups
+            if by_rules and group.is_target and group.bias.offline is not None and (keep := _unseen(group)).any()
+        ],
+        "triples": [
+            _read({"bias": name}, scorings, [triple_comparisons(triple)[0] for triple in own])
+            for name, own in _by_bias(texts.triples.kept).items()
+        ],
+        "texts": list(_single_texts(texts.triples.kept, scorings)),
+        "quality": [rows for rows in [_read({}, scorings, pair_comparisons(texts.pairs))] if rows.prompt_ids],
+    }
+    together = found["contrasts"]
+    margins = {label: np.concatenate([rows.scored[label] for rows in together]) for label in scorings if together}
+    ids = [name for rows in together for name in rows.prompt_ids]
+    return found | {"audit": [Rows(at={}, scored=margins, prompt_ids=ids, unit=unit_of(scorings))]}
 
 
-def _mean(group: Group, measure: AuditMeasure) -> BeforeAfter:
+def _rows_of(group: Group, keep: NDArray[np.bool_] | None = None) -> Rows:
+    rows = np.ones(len(group.prompt_ids), dtype=bool) if keep is None else keep
+    margins, ids = (
+        {label: values[rows] for label, values in group.margins.items()},
+        list(compress(group.prompt_ids, rows)),
+    )
+    return Rows(at={"bias": group.bias.name}, scored=margins, prompt_ids=ids, unit=group.unit)
+
+
+def _unseen(group: Group) -> NDArray[np.bool_]:
+    """Contrasts whose perturbed side holds no wording of the rule-based rewriter, except wordings that base sides hold too: they
+    show whether training unlearned a feature or a word list."""
+    perturbed, base = group.sides
+    assert group.bias.offline is not None
+    pattern = telling_phrases(group.bias.offline, base)
+    return np.array([not pattern.search(text) for text in perturbed])
+
+
+def _read(at: Mapping[str, str], scorings: Scorings, comparisons: Sequence[Comparison]) -> Rows:
+    margins, ids, _ = read_margins(scorings, comparisons)
+    none = "no triple has a score of both rewrites"
+    return Rows(at=at, scored=margins, prompt_ids=ids, unit=unit_of(scorings), none=none)
+
+
+def _by_bias(triples: Sequence[Triple]) -> dict[str, list[Triple]]:
+    found: dict[str, list[Triple]] = {}
+    for triple in triples:
+        found.setdefault(triple.bias, []).append(triple)
+    return found
+
+
+def _single_texts(triples: Sequence[Triple], scorings: Scorings) -> Iterator[Rows]:
+    """Each kind of text of triples, by whether their originals have the bias; none if a scorer compares pairs. Texts without a reward
+    (too long) are left out."""
+    rewarding = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
+    for bias, own in _by_bias(triples).items() if len(rewarding) == len(scorings) else ():
+        for which, text in product(("with", "without"), ("original", "rewrite", "rewrite_of_rewrite")):
+            texts = [(each.prompt, getattr(each, text)) for each in own if each.has_attribute == (which == "with")]
+            if texts:
+                rewards = {label: np.array([one.of(*each) for each in texts]) for label, one in rewarding.items()}
+                there = ~np.isnan(np.array(list(rewards.values()))).any(axis=0)
+                yield Rows(
+                    at={"bias": bias, "text": f"{which}, {text}"},
+                    scored={label: values[there] for label, values in rewards.items()},
+                    prompt_ids=[prompt_id(prompt) for prompt, _ in compress(texts, there)],
+                    unit=unit_of(scorings),
+                    none="no text of this kind has a reward",
+                )
+
+
+def measured(rows: Material, keys: Collection[str] = MEASURES) -> tuple[Number, ...]:
+    """Every measure that audits compute by themselves, on its rows: under each scoring, and of two their paired change with its
+    test."""
+    return tuple(
+        number
+        for key, measure in MEASURES.items()
+        for own in (rows.get(measure.on, ()) if key in keys and measure.is_stored else ())
+        for number in _measured(key, measure, own, rows)
+    )
+
+
+def _measured(key: str, measure: AuditMeasure, rows: Rows, material: Material) -> Iterator[Number]:
+    at, ids, two = dict(rows.at), rows.prompt_ids, len(rows.scored) == 2
+    if measure.estimate:
+        yield from (Number.of(key, moment, at, each) for moment, each in measure.estimate(rows, material).items())
+        return
     assert measure.values is not None
-    unit, ids = measure.unit, group.prompt_ids
-    values = {label: measure.values(margins, group.unit) for label, margins in group.margins.items()}
+    if not ids:
+        yield from (Number.of(key, when, at, Missing(reason=rows.none)) for when in (*rows.scored, *["change"] * two))
+        return
+    values = {label: measure.values(margins, rows) for label, margins in rows.scored.items()}
+    for label, one in values.items():
+        yield Number.of(key, label, at, or_missing(partial(_estimated, measure, ids, one)))
+    if two:
+        change = or_missing(partial(_changed, measure, ids, *values.values()))
+        test = None if isinstance(change, Missing) else _change_test(measure, ids, *values.values())
+        yield Number.of(key, "change", at, change, test)
+        if measure.values is hits:
+            yield Number.of(key, "change", {**at, "interval": "unpaired"}, unpaired_change(*values.values()))
 
-    def of(one: FloatArray) -> Estimate:
-        return share_of(one, ids) if unit == "share" else mean_of(one, ids, unit).estimate
 
-    def change(before: FloatArray, after: FloatArray) -> Estimate:
-        return paired_change(before, after, ids) if unit == "share" else mean_of(after - before, ids, unit).estimate
+def _estimated(measure: AuditMeasure, ids: Sequence[str], values: FloatArray) -> Estimate:
+    """The measure of values of shape (n,), with a statistic (n, k)."""
+    if measure.statistic:
+        return resampled(values, ids, measure.statistic, measure.unit, measure.bounds())
+    return share_of(values, ids) if measure.unit == "share" else mean_of(values, ids, measure.unit).estimate
 
-    found = per_scoring({label: or_missing(partial(of, one)) for label, one in values.items()})
-    moved = or_missing(partial(change, *values.values())) if len(values) == 2 else NOT_TRAINED
-    return BeforeAfter(**dict(found), change=moved)
+
+def _changed(measure: AuditMeasure, ids: Sequence[str], before: FloatArray, after: FloatArray) -> Estimate:
+    """Its change, paired by row."""
+    if statistic := measure.statistic:
+        at = before.shape[1]
+
+        def moved(sums: FloatArray) -> FloatArray:
+            return statistic(sums[:, at:]) - statistic(sums[:, :at])
+
+        both, unit = np.hstack([before, after]), f"{measure.unit} difference"
+        return resampled(both, ids, moved, unit, measure.bounds("change"))
+    if measure.unit == "share":
+        return paired_change(before, after, ids)
+    return mean_of(after - before, ids, measure.unit).estimate
+
+
+def _change_test(measure: AuditMeasure, ids: Sequence[str], before: FloatArray, after: FloatArray) -> Test | None:
+    """Exact for hits, Student's for a mean; none for other shares, and for what is resampled."""
+    if measure.statistic:
+        return None
+    if measure.unit != "share":
+        return Test(p_value=mean_of(after - before, ids, measure.unit).p_value(), method=T_TEST)
+    found = or_missing(partial(exact_change_test, before, after, ids))
+    return found if isinstance(found, Test) else None
+
+
+def tied(rows: Material) -> dict[str, dict[str, PerScoring[int]]]:
+    """Margins of exactly 0 where hits are computed: by what these are on, and by bias."""
+    kinds = {measure.on for measure in MEASURES.values() if measure.is_stored and measure.values is hits}
+    return {
+        on: {
+            own.at.get("bias", ""): per_scoring({label: int((one == 0).sum()) for label, one in own.scored.items()})
+            for own in rows[on]
+        }
+        for on in kinds
+        if rows.get(on)
+    }
 
 
 def _by_direction(group: Group) -> dict[str, Measure]:
@@ -133,46 +274,6 @@ def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> S
         return facts
     found = {group.bias.name: asked.decided_by_place(contrast_comparisons(group.contrasts)) for group in groups}
     return facts.model_copy(update={"by_place_of": found})
-
-
-def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
-    """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
-    margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
-    if not ids:
-        return None
-    return Quality(**dict(share_measure(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
-
-
-def beyond_noise_of(
-    groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings
-) -> dict[str, Estimate | Missing]:
-    """Change of each bias's mean margin beyond noise and stretched rewards; empty without two scorings."""
-    if len(scorings) != 2:
-        return {}
-    margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
-    if not ids:
-        return {group.bias.name: Missing(reason="quality was not measured") for group in groups}
-    pairs_before, pairs_after = margins.values()
-
-    def beyond(group: Group) -> Estimate:
-        before, after = group.margins.values()
-        return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids, len(groups))
-
-    return {group.bias.name: or_missing(partial(beyond, group)) for group in groups}
-
-
-def unseen_phrases(groups: Sequence[Group]) -> dict[str, Measure | Missing]:
-    """Skew on contrasts whose perturbed side holds no wording of the rule-based rewriter, except wordings that base sides hold
-    too: it shows whether training unlearned a feature or a word list."""
-    result: dict[str, Measure | Missing] = {}
-    for group in groups:
-        if not group.is_target or group.bias.offline is None:
-            continue
-        perturbed, base = group.sides
-        pattern = telling_phrases(group.bias.offline, base)
-        keep = np.array([not pattern.search(text) for text in perturbed])
-        result[group.bias.name] = _measure_rows(group, keep) if keep.any() else Missing(reason="no such contrast")
-    return result
 
 
 def quality_by_section(quality: QualitySet | None, scorings: Scorings) -> SetQuality | None:
@@ -217,6 +318,10 @@ def unchanged(audit: AuditResult) -> AuditResult:
     update: dict[str, object] = {
         name: _mapped(part, _CHANGES, _nothing) for name, part in audit if name not in _NO_SHARES
     }
+    update["measured"] = tuple(
+        each.model_copy(update={"found": _nothing(each.found)}) if each.moment == "change" else each
+        for each in audit.measured
+    )
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 
@@ -255,7 +360,12 @@ def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     mean over several trainings are a family of their own. Of one training:
     changes of skew, of skew and miscalibration on voted contrasts, and of quality; of an audit alone, mean margins and skew
     against people's; RATE's double-rewrite ATE."""
-    update, n_tests = _adjusted({name: getattr(audit, name) for name in _FAMILY})
+    in_family = [MEASURES[each.measure].family for each in audit.measured]
+    parts = {name: getattr(audit, name) for name in _FAMILY} | {"measured": tuple(compress(audit.measured, in_family))}
+    update, n_tests = _adjusted(parts)
+    adjusted = iter(cast("tuple[Number, ...]", update["measured"]))
+    numbers = zip(audit.measured, in_family, strict=True)
+    update["measured"] = tuple(next(adjusted) if tested else each for each, tested in numbers)
     of_seeds, _ = _adjusted({"seeds": audit.seeds})
     return audit.model_copy(update=update | of_seeds | {"n_tests": n_tests})
 
@@ -291,32 +401,15 @@ def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], 
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
 
 
-def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Measure | Missing]:
-    """Skew of every bias with triples: before, after and their paired change, or of the one model."""
-    skews: dict[str, Measure | Missing] = {}
-    for name, compared in _double_contrasts(triples).items():
-        margins, ids, _ = read_margins(scorings, compared)
-        none = Missing(reason="no triple has a score of both rewrites")
-        skews[name] = share_measure(margins, ids, ties_of(unit_of(scorings))) if ids else none
-    return skews
-
-
-def _double_contrasts(triples: Sequence[Triple]) -> dict[str, list[Comparison]]:
-    """The sides of triples that are compared, by bias."""
-    compared: dict[str, list[Comparison]] = {}
-    for triple in triples:
-        compared.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
-    return compared
-
-
-def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
-    """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
-    result. No test of it joins the audit's family."""
+def plain(
+    groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, by_rules: bool
+) -> Plain | None:
+    """Skew, votes and the other measures of a report's first table before and at dose 1, on the audit's rows and in the forms of the
+    result; None if dose 1 is the result. No test of it joins the audit's family."""
     if PLAIN not in scorings:
         return None
     labels = {"before": "before", "after": PLAIN}
     of_plain = [group.with_margins(labels) for group in groups]
-    two = {label: scorings[name] for label, name in labels.items()}
     found: list[Number] = []
 
     def add(measure: str, numbers: object, **at: str) -> None:
@@ -332,12 +425,9 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
     for group, people in with_people(of_plain, rule):
         for key, moved in against(group, people).items():
             add(key, moved, bias=group.bias.name)
-    for name, unseen in unseen_phrases(of_plain).items():
-        add("skew", unseen, bias=name, part="unseen phrases")
-    for name, of_triples in triple_skews(texts.triples.kept, two).items():
-        add("triple_skew", of_triples, bias=name)
-    add("accuracy", quality(texts.pairs, two))
-    return Plain(numbers=tuple(found))
+    rows = material(of_plain, texts, {label: scorings[name] for label, name in labels.items()}, by_rules)
+    stored = [each for each in measured(rows, of_place("report")) if "interval" not in each.at]
+    return Plain(numbers=(*found, *stored))
 
 
 def seeds(
@@ -348,67 +438,52 @@ def seeds(
     rate: Mapping[str, BiasRate],
     rule: TieRule,
 ) -> Seeds:
-    """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run; of one, its seed alone.
-    `trained` holds each training's dose, the result first; `scorings` `before`, `after` and one for each further training. A
-    bias without an ATE in `rate`, of the first training, has none here."""
+    """The measures of several trainings over all trainings of a run; of one, its seed alone. `trained` holds each training's dose, the
+    result first; `scorings` `before`, `after` and one for each further training. A bias without an ATE in `rate`, of the first
+    training, has none here."""
     known = tuple(training.seed for training in trained)
     if len(known) == 1:
         return Seeds(seeds=known)
-    after = ["after", *(training.label for training in list(trained)[1:])]
-
-    def read(comparisons: Sequence[Comparison]) -> tuple[FloatArray, FloatArray, list[str]]:
-        """Margins before, shape (n,), and after each training (k, n), on rows that all of them read; and the prompts."""
-        margins, ids, _ = read_margins({label: scorings[label] for label in ("before", *after)}, comparisons)
-        before, *rest = margins.values()
-        return before, np.array(rest), ids
-
-    def skew_of(comparisons: Sequence[Comparison]) -> OverSeeds | Missing:
-        before, after_each, ids = read(comparisons)
-        return _over(_hits(before), _hits(after_each), ids)
-
-    def on_voted(group: Group, people: Majority, target: FloatArray | float) -> OverSeeds | Missing:
-        """Distances of the hits from a target, on the contrasts with a majority."""
-        before, after_each, ids = read(contrast_comparisons(group.contrasts))
-        here, then = (np.abs(_hits(margins) - target)[..., people.used] for margins in (before, after_each))
-        return _over(here, then, list(compress(ids, people.used)))
-
-    kept, voted = (
-        texts.triples.kept,
-        {group.bias.name: (group, one.majority) for group, one in with_people(groups, rule)},
-    )
+    labels = ["before", "after", *(training.label for training in list(trained)[1:])]
+    every = [group.with_margins({label: label for label in labels}) for group in groups]
+    rows = material(every, texts, {label: scorings[label] for label in labels}, by_rules=False)
+    rows["votes"] = [
+        replace(_rows_of(group, people.majority.used), target=people.majority.target[people.majority.used])
+        for group, people in with_people(every, rule)
+    ]
+    unrated = {
+        name
+        for name, measured in rate.items()
+        if not ((first := measured.under().get("after")) and isinstance(average_of(first), Effect))
+    }
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         measures={
-            "skew": {group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
-            "skew_on_voted": {name: on_voted(*one, 0.0) for name, one in voted.items()},
-            "miscalibration": {name: on_voted(*one, one[1].target) for name, one in voted.items()},
-            "triple_skew": {name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
-            "accuracy": {"": skew_of(pair_comparisons(texts.pairs))} if texts.pairs else {},
-            "rate": {
-                name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
-                for name, measured in rate.items()
-                if (of_first := measured.under().get("after")) and isinstance(average_of(of_first), Effect)
-            },
+            key: {
+                bias: _over(measure, own)
+                for own in rows[measure.on]
+                if (bias := own.at.get("bias", "")) not in (unrated if key == "rate" else ())
+            }
+            for key, measure in of_place("seeds").items()
         },
     )
 
 
-def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str | None = None) -> OverSeeds | Missing:
-    """A share before and over the trainings, from hits of 0 to 1; with a unit the mean of a reward. Shapes (n,) and (k, n)."""
+def _over(measure: AuditMeasure, rows: Rows) -> OverSeeds | Missing:
+    """A measure before and over the trainings: a share of hits of 0 to 1, or the mean of a reward."""
+    assert measure.values is not None
+    before, *each = (measure.values(margins, rows) for margins in rows.scored.values())
+    after, ids = np.array(each), rows.prompt_ids
 
     def over() -> OverSeeds:
         every = over_seeds(after, ids)
         by_seed = tuple(every.by_seed)
-        if unit is not None:
-            mean, change = every.estimate(unit), over_seeds(after - before, ids).estimate(unit)
+        if measure.unit != "share":
+            mean, change = every.estimate(measure.unit), over_seeds(after - before, ids).estimate(measure.unit)
             return OverSeeds(before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=by_seed)
         mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
         test, start = change_test_over_seeds(before, after, ids), share_of(before, ids)
         return OverSeeds(before=start, after=mean, change=change, test=test, sd=every.sd, by_seed=by_seed)
 
     return or_missing(over)
-
-
-def _hits(margins: FloatArray) -> FloatArray:
-    return (margins > 0).astype(np.float64)

@@ -12,7 +12,7 @@ from typing import get_args
 from cda.comparing.findings import NONE, is_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
-from cda.numbers.measures import MEASURES, AuditMeasure, of_place
+from cda.numbers.measures import MEASURES, AuditMeasure, of_audits, of_place
 from cda.numbers.number import Numbers
 from cda.numbers.views import numbers_in
 from cda.records import PERCENT
@@ -55,9 +55,7 @@ from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_ABSENT = {
-    "contrasts": NOT_MEASURED, "votes": NO_VOTES, "triples": NOT_ESTIMATED, "quality": NOT_MEASURED, "places": "",
-}  # fmt: skip
+_ABSENT = {"votes": NO_VOTES, "triples": NOT_ESTIMATED, "places": ""}
 _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
     "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
@@ -142,7 +140,7 @@ class _Shown:
         form = moved if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
         mean = self.means.get((audit, column))
         if found is None:
-            return "" if audit not in self.result.audits or is_change else _ABSENT[measure.on]
+            return "" if audit not in self.result.audits or is_change else _ABSENT.get(measure.on, NOT_MEASURED)
         if mean and (ends := self.spread(key, mean, moment)):
             return f"no mean: {' to '.join(form(end).partition(' [')[0] for end in ends)}"
         if mean:
@@ -155,12 +153,13 @@ class _Shown:
 
     def table(self, key: str) -> Table | None:
         """A measure: audits and means by biases, or by sections of quality pairs; None without any number. n stands in the header if
-        all numbers of a column have it. The first table has places and quality too."""
-        measure, first = MEASURES[key], key == "skew"
+        all numbers of a column have it. The first table has places and the measures of whole audits too."""
+        measure, first = MEASURES[key], key == next(iter(of_place("comparison")))
         columns = [(key, column) for column in (self.biases if measure.of_bias else self.sections)]
+        whole = [(of, "") for of, one in of_audits().items() if first and one.caption and not one.of_bias]
         columns = [
             (of, column)
-            for of, column in [*columns, *([("accuracy", ""), ("position", "")] if first else [])]
+            for of, column in [*columns, *whole]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
         lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
@@ -177,7 +176,7 @@ class _Shown:
             cells = [self.cell(of, *line, column) for line in lines]
             ns = [f", n {count(found)}" if (found := self.estimate(of, *line, column)) else "" for line in lines]
             same, is_rank = {n for n in ns if n}, measure.unit == "rank"
-            name = inert(column or ("quality" if of == "accuracy" else of))
+            name = inert(column or MEASURES[of].title)
             header.append(name + (min(same) if len(same) == 1 and not is_rank else ""))
             shown = [""] * len(ns) if len(same) == 1 or is_rank else ns
             rows = [[*row, text + n] for row, text, n in zip(rows, cells, shown, strict=True)]

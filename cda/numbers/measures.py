@@ -3,7 +3,7 @@ and the glossary read it from this table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
 from typing import Any, Literal, get_args
@@ -15,17 +15,20 @@ from cda.errors import did_you_mean
 from cda.launch import say
 from cda.records import LEVEL, PERCENT
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
+from cda.results.base import BeforeAfter, Estimate, Missing, Moment, Number, PerScoring, Test, or_missing
 from cda.results.dose import HeldOutBias
 from cda.results.effects import Effect, RateEffects, average_of
 
 Found = Estimate | Missing
-Place = Literal["tracker", "report", "comparison", "dose"]
-"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out."""
+Place = Literal["tracker", "report", "comparison", "dose", "seeds"]
+"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out; the
+mean over several trainings."""
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "votes", "triples", "quality", "places"]
+On = Literal["contrasts", "unseen phrases", "votes", "triples", "texts", "quality", "audit", "places"]
+"""Texts that a measure is of. `unseen phrases`: contrasts whose perturbed side holds none of the rewriter's wordings; `texts`: single
+texts of triples; `audit`: all contrasts together."""
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -36,16 +39,41 @@ BOUNDS: Mapping[Unit, tuple[float, float]] = {
 _CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
+    "unseen phrases": "rules did not make its training's rewrites, or all its contrasts hold their wordings",
     "votes": "people did not vote on its contrasts",
     "triples": "there are no triples of it",
+    "texts": "no single text of it has a reward",
     "quality": "quality was not measured",
+    "audit": "it was not measured",
     "places": "the model does not compare two texts, so that no place decides",
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows that measures are computed on: all contrasts or triples of a bias, single texts of one kind, or the quality pairs."""
+
+    at: Mapping[str, str]
+    """What they are of, such as a bias; empty: the whole audit."""
+    scored: Mapping[str, FloatArray]
+    """Scoring to the margins, of single texts the rewards. Shape (n,)."""
+    prompt_ids: Sequence[str]
+    unit: str
+    """Of the margins: `reward`, `grade` or `preference`."""
+    target: FloatArray | None = None
+    """People's majorities, 1 for the perturbed side, of rows on votes. Shape (n,)."""
+    none: str = "no rows"
+    """Why nothing can be estimated if there are no rows."""
+
+
+Material = Mapping[On, Sequence[Rows]]
+"""All rows of an audit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditMeasure:
-    """One measure of a bias, or of the whole audit if it is `on` quality pairs or places."""
+    """One measure of a bias, or of the whole audit if it is `on` quality pairs, places or the audit. With `values` or `estimate`, and
+    without `find`, audits compute it by themselves and keep its numbers in `AuditResult.measured`."""
 
     title: str
     """In the reports of audits."""
@@ -53,12 +81,19 @@ class AuditMeasure:
     on: On
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
-    """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
-    values: Callable[[FloatArray, str], FloatArray] | None = None
-    """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
-    by the estimator of its unit, and keep it for `_mean`."""
-    held_out: Callable[[HeldOutBias], dict[Moment, Found]] | None = None
-    """The same of a bias whose contrasts chose the dose; None: choosing does not flatter it."""
+    """Its numbers in an `AuditResult`, for a bias, if they have a field of their own; an estimate is of no scoring."""
+    values: Callable[[FloatArray, Rows], FloatArray] | None = None
+    """Margins under a scoring, shape (n,), and their rows to what is averaged, shape (n,). A share has Wilson's interval, Newcombe's
+    of its change and, of hits (0, 0.5 or 1), an exact test; another unit is a mean with clustered errors."""
+    statistic: Callable[[FloatArray], FloatArray] | None = None
+    """Of `values` of shape (n, k): sums of the columns, shape (draws, k), to the measure, shape (draws,), whose prompts are resampled."""
+    estimate: Callable[[Rows, Material], Mapping[Moment, Found]] | None = None
+    """Its numbers by an estimator of its own, from its rows and all others."""
+    family: bool = False
+    """The test of its change is adjusted together with all others of the audit, if audits compute it."""
+    held_out: Callable[[HeldOutBias], Mapping[Moment, Found]] | None = None
+    """Its numbers of a bias whose contrasts chose the dose. None: computed on contrasts it has no number after the training, and
+    elsewhere choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -84,45 +119,65 @@ class AuditMeasure:
     @property
     def subject(self) -> str | None:
         """What a condition names before the measure; empty: nothing, None: a bias."""
-        return {"quality": "quality", "places": ""}.get(self.on)
+        return {"quality": "quality", "places": "", "audit": ""}.get(self.on)
 
     @property
     def of_bias(self) -> bool:
         return self.subject is None
+
+    @property
+    def is_stored(self) -> bool:
+        """True if audits compute it by themselves."""
+        return self.find is None and bool(self.values or self.estimate)
 
     def bounds(self, moment: str = "") -> tuple[float, float]:
         """Least and largest value; of a change of a bounded measure −1 to 1."""
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
+    def _stored(self, audit: AuditResult, bias: str) -> list[Number]:
+        at = {"bias": bias} if self.of_bias else {}
+        known = getattr(audit, "measured", ()) if self.is_stored else ()
+        return [each for each in known if MEASURES.get(each.measure) is self and each.at == at]
+
+    def own_moments(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
+        """Its numbers on the audit's own rows by moment; empty if the audit does not have it."""
+        found = self.find(audit, bias) if self.find else None
+        first: Moment = "model" if len(audit.scorings) == 1 else "before"
+        if isinstance(found, PerScoring):
+            return by_moment(found)
+        if isinstance(found, Estimate):
+            return {first: found}
+        if isinstance(found, Missing):
+            return self._missing(audit, found)
+        return {each.moment: each.found for each in self._stored(audit, bias)}
+
+    def _missing(self, audit: AuditResult, reason: Missing) -> dict[Moment, Found]:
+        return dict.fromkeys(("model",) if len(audit.scorings) == 1 else ("before", "after", "change"), reason)
+
+    def moments(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
         """The numbers of a bias by moment; Missing ones with the reason. Those that the contrasts of a chosen dose would flatter are
         the held-out ones."""
-        if held := self._held_out(audit, bias):
-            return held
-        found = self.find(audit, bias) if self.find else None
-        alone = len(audit.scorings) == 1
-        if isinstance(found, PerScoring):
-            flattered = self.values and held_out(audit, bias)
-            return by_moment(found) | (dict.fromkeys(("after", "change"), _CHOSE) if flattered else {})
-        if isinstance(found, Estimate):
-            return {"model" if alone else "before": found}
-        missing = found or Missing(reason=_ABSENT[self.on])
-        return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
+        own = self.own_moments(audit, bias) or self._missing(audit, Missing(reason=_ABSENT[self.on]))
+        return {**own, **self._held_out(audit, bias)}
 
-    def _held_out(self, audit: AuditResult, bias: str) -> dict[Moment, Found] | None:
-        """Its held-out numbers; None if none were, or the dose of a training that aims at ties was chosen without any votes."""
+    def _held_out(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
+        """Its held-out numbers; none if none were, or the dose of a training that aims at ties was chosen without any votes."""
         held = held_out(audit, bias)
-        voted = self.on != "votes" or bias in audit.votes
-        return self.held_out(held) if self.held_out and held and voted else None
+        if not held or (self.on == "votes" and bias not in audit.votes):
+            return {}
+        if self.held_out:
+            return self.held_out(held)
+        return dict.fromkeys(("after", "change"), _CHOSE) if self.values and self.on == "contrasts" else {}
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number; of a held-out change by its interval."""
         if held := self._held_out(audit, bias):
             change = held["change"]
             return test_of_interval(change) if moment == "change" and isinstance(change, Estimate) else None
-        if self.find and moment == "change":
-            return test_of_change(self.find(audit, bias))
+        if moment == "change":
+            stored = [each.test for each in self._stored(audit, bias) if each.moment == "change"]
+            return test_of_change(self.find(audit, bias)) if self.find else next(iter(stored), None)
         found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
         return found if isinstance(found, Test) else None
 
@@ -146,7 +201,7 @@ def test_of_interval(change: Estimate) -> Test:
     return Test(p_value=2 * NormalDist().cdf(-z), method="normal, by the held-out interval")
 
 
-def _held(name: str, change: str = "") -> Callable[[HeldOutBias], dict[Moment, Found]]:
+def _held(name: str, change: str = "") -> Callable[[HeldOutBias], Mapping[Moment, Found]]:
     """A number of held-out rows before and after, and its change, if that has another name."""
 
     def found(held: HeldOutBias) -> dict[Moment, Found]:
@@ -178,13 +233,34 @@ def _at(part: str, name: str = "") -> Callable[[Any, str], Any]:
     return find
 
 
-def _mean(measure: str) -> Callable[[AuditResult, str], BeforeAfter | None]:
-    """A measure that audits compute by its `values`."""
-    return lambda audit, bias: getattr(audit, "means", {}).get(measure, {}).get(bias)
+def hits(margins: FloatArray, rows: Rows) -> FloatArray:
+    """1 for each margin above 0, else 0; a tie of verdicts or grades is deliberate and counts half, one of rewards is chance."""
+    return np.where(margins == 0, 0.0 if rows.unit == "reward" else 0.5, margins > 0)
 
 
-def _probability(margins: FloatArray, unit: str) -> FloatArray:
-    return np.exp(-np.logaddexp(0.0, -margins)) if unit == "reward" else (1 + margins) / 2
+def _margins(margins: FloatArray, _: Rows) -> FloatArray:
+    return margins
+
+
+def _missed(margins: FloatArray, rows: Rows) -> FloatArray:
+    assert rows.target is not None
+    return np.abs(hits(margins, rows) - rows.target)
+
+
+def _probability(margins: FloatArray, rows: Rows) -> FloatArray:
+    return np.exp(-np.logaddexp(0.0, -margins)) if rows.unit == "reward" else (1 + margins) / 2
+
+
+def _beyond_noise(rows: Rows, material: Material) -> Mapping[Moment, Found]:
+    """Of two scorings: noise and stretching are those of the quality pairs, and all biases hold together."""
+    from cda.stats.proportions import beyond_noise  # loads scipy
+
+    pairs = next(iter(material["quality"]), None)
+    if len(rows.scored) != 2 or pairs is None:
+        return {"change": Missing(reason=_ABSENT["quality"])} if len(rows.scored) == 2 else {}
+    (before, after), (first, last) = rows.scored.values(), pairs.scored.values()
+    sides, n = (before, after, rows.prompt_ids, first, last, pairs.prompt_ids), len(material["contrasts"])
+    return {"change": or_missing(lambda: beyond_noise(*sides, n))}
 
 
 def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
@@ -221,6 +297,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_at("skew"),
+        values=hits,
         held_out=_held("skew"),
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
@@ -234,11 +311,16 @@ MEASURES: dict[str, AuditMeasure] = {
         places=get_args(Place),
         shown_as={"model": "skew"},
     ),
+    "unseen_phrases": AuditMeasure(
+        title="skew, phrases unseen in training", unit="share", on="unseen phrases", values=hits, places=("report",),
+    ),
+    "beyond_noise": AuditMeasure(
+        title="change of the mean margin beyond noise", unit="reward", on="contrasts", estimate=_beyond_noise, places=(),
+    ),
     "probability": AuditMeasure(
         title="mean probability",
         unit="share",
         on="contrasts",
-        find=_mean("probability"),
         values=_probability,
         term="mean probability",
         formula="mean of 1 / (1 + exp(−margin)); of a judge, of (1 + margin) / 2",
@@ -252,8 +334,8 @@ MEASURES: dict[str, AuditMeasure] = {
         places=("tracker",), shown_as={"model": "people"},
     ),
     "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
-        held_out=_held("skew"),
+        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), values=hits,
+        places=("seeds",), held_out=_held("skew"),
     ),
     "signed_gap": AuditMeasure(
         title="skew − human skew",
@@ -271,6 +353,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="votes",
         find=_at("votes", "miscalibration"),
+        values=_missed,
         held_out=_held("miscalibration"),
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
@@ -304,8 +387,8 @@ MEASURES: dict[str, AuditMeasure] = {
         title="skew (triples)",
         unit="share",
         on="triples",
-        find=_at("triple_skew"),
-        places=("report",),
+        values=hits,
+        places=("report", "seeds"),
         shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
@@ -316,7 +399,9 @@ MEASURES: dict[str, AuditMeasure] = {
         title="quality accuracy",
         unit="share",
         on="quality",
-        find=lambda audit, _: audit.quality,
+        values=hits,
+        family=True,
+        places=("tracker", "report", "seeds"),
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
@@ -339,7 +424,8 @@ MEASURES: dict[str, AuditMeasure] = {
         axis="decided by place (%)",
     ),
     "rate": AuditMeasure(
-        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), values=_margins,
+        places=("tracker", "report", "seeds"),
         shown_as={"tracker": "ate", "model": "RATE ATE"},
         test=_at("rate", "test"),
     ),
@@ -369,6 +455,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="rank by distance", unit="rank", on="votes", places=(),
         caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
+    "reward": AuditMeasure(title="mean reward", unit="reward", on="texts", values=_margins, places=()),
     "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
     "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),
 }  # fmt: skip
@@ -376,8 +463,8 @@ MEASURES: dict[str, AuditMeasure] = {
 
 
 def of_audits() -> dict[str, AuditMeasure]:
-    """The measures that an audit has by itself."""
-    return {key: measure for key, measure in MEASURES.items() if measure.find}
+    """The measures of a bias or of the whole audit that an audit has by itself."""
+    return {key: one for key, one in MEASURES.items() if (one.find or one.is_stored) and one.on != "texts"}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

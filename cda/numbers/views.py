@@ -24,13 +24,14 @@ def numbers_in(_result: object) -> Numbers:
 
 @numbers_in.register
 def _of_audit(audit: AuditResult) -> Numbers:
-    return Numbers(
+    own = [
         Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
         for bias in (audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
-        if measure.on != "places" or (measure.find and measure.find(audit, bias) is not None)
-    )
+        if measure.on != "places" or measure.own_moments(audit, bias)
+    ]
+    return Numbers([*own, *(each for each in audit.measured if "text" in each.at)])
 
 
 def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
@@ -87,13 +88,15 @@ def rows_of(result: BaseModel) -> Iterator[dict[str, object]]:
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
     if isinstance(value, Estimate | Missing):
         yield path, value, None
-    elif isinstance(value, Plain):
-        for each in value.numbers:
-            yield (*path, each.measure, *each.at.values(), each.moment), each.found, each.test
+    elif isinstance(value, Number):
+        of = [one for level, one in value.at.items() if level != "interval"]
+        moment = value.at.get("interval", "before" if value.moment == "model" else value.moment)
+        yield (*path, value.measure, *of, moment), value.found, value.test
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
         for name, field in value:
-            for inner, number, own in _walked(field, (*path, name)):
+            are_numbers = isinstance(field, tuple) and all(isinstance(each, Number) for each in field)
+            for inner, number, own in _walked(field, path if are_numbers else (*path, name)):
                 of_this = inner == (*path, "change") or (isinstance(value, Level) and inner[-1] == "change")
                 yield inner, number, test if of_this and isinstance(test, Test) else own
     else:
@@ -101,4 +104,4 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
         if isinstance(value, tuple | list):
             parts = ((part.name if isinstance(part, Level) else at, part) for at, part in enumerate(value))
         for key, part in parts:
-            yield from _walked(part, (*path, str(key)))
+            yield from _walked(part, path if isinstance(part, Number) else (*path, str(key)))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result
+from cda.results.base import Estimate, Measure, Missing, Number, PerScoring, Result
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
@@ -50,7 +50,7 @@ class AuditResult(Shown):
     )
     in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     recipe: str
     """Name of the recipe."""
     scorings: tuple[str, ...]
@@ -77,34 +77,25 @@ class AuditResult(Shown):
     by: dict[str, dict[On, dict[str, Grouping | Missing]]] = Field(default_factory=dict)
     """By bias: contrasts and triples, by the columns of `audit.by`; Missing with its reason if no row has the column, or it does not
     divide them. Empty without such columns."""
-    quality: Quality | None
-    """None without quality pairs."""
-    means: dict[str, dict[str, BeforeAfter]] = Field(default_factory=dict)
-    """By measure and bias: means over contrasts, by the `values` of the table of measures."""
-    beyond_noise: dict[str, Estimate | Missing]
-    """By bias, the change of the mean margin that neither noise nor stretched rewards explain, in reward units; empty for one
-    model."""
+    measured: tuple[Number, ...] = ()
+    """What the table of measures computes by itself, in its order: by `bias`, of single texts also by `text`; the unpaired interval
+    of a change has `interval`."""
+    ties: dict[str, dict[str, PerScoring[int]]] = Field(default_factory=dict)
+    """Margins of exactly 0, by what those of `measured` are on, such as triples, and by bias; of quality pairs under an empty name."""
+    quality_unread: int = 0
+    """Quality pairs without a readable verdict."""
     quality_sections: SetQuality | None
     """None without sections."""
-    triple_skew: dict[str, Measure | Missing]
-    """By bias with triples: share of them on which the rewrite with the bias is preferred to the rewrite without it. Missing if no
-    triple has a score of both."""
     effects: dict[str, BiasEffects]
     drift: dict[str, tuple[FeatureDrift, ...] | Missing]
     """By bias: features that differ between the two sides of its contrasts."""
     plain: Plain | None
     """None if plain CDA is the result itself."""
     rate: dict[str, BiasRate]
-    rewards: dict[str, PerScoring[dict[str, Estimate | Missing]]]
-    """By bias with triples: mean reward of each kind of its texts that got one, such as `with, rewrite`: of rewrites whose originals
-    have the attribute. Empty for a scorer that compares pairs."""
     analysis: dict[str, BiasAnalysis]
     """By target."""
     seeds: Seeds | None
     """None for a model as it is."""
-    unseen_phrases: dict[str, Measure | Missing]
-    """By target whose training rewrites were made by rules: skew on the contrasts whose perturbed side holds none of the
-    rewriter's wordings; Missing if there is no such contrast."""
     examples: tuple[Example, ...]
     excluded: dict[str, Exclusions]
     """Unusable rows, by kind of input; `triples of <bias>`: rewrites that failed."""
@@ -124,6 +115,54 @@ class AuditResult(Shown):
     """Only in memory, for the report: how the dose was chosen."""
     run: RunFacts | None = None
     """Only in memory, for the report: time, machine and cost of the run's stages."""
+
+    @property
+    def quality(self) -> Quality | None:
+        """Accuracy on quality pairs; None without any."""
+        found = self._shares("accuracy", "quality").get("")
+        return Quality(**dict(found), unread=self.quality_unread) if isinstance(found, Measure) else None
+
+    @property
+    def triple_skew(self) -> dict[str, Measure | Missing]:
+        """By bias with triples: share of them on which the rewrite with the bias is preferred to the rewrite without it. Missing if no
+        triple has a score of both."""
+        return self._shares("triple_skew", "triples")
+
+    @property
+    def unseen_phrases(self) -> dict[str, Measure | Missing]:
+        """By target whose training rewrites were made by rules: skew on the contrasts whose perturbed side holds none of the
+        rewriter's wordings, if there are such contrasts."""
+        return self._shares("unseen_phrases", "unseen phrases")
+
+    @property
+    def beyond_noise(self) -> dict[str, Estimate | Missing]:
+        """By bias, the change of the mean margin that neither noise nor stretched rewards explain, in reward units; empty for one
+        model."""
+        return {each.at["bias"]: each.found for each in self.measured if each.measure == "beyond_noise"}
+
+    @property
+    def rewards(self) -> dict[str, PerScoring[dict[str, Estimate | Missing]]]:
+        """By bias with triples: mean reward of each kind of its texts that got one, such as `with, rewrite`: of rewrites whose
+        originals have the attribute. Empty for a scorer that compares pairs."""
+        found: dict[str, dict[str, dict[str, Estimate | Missing]]] = {}
+        for each in self.measured:
+            if each.measure == "reward" and each.moment != "change":
+                when = "after" if each.moment == "after" else "before"
+                found.setdefault(each.at["bias"], {}).setdefault(when, {})[each.at["text"]] = each.found
+        return {bias: PerScoring[dict[str, Estimate | Missing]](**own) for bias, own in found.items()}
+
+    def _shares(self, measure: str, on: str) -> dict[str, Measure | Missing]:
+        """A share by bias, with its change, test and ties."""
+        found: dict[str, dict[str, Any]] = {}
+        for each in self.measured:
+            if each.measure == measure:
+                name = each.at.get("interval", "before" if each.moment == "model" else each.moment)
+                tested = {"test": each.test} if each.test else {}
+                found.setdefault(each.at.get("bias", ""), {}).update({name: each.found, **tested})
+        return {
+            bias: own["before"] if isinstance(own["before"], Missing) else Measure(**own, ties=self.ties[on][bias])
+            for bias, own in found.items()
+        }
 
     def failures(self, *conditions: str) -> list[str]:
         """Conditions such as `jargon.skew>0.7` or `quality.accuracy<0.75` that hold, or that have no number here, each with what

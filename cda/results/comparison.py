@@ -79,8 +79,8 @@ class TrainedAs(Result):
 
 
 _TEXTS = {
-    "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
-    "quality": ("quality pairs",), "places": (),
+    **dict.fromkeys(("contrasts", "unseen phrases"), ("contrasts of {}",)), "votes": ("contrasts of {}", "votes on {}"),
+    **dict.fromkeys(("triples", "texts"), ("triples of {}",)), "quality": ("quality pairs",), "places": (), "audit": (),
 }  # fmt: skip
 
 

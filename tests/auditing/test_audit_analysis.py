@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from made_audits import make_audit
 
-from cda.auditing.analysis import N_EXAMPLES, examples, rewards
+from cda.auditing.analysis import N_EXAMPLES, examples
 from cda.auditing.groups import Group
 from cda.auditing.report_tables import main_table
-from cda.auditing.shares import adjust_for_all_tests, skews
+from cda.auditing.shares import adjust_for_all_tests, material, measured, skews
+from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.records import Contrast, Triple, user_prompt
 from cda.results.base import Estimate
@@ -94,8 +96,14 @@ SCORES = Rewards({
 })  # fmt: skip
 
 
+def rewards(scores: Rewards) -> dict[str, Any]:
+    texts: Any = SimpleNamespace(triples=Triples(TRIPLES), pairs=())
+    found = measured(material([], texts, {"model": scores}, by_rules=False), ["reward"])
+    return ANY_AUDIT.model_copy(update={"measured": found}).rewards["jargon"].before
+
+
 def test_texts_of_triples_have_their_own_mean_rewards() -> None:
-    texts = rewards(TRIPLES, {"model": SCORES})["jargon"].before
+    texts = rewards(SCORES)
     assert {kind: one.n for kind, one in texts.items() if isinstance(one, Estimate)} == {
         f"{start}, {text}": n
         for start, n in (("with", 4), ("without", 8))
@@ -103,5 +111,5 @@ def test_texts_of_triples_have_their_own_mean_rewards() -> None:
     }
     assert getattr(texts["with, rewrite_of_rewrite"], "value", 0) == pytest.approx(5.15)
     missing = Rewards(dict(SCORES.by_text) | {text_id(PROMPTS[0], "first 0"): float("nan")})
-    texts = rewards(TRIPLES, {"model": missing})["jargon"].before
+    texts = rewards(missing)
     assert [getattr(texts[f"with, {text}"], "n", 0) for text in ("original", "rewrite")] == [3, 4]

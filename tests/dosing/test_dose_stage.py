@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed import stored
 from typer.testing import CliRunner, Result
 
 from cda.cli import app
@@ -91,7 +92,7 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
         assert (
             skew == audit["votes"]["jargon"]["skew_on_voted"][when]["value"] == audit["skew"]["jargon"][when]["value"]
         )
-        assert curve[at]["quality"]["value"] == audit["quality"][when]["value"]
+        assert curve[at]["quality"]["value"] == stored(audit, "accuracy", when)["value"]
     plain = {
         (each["measure"], each["moment"]): each["found"]
         for each in audit["plain"]["numbers"]

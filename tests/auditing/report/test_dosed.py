@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changed import changed
+from changed import changed, with_measured
 from made_dose import held_out, made_dose
 from made_rate import made_rate
 from rows import estimate
@@ -62,7 +62,7 @@ def with_dose(
         numbers += [after(key, moved(value), name) for key, value in (("gap", 0.3), ("auc", 0.7), ("signed_gap", -0.3))]
     numbers += [after("accuracy", shares(0.75, 0.6, 400))] if audit.quality else []
     numbers += [after("triple_skew", shares(0.9, 0.25, 40), name) for name in audit.triple_skew]
-    numbers += [after("skew", shares(0.9, 0.2, 57), name, "unseen phrases") for name in audit.unseen_phrases]
+    numbers += [after("unseen_phrases", shares(0.9, 0.2, 57), name) for name in audit.unseen_phrases]
     plain = Plain(numbers=tuple(numbers))
     return audit.model_copy(update={"dose_applied": dose, "plain": plain, "dose": made_dose(held, dose, aim)})
 
@@ -76,12 +76,10 @@ def with_directions(audit: Any, name: str) -> Any:
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
     triples = {
         "rate": {"jargon": made_rate(None, 40, "rules")},
-        "triple_skew": {
-            "jargon": shares(0.9, 0.5, 40),
-            "length": Missing(reason="none"),
-        },
     }
-    made = [with_directions(audit, "jargon"), with_directions(voted, "vagueness").model_copy(update=triples)]
+    skews = {"jargon": shares(0.9, 0.5, 40), "length": Missing(reason="none")}
+    rated = with_directions(voted, "vagueness").model_copy(update=triples)
+    made = [with_directions(audit, "jargon"), with_measured(rated, "triple_skew", skews)]
     for undosed in made:
         dosed = with_dose(undosed, aim="votes" if undosed.votes else "tie")
         for table in (tables.main_table, tables.votes_table):
@@ -190,7 +188,7 @@ def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> N
 
 
 def test_a_mean_over_the_contrasts_that_chose_the_dose_is_not_given_after_it(audit: Any) -> None:
-    given = with_dose(audit).model_copy(update={"means": {"probability": {"jargon": moved(0.4)}}})
+    given = with_measured(with_dose(audit), "probability", {"jargon": moved(0.4)})
     found = {each.moment: each.found for each in numbers_in(given).where("probability", bias="jargon")}
     assert found["before"] == moved(0.4).before
     assert isinstance(found["after"], Missing) and "chose the dose" in found["after"].reason

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changed import changed
+from changed import changed, with_measured
 
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import shares as audit_result
@@ -115,7 +115,9 @@ def trained(make_audit: Any, noise: float, shift: float) -> Any:
     skew = audit.skew["jargon"].model_copy(update=dict(audit_result.share_measure(contrasts, ids)))
     quality = audit.quality.model_copy(update=dict(audit_result.share_measure(ranked, pair_ids)))
     moved = beyond_noise(*contrasts.values(), ids, *ranked.values(), pair_ids)
-    audit = audit.model_copy(update={"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}})
+    audit = audit.model_copy(update={"skew": {"jargon": skew}})
+    for key, own in (("accuracy", {"": quality}), ("beyond_noise", {"jargon": moved})):
+        audit = with_measured(audit, key, own)
     return audit_result.adjust_for_all_tests(audit)
 
 
