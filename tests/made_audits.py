@@ -267,7 +267,7 @@ def make_audit(
         "skew": result_room.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
         "votes": {name: one for name, one in beside.items() if one},
         "votes_undecided": groups_room.votes_undecided(groups, ties),
-        "measured": result_room.measured(rows),
+        "measured": result_room.measured_numbers(rows),
         "ties": result_room.tied(rows),
         "quality_unread": unread if quality else 0,
         "effects": {name: effects for name, (effects, _) in details.items()},

@@ -179,18 +179,18 @@ def _single_texts(triples: Sequence[Triple], scorings: Scorings) -> Iterator[Row
                 )
 
 
-def measured(rows: Material, keys: Collection[str] = MEASURES) -> tuple[Number, ...]:
+def measured_numbers(rows: Material, keys: Collection[str] = MEASURES) -> tuple[Number, ...]:
     """Every measure that audits compute by themselves, on its rows: under each scoring, and of two their paired change with its
     test."""
     return tuple(
         number
         for key, measure in MEASURES.items()
         for own in (rows.get(measure.on, ()) if key in keys and measure.is_stored else ())
-        for number in _measured(key, measure, own, rows)
+        for number in _numbers(key, measure, own, rows)
     )
 
 
-def _measured(key: str, measure: AuditMeasure, rows: Rows, material: Material) -> Iterator[Number]:
+def _numbers(key: str, measure: AuditMeasure, rows: Rows, material: Material) -> Iterator[Number]:
     at, ids, two = dict(rows.at), rows.prompt_ids, len(rows.scored) == 2
     if measure.estimate:
         yield from (Number.of(key, moment, at, each) for moment, each in measure.estimate(rows, material).items())
@@ -401,7 +401,7 @@ def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], 
     return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
 
 
-def plain(
+def plain_part(
     groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, by_rules: bool
 ) -> Plain | None:
     """Skew, votes and the other measures of a report's first table before and at dose 1, on the audit's rows and in the forms of the
@@ -426,7 +426,7 @@ def plain(
         for key, moved in against(group, people).items():
             add(key, moved, bias=group.bias.name)
     rows = material(of_plain, texts, {label: scorings[name] for label, name in labels.items()}, by_rules)
-    stored = [each for each in measured(rows, of_place("report")) if "interval" not in each.at]
+    stored = [each for each in measured_numbers(rows, of_place("report")) if "interval" not in each.at]
     return Plain(numbers=(*found, *stored))
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from scipy import stats
 
 from cda.auditing.groups import Group
-from cda.auditing.shares import adjust_for_all_tests, measured, skews
+from cda.auditing.shares import adjust_for_all_tests, measured_numbers, skews
 from cda.auditing.verdict_sentences import verdicts
 from cda.biases import load_bias
 from cda.numbers.measures import Material, Rows
@@ -151,7 +151,7 @@ def audit_of(world: World, rng: np.random.Generator) -> AuditResult:
         "schema_version": AuditResult.current_schema(), "recipe": "simulated", "scorings": ("before", "after"), "aim": world.aim, "dose_applied": 1.0,
         "skew": skews(groups, dict.fromkeys((bias.name for bias in BIASES), N_CONTRASTS), {}),
         "votes": {} if world.people is None else {"target": votes_of(groups[0], world.people, rng)},
-        "measured": measured(rows, ["accuracy", "beyond_noise"]), "ties": {"quality": {"": PerScoring[int](before=0, after=0)}}, "panel": {},
+        "measured": measured_numbers(rows, ["accuracy", "beyond_noise"]), "ties": {"quality": {"": PerScoring[int](before=0, after=0)}}, "panel": {},
         "quality_unread": 0,
         "effects": {}, "rate": {}, "seed": 0, "n_tests": 0,
     }  # fmt: skip

@@ -13,7 +13,7 @@ from made_audits import make_audit
 from cda.auditing.analysis import N_EXAMPLES, examples
 from cda.auditing.groups import Group
 from cda.auditing.report_tables import main_table
-from cda.auditing.shares import adjust_for_all_tests, material, measured, skews
+from cda.auditing.shares import adjust_for_all_tests, material, measured_numbers, skews
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.records import Contrast, Triple, user_prompt
@@ -98,7 +98,7 @@ SCORES = Rewards({
 
 def rewards(scores: Rewards) -> dict[str, Any]:
     texts: Any = SimpleNamespace(triples=Triples(TRIPLES), pairs=())
-    found = measured(material([], texts, {"model": scores}, by_rules=False), ["reward"])
+    found = measured_numbers(material([], texts, {"model": scores}, by_rules=False), ["reward"])
     return ANY_AUDIT.model_copy(update={"measured": found}).rewards["jargon"].before
 
 

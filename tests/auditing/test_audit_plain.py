@@ -12,7 +12,7 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 
 from cda.auditing.audit import margin_rows
 from cda.auditing.groups import Group, main_group, make_groups, votes
-from cda.auditing.shares import adjust_for_all_tests, material, measured, plain, skews, tied, unchanged
+from cda.auditing.shares import adjust_for_all_tests, material, measured_numbers, plain_part, skews, tied, unchanged
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.results.base import Estimate, Missing
@@ -35,7 +35,7 @@ def groups(scored: Any = None) -> list[Group]:
 def stored(of: list[Group], scorings: Any, **texts: Any) -> dict[str, Any]:
     """The fields of an audit that the table of measures computes."""
     rows = material(of, SimpleNamespace(**(vars(TEXTS) | texts)), scorings, by_rules=True)
-    return {"measured": measured(rows), "ties": tied(rows)}
+    return {"measured": measured_numbers(rows), "ties": tied(rows)}
 
 
 def beyond_noise_of(of: list[Group], scorings: Any, **texts: Any) -> list[Any]:
@@ -43,7 +43,7 @@ def beyond_noise_of(of: list[Group], scorings: Any, **texts: Any) -> list[Any]:
 
 
 def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
-    found = plain(groups(), TEXTS, SCORED, "drop", by_rules=True)
+    found = plain_part(groups(), TEXTS, SCORED, "drop", by_rules=True)
     assert found is not None
     own = skews([main_group(one) for one in groups()], {"jargon": N}, {})["jargon"]
     assert (own.before.value, own.last.value) == (1.0, 0.25)
@@ -67,7 +67,7 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
     own = [main_group(one) for one in groups()]
     audit = ANY_AUDIT.model_copy(update={
         "skew": skews(own, {"jargon": N}, {}), "votes": votes(own, "drop"), "effects": {}, "rate": {},
-        **stored(own, {"before": BEFORE, "after": RESULT}), "plain": plain(groups(), TEXTS, SCORED, "drop", by_rules=True),
+        **stored(own, {"before": BEFORE, "after": RESULT}), "plain": plain_part(groups(), TEXTS, SCORED, "drop", by_rules=True),
     })  # fmt: skip
     audit = adjust_for_all_tests(audit)
     assert audit.plain is not None and audit.n_tests == 4

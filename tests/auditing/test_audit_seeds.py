@@ -13,7 +13,7 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 from rows import triples
 
 from cda.auditing.groups import main_group, make_groups, votes
-from cda.auditing.shares import material, measured, seeds, skews
+from cda.auditing.shares import material, measured_numbers, seeds, skews
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.finetuning.train import trainings
@@ -65,7 +65,7 @@ def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
         own = groups(two)
         voted = votes(own, "drop")["jargon"].miscalibration
         alone = skews(own, {"jargon": N}, {})["jargon"], voted
-        ranked = measured(material(own, TEXTS, two, by_rules=False), ["accuracy"])
+        ranked = measured_numbers(material(own, TEXTS, two, by_rules=False), ["accuracy"])
         singles: Any = [*((each.before, each.last) for each in alone), (ranked[0].found, ranked[1].found)]
         for measure, (before, after) in zip((skew, people, right), singles, strict=True):
             assert measure.by_seed[at] == pytest.approx(after.value) and measure.after.n == after.n

@@ -19,7 +19,7 @@ from scipy import stats
 from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
-from cda.auditing.shares import measured, share_measure, tied
+from cda.auditing.shares import measured_numbers, share_measure, tied
 from cda.auditing.tracked import as_metrics, tracked_numbers
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
@@ -251,7 +251,7 @@ def rows(unit: str = "reward", bias: str = "jargon", **scored: Any) -> Rows:
 
 
 def numbers_of(key: str, material: dict[Any, Any]) -> dict[str, Number]:
-    return {each.moment: each for each in measured(material, [key]) if "interval" not in each.at}
+    return {each.moment: each for each in measured_numbers(material, [key]) if "interval" not in each.at}
 
 
 def test_a_mean_over_contrasts_is_computed_as_its_entry_says() -> None:
@@ -266,7 +266,7 @@ def test_a_mean_over_contrasts_is_computed_as_its_entry_says() -> None:
 
 def test_hits_have_an_exact_test_an_unpaired_interval_and_ties() -> None:
     own = rows(before=[1.0] * 8 + [0.0] * 2, after=[-1.0] * 8 + [0.0, 2.0])
-    found = measured({"triples": [own]}, ["triple_skew"])
+    found = measured_numbers({"triples": [own]}, ["triple_skew"])
     assert [(each.moment, *each.at.values()) for each in found] == [
         ("before", "jargon"), ("after", "jargon"), ("change", "jargon"), ("change", "jargon", "unpaired"),
     ]  # fmt: skip
@@ -328,7 +328,7 @@ def test_a_statistic_of_sums_is_resampled_and_so_is_its_change(monkeypatch: pyte
 
 def test_a_measure_of_all_contrasts_together(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(MEASURES, "size", a_mean(on="audit"))
-    (found,) = measured({"audit": [rows(bias="", model=[1.0, -2.0])]}, ["size"])
+    (found,) = measured_numbers({"audit": [rows(bias="", model=[1.0, -2.0])]}, ["size"])
     assert (found.at, found.found.value) == ({}, 1.5)  # type: ignore[union-attr]
     (condition,) = conditions_of(["size>1"])
     assert (condition.subject, condition.measure) == ("", "size")
