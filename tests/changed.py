@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cda.numbers.measures import MEASURES, by_moment, test_of_change
+from cda.numbers.measures import MEASURES, numbers_of
 from cda.results.audit import AuditResult
 from cda.results.base import Measure, Number, PerScoring, Result
 
@@ -50,8 +50,7 @@ def with_measured(audit: AuditResult, key: str, found: Mapping[str, Any]) -> Aud
             ties[bias] = own.ties
             if own.is_trained:
                 numbers.append(Number.of(key, "change", {**at, "interval": "unpaired"}, own.unpaired))
-        for moment, each in by_moment(own).items():
-            numbers.append(Number.of(key, moment, at, each, test_of_change(own) if moment == "change" else None))
+        numbers += numbers_of(key, own, at)
     on = MEASURES[key].on
     update = {"measured": tuple(numbers), "ties": {**audit.ties, on: {**audit.ties.get(on, {}), **ties}}}
     return audit.model_copy(update=update)

@@ -19,7 +19,7 @@ from cda.auditing.report_cells import (
     voted_names,
 )
 from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
-from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
+from cda.numbers.measures import BOUNDS, MEASURES, numbers_of, of_audits, of_place
 from cda.numbers.views import numbers_in
 from cda.records import OF_TRIPLES, PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, listed, points, share, signed, with_ends
@@ -91,10 +91,9 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     return found + ([Number.of(key, "after", {**row, "training": "plain"}, plain)] if plain else [])
 
 
-def _part(label: str, part: Measure | Missing, plain: Estimate | None) -> Iterator[Number]:
+def _part(label: str, part: Measure, plain: Estimate | None) -> Iterator[Number]:
     """The numbers of a part of a bias's contrasts; of plain CDA the last one."""
-    for moment, found in by_moment(part).items() if isinstance(part, Measure) else ():
-        yield Number.of("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
+    yield from numbers_of("skew", part, {"row": label})
     if plain:
         yield Number.of("skew", "after", {"row": label, "training": "plain"}, plain)
 
@@ -420,23 +419,24 @@ def missing_rate_sentence(name: str, rate: BiasRate) -> str:
 def by_tables(audit: AuditResult) -> list[Table | None]:
     """Direct contrasts by column, RATE by column, then the tests that levels differ and the slopes."""
     two, unit, last = compares(audit), margin_unit(audit), audit.scorings[-1]
+    direct, rated = divided(audit, "contrasts"), divided(audit, "triples")
+    rates = [(f"{of}: {level.name}", level) for of, by in rated.items() for level in by.levels]
     moments = {"skew before": "before", "skew after": "after", "change (points)": "change"} if two else {"skew": last}
     skews = {heading: level_number("skew", moment) for heading, moment in moments.items()}
     means = {f"mean margin ({unit}){', after' if two else ''}": level_number("margin", last)}
-    effects = {f"effect ({unit})": level_number("rate", last), "in SD": level_number("rate_standardised", last)}
+    keys = [key for key, one in MEASURES.items() if one.on == "triples" and any(key in row[1].found for row in rates)]
+    effects = {MEASURES[key].title: level_number(key, last) for key in keys}
     counts = {"triples": COUNTS["n"], "prompts": COUNTS["prompts"]}
-    direct, rated = divided(audit, "contrasts"), divided(audit, "triples")
     margins = [(f"{of}: {level.name}", level) for of, by in direct.items() for level in by.levels]
-    rates = [(f"{of}: {level.name}", level) for of, by in rated.items() for level in by.levels]
     differ = [row for of, by in direct.items() for row in _differ(of, "margin", by)]
     differ += [row for of, by in rated.items() for row in _differ(of, "RATE effect", by)]
     heading, caption = "bias, column: level", f"Skew and mean margin by level, with {PERCENT} intervals"
-    of_rate = f"Effect by level (RATE, rewrites of rewrites){', after' if two else ''}, with {PERCENT} intervals"
+    of_rate = f"Effect on the {unit} by level (RATE, rewrites of rewrites){', after' if two else ''}, with {PERCENT} intervals"
     columns = ("bias, column", "p that levels are alike (Holm)", f"slope ({unit} per 1 of the column)")
     return [
         levels_table(caption, heading, margins, {**skews, **means, **COUNTS, **TESTED}),
         levels_table(
-            of_rate, heading, [row for row in rates if row[1].of("rate", last)], {**effects, **counts, **TESTED}
+            of_rate, heading, [row for row in rates if row[1].of(keys[0], last)], {**effects, **counts, **TESTED}
         ),
         table(f"Do levels differ? With {PERCENT} intervals of slopes", columns, differ),
     ]
@@ -587,8 +587,8 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
         }
         yield f"contrasts of {name}", skew.available + sum(skew.rewrites_failed.values()), reasons
     if (quality := audit.quality) is not None:
-        not_drawn = audit.available_quality - quality.before.n - quality.unread
-        reasons = {"not drawn (audit.max_quality)": not_drawn, unread: quality.unread}
+        not_drawn = audit.available_quality - quality.before.n - audit.quality_unread
+        reasons = {"not drawn (audit.max_quality)": not_drawn, unread: audit.quality_unread}
         yield "comparing quality pairs", audit.available_quality, reasons
     for name, rate in audit.rate.items():
         lost, naive_lost = f"{unread} on a comparison", rate.naive_unread or 0

@@ -38,10 +38,9 @@ from cda.numbers.measures import (
     Material,
     On,
     Rows,
-    by_moment,
     hits,
+    numbers_of,
     of_place,
-    test_of_change,
 )
 from cda.records import TieRule, Triple, count_reasons, prompt_id
 from cda.resources.artifacts import shown_path
@@ -200,46 +199,36 @@ def _numbers(key: str, measure: AuditMeasure, rows: Rows, material: Material) ->
         yield from (Number.of(key, when, at, Missing(reason=rows.none)) for when in (*rows.scored, *["change"] * two))
         return
     values = {label: measure.values(margins, rows) for label, margins in rows.scored.items()}
-    for label, one in values.items():
-        yield Number.of(key, label, at, or_missing(partial(_estimated, measure, ids, one)))
-    if two:
-        change = or_missing(partial(_changed, measure, ids, *values.values()))
-        test = None if isinstance(change, Missing) else _change_test(measure, ids, *values.values())
-        yield Number.of(key, "change", at, change, test)
-        if measure.values is hits:
-            yield Number.of(key, "change", {**at, "interval": "unpaired"}, unpaired_change(*values.values()))
+    sides: dict[str, tuple[FloatArray, ...]] = {label: (one,) for label, one in values.items()}
+    for moment, own in (sides | ({"change": tuple(values.values())} if two else {})).items():
+        found = or_missing(partial(_estimated, measure, ids, *own))
+        estimate, test = (found, None) if isinstance(found, Missing) else found
+        yield Number.of(key, moment, at, estimate, test if moment == "change" else None)
+    if two and measure.values is hits:
+        yield Number.of(key, "change", {**at, "interval": "unpaired"}, unpaired_change(*values.values()))
 
 
-def _estimated(measure: AuditMeasure, ids: Sequence[str], values: FloatArray) -> Estimate:
-    """The measure of values of shape (n,), with a statistic (n, k)."""
-    if measure.statistic:
-        return resampled(values, ids, measure.statistic, measure.unit, measure.bounds())
-    return share_of(values, ids) if measure.unit == "share" else mean_of(values, ids, measure.unit).estimate
-
-
-def _changed(measure: AuditMeasure, ids: Sequence[str], before: FloatArray, after: FloatArray) -> Estimate:
-    """Its change, paired by row."""
+def _estimated(
+    measure: AuditMeasure, ids: Sequence[str], values: FloatArray, after: FloatArray | None = None
+) -> tuple[Estimate, Test | None]:
+    """The measure of values of shape (n,), with a statistic (n, k); with those after a training its paired change, and the test that it
+    is 0: exact for hits, Student's for a mean."""
     if statistic := measure.statistic:
-        at = before.shape[1]
+        at, columns = values.shape[1], values if after is None else np.hstack([values, after])
 
-        def moved(sums: FloatArray) -> FloatArray:
-            return statistic(sums[:, at:]) - statistic(sums[:, :at])
+        def of(sums: FloatArray) -> FloatArray:
+            first = statistic(sums[:, :at])
+            return first if after is None else statistic(sums[:, at:]) - first
 
-        both, unit = np.hstack([before, after]), f"{measure.unit} difference"
-        return resampled(both, ids, moved, unit, measure.bounds("change"))
-    if measure.unit == "share":
-        return paired_change(before, after, ids)
-    return mean_of(after - before, ids, measure.unit).estimate
-
-
-def _change_test(measure: AuditMeasure, ids: Sequence[str], before: FloatArray, after: FloatArray) -> Test | None:
-    """Exact for hits, Student's for a mean; none for other shares, and for what is resampled."""
-    if measure.statistic:
-        return None
+        unit, bounds = (measure.unit, "") if after is None else (f"{measure.unit} difference", "change")
+        return resampled(columns, ids, of, unit, measure.bounds(bounds)), None
     if measure.unit != "share":
-        return Test(p_value=mean_of(after - before, ids, measure.unit).p_value(), method=T_TEST)
-    found = or_missing(partial(exact_change_test, before, after, ids))
-    return found if isinstance(found, Test) else None
+        mean = mean_of(values if after is None else after - values, ids, measure.unit)
+        return mean.estimate, Test(p_value=mean.p_value(), method=T_TEST)
+    if after is None:
+        return share_of(values, ids), None
+    test = or_missing(partial(exact_change_test, values, after, ids))
+    return paired_change(values, after, ids), test if isinstance(test, Test) else None
 
 
 def tied(rows: Material) -> dict[str, dict[str, PerScoring[int]]]:
@@ -411,20 +400,14 @@ def plain_part(
     labels = {"before": "before", "after": PLAIN}
     of_plain = [group.with_margins(labels) for group in groups]
     found: list[Number] = []
-
-    def add(measure: str, numbers: object, **at: str) -> None:
-        found.extend(
-            Number.of(measure, moment, at, each, test_of_change(numbers) if moment == "change" else None)
-            for moment, each in (by_moment(numbers).items() if isinstance(numbers, PerScoring) else ())
-        )
-
     for group in of_plain:
-        add("skew", share_measure(group.margins, group.prompt_ids, group.ties), bias=group.bias.name)
+        at = {"bias": group.bias.name}
+        found += numbers_of("skew", share_measure(group.margins, group.prompt_ids, group.ties), at)
         for way, skew in _by_direction(group).items():
-            add("skew", skew, bias=group.bias.name, part=way)
+            found += numbers_of("skew", skew, {**at, "part": way})
     for group, people in with_people(of_plain, rule):
         for key, moved in against(group, people).items():
-            add(key, moved, bias=group.bias.name)
+            found += numbers_of(key, moved, {"bias": group.bias.name})
     rows = material(of_plain, texts, {label: scorings[name] for label, name in labels.items()}, by_rules)
     stored = [each for each in measured_numbers(rows, of_place("report")) if "interval" not in each.at]
     return Plain(numbers=(*found, *stored))

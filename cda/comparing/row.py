@@ -198,7 +198,7 @@ def _texts(audit: AuditResult, rows: Rows | None, triples: Rows | None) -> dict[
         if rate is not None and (rate.n or rate.unread):
             add(f"triples of {name}", rate.flips.by, rate.n + rate.unread, _triples(triples, name))
     if audit.quality is not None:
-        n = audit.quality.before.n + audit.quality.unread
+        n = audit.quality.before.n + audit.quality_unread
         add(QUALITY, audit.sources.quality, n, _content(rows, "quality", None))
     return texts
 

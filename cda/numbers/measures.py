@@ -217,6 +217,14 @@ def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
     return {**dict(found.items()), **({"change": change} if change else {})}
 
 
+def numbers_of(measure: str, found: object, at: Mapping[str, str]) -> list[Number]:
+    """Numbers under each scoring, and their change with its test; none of what is missing."""
+    return [
+        Number.of(measure, moment, dict(at), each, test_of_change(found) if moment == "change" else None)
+        for moment, each in (by_moment(found).items() if isinstance(found, PerScoring) else ())
+    ]
+
+
 def test_of_change(found: object) -> Test | None:
     """The test that a change is 0."""
     test = getattr(found, "test", None)

@@ -14,7 +14,7 @@ from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.shown import MadeBy, Shown, of_room
-from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Quality, Seeds, VotedBias
+from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Seeds, VotedBias
 from cda.results.stages import TrainingStages
 
 On = Literal["contrasts", "triples"]
@@ -117,10 +117,10 @@ class AuditResult(Shown):
     """Only in memory, for the report: time, machine and cost of the run's stages."""
 
     @property
-    def quality(self) -> Quality | None:
-        """Accuracy on quality pairs; None without any."""
+    def quality(self) -> Measure | None:
+        """Accuracy: share of held-out pairs of which the better side is scored higher; None without any."""
         found = self._shares("accuracy", "quality").get("")
-        return Quality(**dict(found), unread=self.quality_unread) if isinstance(found, Measure) else None
+        return found if isinstance(found, Measure) else None
 
     @property
     def triple_skew(self) -> dict[str, Measure | Missing]:

@@ -31,13 +31,6 @@ class BiasSkew(Measure):
     """Standard deviation of the same over contrasts."""
 
 
-class Quality(Measure):
-    """Accuracy: share of held-out pairs of which the better side is scored higher."""
-
-    unread: int
-    """Pairs without a readable verdict."""
-
-
 class OverSeeds(Result):
     """One measure over several trainings."""
 
