@@ -233,7 +233,7 @@ def _estimated(
 
 def tied(rows: Material) -> dict[str, dict[str, PerScoring[int]]]:
     """Margins of exactly 0 where hits are computed: by what these are on, and by bias."""
-    kinds = {measure.on for measure in MEASURES.values() if measure.is_stored and measure.values is hits}
+    kinds = dict.fromkeys(one.on for one in MEASURES.values() if one.is_stored and one.values is hits)
     return {
         on: {
             own.at.get("bias", ""): per_scoring({label: int((one == 0).sum()) for label, one in own.scored.items()})
@@ -248,12 +248,8 @@ def _by_direction(group: Group) -> dict[str, Measure]:
     """Skew apart for contrasts to which the bias was added and from which it was removed, if there are both."""
     directions = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
     rows = {name: directions == name for name in DIRECTIONS if (directions == name).any()}
-    return {name: _measure_rows(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
-
-
-def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
-    margins = {label: values[rows] for label, values in group.margins.items()}
-    return share_measure(margins, list(compress(group.prompt_ids, rows)), group.ties)
+    parts = {name: _rows_of(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
+    return {name: share_measure(own.scored, own.prompt_ids, group.ties) for name, own in parts.items()}
 
 
 def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> Scorer:

@@ -67,7 +67,7 @@ class Plain(Result):
     """The headline's measures with all of the adapter (`after` is dose 1), if another dose is the run's result."""
 
     numbers: tuple[Number, ...]
-    """Before, after and change by `bias`; of a part of its contrasts also by `part`: `added`, `removed` or `unseen phrases`."""
+    """Before, after and change by `bias`; of a part of its contrasts also by `part`: `added` or `removed`."""
 
     def last(self, measure: str, bias: str = "", part: str = "") -> Estimate | None:
         """The number of a measure at dose 1; None if there is none."""
