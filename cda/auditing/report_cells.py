@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from cda.numbers.measures import MEASURES
 from cda.report.numbers import NOT_ESTIMATED, in_each, signed
 from cda.results.audit import AuditResult, On
 from cda.results.base import Estimate, Measure, Missing, Number
@@ -78,11 +79,11 @@ def of_mean(audit: AuditResult) -> AuditResult:
         tested = {"test": over.test} if number.moment == "change" else {}
         return number.model_copy(update={"found": getattr(over, number.moment), **tested})
 
-    skew = {name: moved(one, "skew", name).model_copy(update={"by_direction": {}}) for name, one in audit.skew.items()}
+    skew = {name: moved(one, "skew", name) for name, one in audit.skew.items()}
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
         "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "dose": None,
-        "measured": tuple(map(stored, audit.measured)),
+        "measured": tuple(stored(each) for each in audit.measured if MEASURES[each.measure].on not in ("added", "removed")),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip
     return audit.model_copy(update=update)

@@ -19,7 +19,7 @@ from cda.auditing.report_cells import (
     voted_names,
 )
 from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
-from cda.numbers.measures import BOUNDS, MEASURES, numbers_of, of_audits, of_place
+from cda.numbers.measures import BOUNDS, MEASURES, of_audits, of_place
 from cda.numbers.views import numbers_in
 from cda.records import OF_TRIPLES, PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, listed, points, share, signed, with_ends
@@ -40,7 +40,7 @@ from cda.report.tables import (
     table,
 )
 from cda.results.audit import AuditResult
-from cda.results.base import NOT_TRAINED, Estimate, Measure, Missing, Number, Test
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Number, Test
 from cda.results.effects import (
     BiasRate,
     Contingency,
@@ -91,32 +91,14 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     return found + ([Number.of(key, "after", {**row, "training": "plain"}, plain)] if plain else [])
 
 
-def _part(label: str, part: Measure, plain: Estimate | None) -> Iterator[Number]:
-    """The numbers of a part of a bias's contrasts; of plain CDA the last one."""
-    yield from numbers_of("skew", part, {"row": label})
-    if plain:
-        yield Number.of("skew", "after", {"row": label, "training": "plain"}, plain)
-
-
-def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
-    """Skew of a bias; of a target also by the way in which its contrasts were made."""
-    yield from _numbers(audit, "skew", name)
-    skew, plain = audit.skew[name], audit.plain
-    if not skew.target and compares(audit):
-        return
-    for way, part in skew.by_direction.items():
-        yield from _part(f"{name} skew, {way}", part, plain.last("skew", name, way) if plain else None)
-
-
 def main_table(audit: AuditResult) -> Table:
     """The first table of a report: every measure of each target, skew of the other biases, and quality."""
     if not compares(audit):
         return model_table(audit)
     numbers: list[Number] = []
     for name, skew in audit.skew.items():
-        numbers += _of_skew(name, audit)
-        for key, measure in of_place("report").items() if skew.target else ():
-            if key != "skew" and measure.of_bias and measure.own_moments(audit, name):
+        for key, measure in of_place("report").items():
+            if (key == "skew" or skew.target) and measure.of_bias and measure.own_moments(audit, name):
                 numbers += _numbers(audit, key, name)
     whole = [key for key, one in of_place("report").items() if not one.of_bias and one.own_moments(audit, "")]
     numbers += [number for key in whole for number in _numbers(audit, key)]
@@ -140,13 +122,7 @@ def model_table(audit: AuditResult) -> Table:
     missing = {"votes": NO_VOTES, "triples": "no triples"}
     caption = f"How often the model prefers the side with the bias, with {PERCENT} intervals and n"
     declared = TableOf(caption=caption, heading="bias", rows=("bias",), columns=tuple(columns), missing=missing)
-    parts = [
-        Number.of("skew", one.moment, {"bias": one.at["row"]}, one.found)
-        for name, skew in audit.skew.items()
-        for one in _of_skew(name, audit)
-        if skew.by_direction and one.at["row"] != f"{name} skew"
-    ]
-    found = declared.of([*numbers, *parts])
+    found = declared.of(numbers)
     assert found is not None  # every audit measures a bias
     return found
 

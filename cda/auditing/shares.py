@@ -74,8 +74,8 @@ from cda.stats.proportions import (
 
 _CHANGES = ("change", "unpaired")
 """Fields of a result, and keys of estimates, that hold a change from before to after."""
-_TESTS = ("test", "gap_test", "by_direction")
-"""Fields of a result that hold its test, and one whose tests are outside the family."""
+_TESTS = ("test", "gap_test")
+"""Fields of a result that hold its test."""
 _FAMILY = ("skew", "votes", "effects", "rate")
 """Parts of an audit whose tests are adjusted together."""
 _NO_SHARES = ("effects", "by", "plain", "seeds", "measured")
@@ -98,7 +98,6 @@ def skews(
             available=available[group.bias.name],
             unread=group.n_unread,
             rewrites_failed=dict(failed.get(group.bias.name, {})),
-            by_direction=_by_direction(group),
             mean_margin=per_scoring({label: float(values.mean()) for label, values in group.margins.items()}),
             sd_margin=per_scoring({label: float(values.std()) for label, values in group.margins.items()}),
         )
@@ -108,13 +107,13 @@ def skews(
 
 def material(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, by_rules: bool) -> dict[On, list[Rows]]:
     """The rows of an audit that measures are computed on; `by_rules`: rules made the rewrites of its training."""
+    parts: dict[On, list[Rows]] = {"added": [], "removed": [], "unseen phrases": []}
+    for group in groups:
+        for on, keep in _parts(group, by_rules):
+            parts[on].append(_rows_of(group, keep))
     found: dict[On, list[Rows]] = {
         "contrasts": [_rows_of(group) for group in groups],
-        "unseen phrases": [
-            _rows_of(group, keep)
-            for group in groups
-            if by_rules and group.is_target and group.bias.offline is not None and (keep := _unseen(group)).any()
-        ],
+        **parts,
         "triples": [
             _read({"bias": name}, scorings, [triple_comparisons(triple)[0] for triple in own])
             for name, own in _by_bias(texts.triples.kept).items()
@@ -137,13 +136,19 @@ def _rows_of(group: Group, keep: NDArray[np.bool_] | None = None) -> Rows:
     return Rows(at={"bias": group.bias.name}, scored=margins, prompt_ids=ids, unit=group.unit)
 
 
-def _unseen(group: Group) -> NDArray[np.bool_]:
-    """Contrasts whose perturbed side holds no wording of the rule-based rewriter, except wordings that base sides hold too: they
-    show whether training unlearned a feature or a word list."""
-    perturbed, base = group.sides
-    assert group.bias.offline is not None
-    pattern = telling_phrases(group.bias.offline, base)
-    return np.array([not pattern.search(text) for text in perturbed])
+def _parts(group: Group, by_rules: bool) -> Iterator[tuple[On, NDArray[np.bool_]]]:
+    """Contrasts to which the bias was added and from which it was removed, if there are both. Of a target those whose perturbed side
+    holds no wording of the rule-based rewriter, except wordings that base sides hold too: they show whether training unlearned a
+    feature or a word list."""
+    made = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
+    if all((made == way).any() for way in DIRECTIONS):
+        yield from ((way, made == way) for way in DIRECTIONS)
+    if by_rules and group.is_target and group.bias.offline is not None:
+        perturbed, base = group.sides
+        pattern = telling_phrases(group.bias.offline, base)
+        unseen = np.array([not pattern.search(text) for text in perturbed])
+        if unseen.any():
+            yield "unseen phrases", unseen
 
 
 def _read(at: Mapping[str, str], scorings: Scorings, comparisons: Sequence[Comparison]) -> Rows:
@@ -242,14 +247,6 @@ def tied(rows: Material) -> dict[str, dict[str, PerScoring[int]]]:
         for on in kinds
         if rows.get(on)
     }
-
-
-def _by_direction(group: Group) -> dict[str, Measure]:
-    """Skew apart for contrasts to which the bias was added and from which it was removed, if there are both."""
-    directions = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
-    rows = {name: directions == name for name in DIRECTIONS if (directions == name).any()}
-    parts = {name: _rows_of(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
-    return {name: share_measure(own.scored, own.prompt_ids, group.ties) for name, own in parts.items()}
 
 
 def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> Scorer:
@@ -397,10 +394,8 @@ def plain_part(
     of_plain = [group.with_margins(labels) for group in groups]
     found: list[Number] = []
     for group in of_plain:
-        at = {"bias": group.bias.name}
-        found += numbers_of("skew", share_measure(group.margins, group.prompt_ids, group.ties), at)
-        for way, skew in _by_direction(group).items():
-            found += numbers_of("skew", skew, {**at, "part": way})
+        skew = share_measure(group.margins, group.prompt_ids, group.ties)
+        found += numbers_of("skew", skew, {"bias": group.bias.name})
     for group, people in with_people(of_plain, rule):
         for key, moved in against(group, people).items():
             found += numbers_of(key, moved, {"bias": group.bias.name})

@@ -26,8 +26,10 @@ mean over several trainings."""
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "unseen phrases", "votes", "triples", "texts", "quality", "audit", "places"]
-"""Texts that a measure is of. `unseen phrases`: contrasts whose perturbed side holds none of the rewriter's wordings; `texts`: single
+On = Literal[
+    "contrasts", "added", "removed", "unseen phrases", "votes", "triples", "texts", "quality", "audit", "places"
+]
+"""Texts that a measure is of. `added`, `removed`: contrasts made by adding or removing the bias, where both occur; `unseen phrases`: contrasts whose perturbed side holds none of the rewriter's wordings; `texts`: single
 texts of triples; `audit`: all contrasts together."""
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
@@ -39,6 +41,7 @@ BOUNDS: Mapping[Unit, tuple[float, float]] = {
 _CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
+    **dict.fromkeys(("added", "removed"), "its contrasts were not made by both adding and removing it"),
     "unseen phrases": "rules did not make its training's rewrites, or all its contrasts hold their wordings",
     "votes": "people did not vote on its contrasts",
     "triples": "there are no triples of it",
@@ -319,6 +322,8 @@ MEASURES: dict[str, AuditMeasure] = {
         places=get_args(Place),
         shown_as={"model": "skew"},
     ),
+    "skew_added": AuditMeasure(title="skew, added", unit="share", on="added", values=hits, places=("report",)),
+    "skew_removed": AuditMeasure(title="skew, removed", unit="share", on="removed", values=hits, places=("report",)),
     "unseen_phrases": AuditMeasure(
         title="skew, phrases unseen in training", unit="share", on="unseen phrases", values=hits, places=("report",),
     ),

@@ -42,7 +42,7 @@ def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Mis
 
 @numbers_in.register
 def _of_plain(plain: Plain) -> Numbers:
-    return Numbers(each for each in plain.numbers if "part" not in each.at)
+    return Numbers(plain.numbers)
 
 
 @numbers_in.register

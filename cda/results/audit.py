@@ -122,6 +122,11 @@ class AuditResult(Shown):
         found = self._shares("accuracy", "quality").get("")
         return found if isinstance(found, Measure) else None
 
+    def skew_by_direction(self, bias: str) -> dict[str, Measure]:
+        """Skew among contrasts to which a bias was `added` and from which it was `removed`; empty without both."""
+        found = {way: self._shares(f"skew_{way}", way).get(bias) for way in ("added", "removed")}
+        return {way: own for way, own in found.items() if isinstance(own, Measure)}
+
     @property
     def triple_skew(self) -> dict[str, Measure | Missing]:
         """By bias with triples: share of them on which the rewrite with the bias is preferred to the rewrite without it. Missing if no

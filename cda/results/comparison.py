@@ -79,7 +79,7 @@ class TrainedAs(Result):
 
 
 _TEXTS = {
-    **dict.fromkeys(("contrasts", "unseen phrases"), ("contrasts of {}",)), "votes": ("contrasts of {}", "votes on {}"),
+    **dict.fromkeys(("contrasts", "added", "removed", "unseen phrases"), ("contrasts of {}",)), "votes": ("contrasts of {}", "votes on {}"),
     **dict.fromkeys(("triples", "texts"), ("triples of {}",)), "quality": ("quality pairs",), "places": (), "audit": (),
 }  # fmt: skip
 

@@ -42,9 +42,8 @@ def moved(after: float) -> BeforeAfter:
     return BeforeAfter(before=estimate(0.0), after=estimate(after), change=estimate(after))
 
 
-def after(measure: str, found: Measure | BeforeAfter, bias: str = "", part: str = "") -> Number:
-    at = {"bias": bias} if bias else {}
-    return Number.of(measure, "after", at | ({"part": part} if part else {}), found.last)
+def after(measure: str, found: Measure | BeforeAfter, bias: str = "") -> Number:
+    return Number.of(measure, "after", {"bias": bias} if bias else {}, found.last)
 
 
 def with_dose(
@@ -55,7 +54,7 @@ def with_dose(
     held = {name: held_out(0.85, 0.5, half, quality) for name in chosen_by}
     numbers = [after("skew", shares(own.before.value, 0.15), name) for name, own in audit.skew.items()]
     numbers += [
-        after("skew", shares(0.8, 0.1, 50), name, way) for name, own in audit.skew.items() for way in own.by_direction
+        after(f"skew_{way}", shares(0.8, 0.1, 50), name) for name in audit.skew for way in audit.skew_by_direction(name)
     ]
     for name in audit.votes:
         numbers += [after(key, shares(0.5, 0.3), name) for key in ("skew_on_voted", "miscalibration")]
@@ -69,8 +68,9 @@ def with_dose(
 
 def with_directions(audit: Any, name: str) -> Any:
     """Half of the contrasts added the bias and half removed it: 56% and 24% after."""
-    both = {"added": shares(0.9, 0.56, 50), "removed": shares(0.86, 0.24, 50)}
-    return changed(audit, ("skew", name, "by_direction"), both)
+    for way, own in (("added", shares(0.9, 0.56, 50)), ("removed", shares(0.86, 0.24, 50))):
+        audit = with_measured(audit, f"skew_{way}", {name: own})
+    return audit
 
 
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
