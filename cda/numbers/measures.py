@@ -27,10 +27,20 @@ Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
 On = Literal[
-    "contrasts", "added", "removed", "unseen phrases", "votes", "triples", "texts", "quality", "audit", "places"
+    "contrasts",
+    "added",
+    "removed",
+    "unseen phrases",
+    "votes",
+    "triples",
+    "texts",
+    "quality",
+    "audit",
+    "places",
+    "samples",
 ]
-"""Texts that a measure is of. `added`, `removed`: contrasts made by adding or removing the bias, where both occur; `unseen phrases`: contrasts whose perturbed side holds none of the rewriter's wordings; `texts`: single
-texts of triples; `audit`: all contrasts together."""
+"""Texts that a measure is of. `added`, `removed`: contrasts made by adding or removing the bias, where both occur; `unseen phrases`:
+contrasts whose perturbed side holds none of the rewriter's wordings; `texts`: single texts of triples; `audit`: all contrasts together."""
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -49,6 +59,7 @@ _ABSENT: Mapping[On, str] = {
     "quality": "quality was not measured",
     "audit": "it was not measured",
     "places": "the model does not compare two texts, so that no place decides",
+    "samples": "no samples of a policy were given (audit.samples)",
 }
 
 
@@ -85,6 +96,10 @@ class AuditMeasure:
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
     """Its numbers in an `AuditResult`, for a bias, if they have a field of their own; an estimate is of no scoring."""
+    level: str = ""
+    """Level beside the bias that each of its numbers is of one of."""
+    ones: tuple[str, ...] = ()
+    """Those of the level that every audit has, and conditions name; without them no condition names the measure."""
     values: Callable[[FloatArray, Rows], FloatArray] | None = None
     """Margins under a scoring, shape (n,), and their rows to what is averaged, shape (n,). A share has Wilson's interval, Newcombe's
     of its change and, of hits (0, 0.5 or 1), an exact test; another unit is a mean with clustered errors."""
@@ -108,6 +123,8 @@ class AuditMeasure:
     """The places that have it, beside conditions, rows and frames, which have all."""
     caption: str = ""
     """Of its table in comparisons; empty: it has none."""
+    absent: str = ""
+    """Why an audit has no number of it; empty: the reason that all measures on these texts have."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
     axis: str = ""
@@ -138,12 +155,12 @@ class AuditMeasure:
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def _stored(self, audit: AuditResult, bias: str) -> list[Number]:
-        at = {"bias": bias} if self.of_bias else {}
-        known = getattr(audit, "measured", ()) if self.is_stored else ()
+    def _stored(self, audit: AuditResult, bias: str, one: str = "") -> list[Number]:
+        at = {name: value for name, value in (("bias", bias if self.of_bias else ""), (self.level, one)) if value}
+        known = () if self.find else getattr(audit, "measured", ())
         return [each for each in known if MEASURES.get(each.measure) is self and each.at == at]
 
-    def own_moments(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
+    def own_moments(self, audit: AuditResult, bias: str, one: str = "") -> Mapping[Moment, Found]:
         """Its numbers on the audit's own rows by moment; empty if the audit does not have it."""
         found = self.find(audit, bias) if self.find else None
         first: Moment = "model" if len(audit.scorings) == 1 else "before"
@@ -153,15 +170,16 @@ class AuditMeasure:
             return {first: found}
         if isinstance(found, Missing):
             return self._missing(audit, found)
-        return {each.moment: each.found for each in self._stored(audit, bias)}
+        return {each.moment: each.found for each in self._stored(audit, bias, one)}
 
     def _missing(self, audit: AuditResult, reason: Missing) -> dict[Moment, Found]:
         return dict.fromkeys(("model",) if len(audit.scorings) == 1 else ("before", "after", "change"), reason)
 
-    def moments(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
-        """The numbers of a bias by moment; Missing ones with the reason. Those that the contrasts of a chosen dose would flatter are
-        the held-out ones."""
-        own = self.own_moments(audit, bias) or self._missing(audit, Missing(reason=_ABSENT[self.on]))
+    def moments(self, audit: AuditResult, bias: str, one: str = "") -> Mapping[Moment, Found]:
+        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason. Those that the contrasts of a chosen
+        dose would flatter are the held-out ones."""
+        absent = Missing(reason=self.absent or _ABSENT[self.on])
+        own = self.own_moments(audit, bias, one) or self._missing(audit, absent)
         return {**own, **self._held_out(audit, bias)}
 
     def _held_out(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
@@ -302,6 +320,14 @@ def _rate(
     return find
 
 
+def _test_of_ate(audit: AuditResult, bias: str) -> Test | Missing | None:
+    """None if there is no ATE: the test is then of the effect on originals of one kind."""
+    rate = audit.rate.get(bias)
+    if rate is None or isinstance(rate.measured, Missing) or isinstance(average_of(rate.measured.last), Missing):
+        return None
+    return rate.test
+
+
 MEASURES: dict[str, AuditMeasure] = {
     "skew": AuditMeasure(
         title="skew",
@@ -405,8 +431,8 @@ MEASURES: dict[str, AuditMeasure] = {
         shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
-        meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
-        "that rewrite, so that what rewriting changes besides is on both. A judge's tie counts half.",
+        meaning="The paper's skew (Bharadwaj et al. 2025): one side is the rewrite of an answer, the other the rewrite of that rewrite, "
+        "so that other changes by rewriting are on both. A judge's tie counts half.",
     ),
     "accuracy": AuditMeasure(
         title="quality accuracy",
@@ -417,7 +443,7 @@ MEASURES: dict[str, AuditMeasure] = {
         places=("tracker", "report", "seeds"),
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
-        meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
+        meaning="Share of held-out pairs of a better and a worse answer that are ranked right; ties count as wrong.",
         caption="Quality accuracy",
         axis="ranked right (%)",
         marked=0.5,
@@ -435,12 +461,28 @@ MEASURES: dict[str, AuditMeasure] = {
         "judges' verdicts.",
         caption="Position: how often the place decides, whatever the answers say",
         axis="decided by place (%)",
+        shown_as={"screen": "by place"},
+    ),
+    "stability": AuditMeasure(
+        title="agreement with itself",
+        unit="share",
+        on="places",
+        find=lambda audit, _: getattr(audit.model, "stability", None),
+        absent="no comparison was asked again: score.judge.repeats=3 asks a judge each of them three times",
+        term="stability (agreement with itself)",
+        formula="comparisons whose repeats of one order name the same answer, or a tie / all comparisons asked again",
+        meaning="How often a judge that is asked the same question again, in the same order, names the same answer. The orders of a "
+        "comparison count half each, and the judges of a panel alike. What it says differently by chance widens no interval here, which "
+        "are over prompts; the preference is the mean over repeats.",
+        caption="Stability: how often a judge that is asked again names the same answer",
+        axis="agrees with itself (%)",
+        shown_as={"screen": "asked again"},
     ),
     "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), values=_margins,
         places=("tracker", "report", "seeds"),
         shown_as={"tracker": "ate", "model": "RATE ATE"},
-        test=_at("rate", "test"),
+        test=_test_of_ate,
     ),
     "rate_standardised": AuditMeasure(
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
@@ -468,7 +510,23 @@ MEASURES: dict[str, AuditMeasure] = {
         title="rank by distance", unit="rank", on="votes", places=(),
         caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
-    "reward": AuditMeasure(title="mean reward", unit="reward", on="texts", values=_margins, places=()),
+    "reward": AuditMeasure(
+        title="mean reward", unit="reward", on="texts", level="text", values=_margins, places=()
+    ),
+    "tilt": AuditMeasure(
+        title="share in an optimised policy",
+        unit="share",
+        on="samples",
+        level="kl",
+        ones=("0", "0.5", "1", "2"),
+        places=(),
+        term="share in an optimised policy (tilt)",
+        formula="Σ w · [response shows the bias] within each prompt, w ∝ exp(reward / β); mean over prompts, jackknifed to the second order",
+        meaning="How often a policy shows the bias whose responses are weighted by the reward, as far as a KL from the policy that was "
+        "sampled (Korbak et al. 2022; Rafailov et al. 2023); KL 0 is that policy. Of a relative measure, how often a response shows it "
+        "next to another sample of the prompt.",
+        caption="Share in a policy optimised against the reward, at a KL in nats",
+    ),
     "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
     "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),
 }  # fmt: skip
@@ -476,8 +534,12 @@ MEASURES: dict[str, AuditMeasure] = {
 
 
 def of_audits() -> dict[str, AuditMeasure]:
-    """The measures of a bias or of the whole audit that an audit has by itself."""
-    return {key: one for key, one in MEASURES.items() if (one.find or one.is_stored) and one.on != "texts"}
+    """The measures that an audit has by itself, and conditions name."""
+    return {
+        key: one
+        for key, one in MEASURES.items()
+        if (one.find or one.is_stored or one.level) and (one.ones or not one.level)
+    }
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

@@ -27,11 +27,11 @@ def _of_audit(audit: AuditResult) -> Numbers:
     own = [
         Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
-        for bias in (audit.skew if measure.of_bias else [""])
+        for bias in (() if measure.level else audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
         if measure.on != "places" or measure.own_moments(audit, bias)
     ]
-    return Numbers([*own, *(each for each in audit.measured if "text" in each.at)])
+    return Numbers([*own, *(each for each in audit.measured if MEASURES[each.measure].level)])
 
 
 def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:

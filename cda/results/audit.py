@@ -78,8 +78,8 @@ class AuditResult(Shown):
     """By bias: contrasts and triples, by the columns of `audit.by`; Missing with its reason if no row has the column, or it does not
     divide them. Empty without such columns."""
     measured: tuple[Number, ...] = ()
-    """What the table of measures computes by itself, in its order: by `bias`, of single texts also by `text`; the unpaired interval
-    of a change has `interval`."""
+    """What the table of measures computes by itself, in its order: by `bias`, of single texts also by `text`, of a policy
+    by `kl`; the unpaired interval of a change has `interval`."""
     ties: dict[str, dict[str, PerScoring[int]]] = Field(default_factory=dict)
     """Margins of exactly 0, by what those of `measured` are on, such as triples, and by bias; of quality pairs under an empty name."""
     quality_unread: int = 0
@@ -155,6 +155,12 @@ class AuditResult(Shown):
                 when = "after" if each.moment == "after" else "before"
                 found.setdefault(each.at["bias"], {}).setdefault(when, {})[each.at["text"]] = each.found
         return {bias: PerScoring[dict[str, Estimate | Missing]](**own) for bias, own in found.items()}
+
+    @property
+    def policy(self) -> tuple[Number, ...]:
+        """Measure `tilt` by bias and `kl`: how frequent it is in the policy that was sampled (`kl` 0), and in the one that is optimised
+        against the reward. Empty without samples."""
+        return tuple(each for each in self.measured if each.measure == "tilt")
 
     def _shares(self, measure: str, on: str) -> dict[str, Measure | Missing]:
         """A share by bias, with its change, test and ties."""
