@@ -119,20 +119,19 @@ def material(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, by_
             for name, own in _by_bias(texts.triples.kept).items()
         ],
         "texts": list(_single_texts(texts.triples.kept, scorings)),
-        "quality": [rows for rows in [_read({}, scorings, pair_comparisons(texts.pairs))] if rows.prompt_ids],
+        "quality": [_read({}, scorings, pair_comparisons(texts.pairs))],
     }
     together = found["contrasts"]
     margins = {label: np.concatenate([rows.scored[label] for rows in together]) for label in scorings if together}
     ids = [name for rows in together for name in rows.prompt_ids]
-    return found | {"audit": [Rows(at={}, scored=margins, prompt_ids=ids, unit=unit_of(scorings))]}
+    found["audit"] = [Rows(at={}, scored=margins, prompt_ids=ids, unit=unit_of(scorings))]
+    return {on: [rows for rows in each if rows.prompt_ids] for on, each in found.items()}
 
 
 def _rows_of(group: Group, keep: NDArray[np.bool_] | None = None) -> Rows:
     rows = np.ones(len(group.prompt_ids), dtype=bool) if keep is None else keep
-    margins, ids = (
-        {label: values[rows] for label, values in group.margins.items()},
-        list(compress(group.prompt_ids, rows)),
-    )
+    margins = {label: values[rows] for label, values in group.margins.items()}
+    ids = list(compress(group.prompt_ids, rows))
     return Rows(at={"bias": group.bias.name}, scored=margins, prompt_ids=ids, unit=group.unit)
 
 
@@ -146,15 +145,12 @@ def _parts(group: Group, by_rules: bool) -> Iterator[tuple[On, NDArray[np.bool_]
     if by_rules and group.is_target and group.bias.offline is not None:
         perturbed, base = group.sides
         pattern = telling_phrases(group.bias.offline, base)
-        unseen = np.array([not pattern.search(text) for text in perturbed])
-        if unseen.any():
-            yield "unseen phrases", unseen
+        yield "unseen phrases", np.array([not pattern.search(text) for text in perturbed])
 
 
 def _read(at: Mapping[str, str], scorings: Scorings, comparisons: Sequence[Comparison]) -> Rows:
     margins, ids, _ = read_margins(scorings, comparisons)
-    none = "no triple has a score of both rewrites"
-    return Rows(at=at, scored=margins, prompt_ids=ids, unit=unit_of(scorings), none=none)
+    return Rows(at=at, scored=margins, prompt_ids=ids, unit=unit_of(scorings))
 
 
 def _by_bias(triples: Sequence[Triple]) -> dict[str, list[Triple]]:
@@ -179,7 +175,6 @@ def _single_texts(triples: Sequence[Triple], scorings: Scorings) -> Iterator[Row
                     scored={label: values[there] for label, values in rewards.items()},
                     prompt_ids=[prompt_id(prompt) for prompt, _ in compress(texts, there)],
                     unit=unit_of(scorings),
-                    none="no text of this kind has a reward",
                 )
 
 
@@ -195,18 +190,15 @@ def measured_numbers(rows: Material, keys: Collection[str] = MEASURES) -> tuple[
 
 
 def _numbers(key: str, measure: AuditMeasure, rows: Rows, material: Material) -> Iterator[Number]:
-    at, ids, two = dict(rows.at), rows.prompt_ids, len(rows.scored) == 2
+    at, two = dict(rows.at), len(rows.scored) == 2
     if measure.estimate:
         yield from (Number.of(key, moment, at, each) for moment, each in measure.estimate(rows, material).items())
         return
     assert measure.values is not None
-    if not ids:
-        yield from (Number.of(key, when, at, Missing(reason=rows.none)) for when in (*rows.scored, *["change"] * two))
-        return
     values = {label: measure.values(margins, rows) for label, margins in rows.scored.items()}
     sides: dict[str, tuple[FloatArray, ...]] = {label: (one,) for label, one in values.items()}
     for moment, own in (sides | ({"change": tuple(values.values())} if two else {})).items():
-        found = or_missing(partial(_estimated, measure, ids, *own))
+        found = or_missing(partial(_estimated, measure, rows.prompt_ids, *own))
         estimate, test = (found, None) if isinstance(found, Missing) else found
         yield Number.of(key, moment, at, estimate, test if moment == "change" else None)
     if two and measure.values is hits:

@@ -54,7 +54,7 @@ _ABSENT: Mapping[On, str] = {
     **dict.fromkeys(("added", "removed"), "its contrasts were not made by both adding and removing it"),
     "unseen phrases": "rules did not make its training's rewrites, or all its contrasts hold their wordings",
     "votes": "people did not vote on its contrasts",
-    "triples": "there are no triples of it",
+    "triples": "there are no triples of it, or none has a score of both rewrites",
     "texts": "no single text of it has a reward",
     "quality": "quality was not measured",
     "audit": "it was not measured",
@@ -76,8 +76,6 @@ class Rows:
     """Of the margins: `reward`, `grade` or `preference`."""
     target: FloatArray | None = None
     """People's majorities, 1 for the perturbed side, of rows on votes. Shape (n,)."""
-    none: str = "no rows"
-    """Why nothing can be estimated if there are no rows."""
 
 
 Material = Mapping[On, Sequence[Rows]]

@@ -119,22 +119,20 @@ class AuditResult(Shown):
     @property
     def quality(self) -> Measure | None:
         """Accuracy: share of held-out pairs of which the better side is scored higher; None without any."""
-        found = self._shares("accuracy", "quality").get("")
-        return found if isinstance(found, Measure) else None
+        return self._shares("accuracy", "quality").get("")
 
     def skew_by_direction(self, bias: str) -> dict[str, Measure]:
         """Skew among contrasts to which a bias was `added` and from which it was `removed`; empty without both."""
-        found = {way: self._shares(f"skew_{way}", way).get(bias) for way in ("added", "removed")}
-        return {way: own for way, own in found.items() if isinstance(own, Measure)}
+        found = {way: self._shares(f"skew_{way}", way) for way in ("added", "removed")}
+        return {way: own[bias] for way, own in found.items() if bias in own}
 
     @property
-    def triple_skew(self) -> dict[str, Measure | Missing]:
-        """By bias with triples: share of them on which the rewrite with the bias is preferred to the rewrite without it. Missing if no
-        triple has a score of both."""
+    def triple_skew(self) -> dict[str, Measure]:
+        """By bias with triples: share of those with a score on which the rewrite with the bias is preferred to the one without it."""
         return self._shares("triple_skew", "triples")
 
     @property
-    def unseen_phrases(self) -> dict[str, Measure | Missing]:
+    def unseen_phrases(self) -> dict[str, Measure]:
         """By target whose training rewrites were made by rules: skew on the contrasts whose perturbed side holds none of the
         rewriter's wordings, if there are such contrasts."""
         return self._shares("unseen_phrases", "unseen phrases")
@@ -162,7 +160,7 @@ class AuditResult(Shown):
         against the reward. Empty without samples."""
         return tuple(each for each in self.measured if each.measure == "tilt")
 
-    def _shares(self, measure: str, on: str) -> dict[str, Measure | Missing]:
+    def _shares(self, measure: str, on: str) -> dict[str, Measure]:
         """A share by bias, with its change, test and ties."""
         found: dict[str, dict[str, Any]] = {}
         for each in self.measured:
@@ -170,10 +168,7 @@ class AuditResult(Shown):
                 name = each.at.get("interval", "before" if each.moment == "model" else each.moment)
                 tested = {"test": each.test} if each.test else {}
                 found.setdefault(each.at.get("bias", ""), {}).update({name: each.found, **tested})
-        return {
-            bias: own["before"] if isinstance(own["before"], Missing) else Measure(**own, ties=self.ties[on][bias])
-            for bias, own in found.items()
-        }
+        return {bias: Measure(**own, ties=self.ties[on][bias]) for bias, own in found.items()}
 
     def failures(self, *conditions: str) -> list[str]:
         """Conditions such as `jargon.skew>0.7` or `quality.accuracy<0.75` that hold, or that have no number here, each with what

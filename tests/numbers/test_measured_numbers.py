@@ -277,20 +277,6 @@ def test_hits_have_an_exact_test_an_unpaired_interval_and_ties() -> None:
     assert half["model"].found.value == 0.5
 
 
-def test_rows_without_any_say_why() -> None:
-    none = Rows(
-        at={"bias": "jargon"},
-        scored={"before": MARGINS[:0], "after": MARGINS[:0]},
-        prompt_ids=[],
-        unit="reward",
-        none="gone",
-    )
-    found = numbers_of("triple_skew", {"triples": [none]})
-    assert {when: each.found for when, each in found.items()} == dict.fromkeys(
-        ("before", "after", "change"), Missing(reason="gone")
-    )
-
-
 def a_mean(**more: Any) -> AuditMeasure:
     """The mean of |margin|, which is no measure of the package."""
     made_up: dict[str, Any] = {

@@ -77,7 +77,7 @@ def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audi
     triples = {
         "rate": {"jargon": made_rate(None, 40, "rules")},
     }
-    skews = {"jargon": shares(0.9, 0.5, 40), "length": Missing(reason="none")}
+    skews = {"jargon": shares(0.9, 0.5, 40)}
     rated = with_directions(voted, "vagueness").model_copy(update=triples)
     made = [with_directions(audit, "jargon"), with_measured(rated, "triple_skew", skews)]
     for undosed in made:
