@@ -40,7 +40,7 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding, opposed
 from cda.stats import verdict as rules
 from cda.stats.estimators import wilson
 from cda.stats.multiplicity import holm
@@ -233,6 +233,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
             rival=None if length is None else length.rival,
             tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
             by_rate=True,
+            opposed=opposed_effects(name, audit) is not None,
         )
     return rules.ModelEvidence(
         share=skew.before,
@@ -259,6 +260,12 @@ def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
     return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
 
 
+def opposed_effects(name: str, audit: AuditResult) -> tuple[Effect, Effect] | None:
+    """The ATT and ATU of a bias under the last scoring if they have opposite signs, so that the ATE holds for no answer; else None."""
+    rate = audit.rate.get(name)
+    return None if rate is None or isinstance(rate.measured, Missing) else opposed(rate.measured.last)
+
+
 def answers_of(effect: Effect) -> str:
     """The answers that an effect by RATE holds for if that is not all."""
     return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
@@ -282,7 +289,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
     average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
-            return f"{n} of {found.tried} triples flipped the bias"
+            return f"{n} of {found.tried} triples flipped the bias: too few for an ATE"
+        case "not identified" if found.opposed and (both := opposed_effects(name, audit)):
+            att, atu = (reward(each.estimate.value) for each in both)
+            return f"opposite effects: ATT {att}, ATU {atu}"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
