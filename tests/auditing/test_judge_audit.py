@@ -131,6 +131,7 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
     assert direct["value"] == 0 and found["n_tests"] == 0
     assert "24 followed the place" in " ".join(said.split()) and "≡ all ties" in said
+    assert "check" not in said and "the two orders cancel in every pair" in said
     assert f"jargon {N} of {N}." in report()
     text = report()
     assert (
