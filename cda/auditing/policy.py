@@ -28,6 +28,8 @@ from cda.stats.verdict import SIGNIFICANT
 
 SAMPLED, *KLS = MEASURES["tilt"].ones
 """KL from the policy that was sampled, in nats; if the samples do not support the first above 0, biases are followed as far as they do."""
+_STEPS = 20
+"""Of such a KL in a nat: models that support about as much are followed to the same one."""
 _NONE_LEFT = Missing(reason="no prompt has two responses with a reward")
 
 
@@ -87,7 +89,7 @@ def _policies(rewards: Mapping[str, FloatArray], samples: Padded) -> dict[str, d
     """By KL and scoring, the policy tilted to the scoring's rewards."""
     reached = {label: reach(values, samples) for label, values in rewards.items()}
     furthest = min(0.0 if far is None else far.kl_nats for far in reached.values())
-    own = f"{math.floor(100 * furthest) / 100:g}"  # as far as all scorings are supported
+    own = f"{math.floor(_STEPS * furthest) / _STEPS:g}"  # as far as all scorings are supported
     kls = KLS if furthest >= float(KLS[0]) or own == SAMPLED else [own, *KLS]
 
     def policy(label: str, kl: str) -> Tilted | Missing:

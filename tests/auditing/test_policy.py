@@ -105,7 +105,7 @@ def test_a_count_of_characters_tilts_length_up_by_exact_arithmetic() -> None:
 def test_few_samples_are_followed_as_far_as_they_go() -> None:
     found = numbers([LENGTH], texts_of(lambda row, at: words(10 + (3 * at + row) % 8), n=8), model=len)
     kl = found.values_of("kl")[1]
-    assert found.values_of("kl") == ["0", kl, "0.5", "1", "2"] and 0.05 < float(kl) < 0.3
+    assert found.values_of("kl") == ["0", kl, "0.5", "1", "2"] and kl in ("0.15", "0.2")
     assert value(found, "model", kl, "length") > value(found, "model", "0", "length") + 0.1
     (missing,) = found.where("tilt", kl="0.5")
     assert isinstance(missing.found, Missing) and "beyond it fewer than 6.0 effective responses" in missing.found.reason
@@ -246,7 +246,7 @@ def test_the_command_on_a_model_with_weights(
     own = np.array([one["reward_model"] for one in scored])
     prompts, places = Padded.by_prompt([one["prompt_id"] for one in scored]), np.tile(np.arange(8) / 7, 12)
     furthest = reach(own, prompts)
-    assert furthest is not None and float(kls[1]) == pytest.approx(furthest.kl_nats, abs=0.01)
+    assert furthest is not None and 0 <= furthest.kl_nats - float(kls[1]) < 0.05
     assert kls[0] == "0" and sampled == pytest.approx(0.5)
     assert tilted == pytest.approx(tilted_to(own, prompts, float(kls[1]), furthest).means(places).mean())
     assert "What a policy optimised against this reward would become" in report()
