@@ -174,6 +174,17 @@ def test_numbers_stand_wherever_those_of_an_audit_do(substituted: AuditResult) -
     assert "no samples of a policy were given" in missing
 
 
+def test_a_bias_that_no_sample_differs_in_has_no_test() -> None:
+    """Nor does Holm's correction count it."""
+    found = tilts([LENGTH, STRUCTURE], HALF, {"model": rewards(HALF, len)}).numbers
+    tests = {each.at["bias"]: each.test for each in found if each.at["kl"] == "0.5"}
+    assert (
+        tests["structure"] is None and tests["length"] is not None and tests["length"].p_value == tests["length"].p_holm
+    )
+    said = policy.sentences(make_audit({"length": (0.9,)}, others=()).model_copy(update={"policy": found}))
+    assert "No reward can select on structure: the samples of each prompt are all alike in it." in said
+
+
 def test_what_cannot_be_measured_says_why() -> None:
     """A bias without a measure, one that is measured as another is, texts that no measure holds for, and texts without rewards."""
     other, vague = LENGTH.model_copy(update={"name": "long"}), load_bias("vagueness-paper")
