@@ -163,9 +163,10 @@ class _Shown:
         if measure.level:
             known = [column for of, _, _, column in self.found if of == key]
         columns = [(key, column) for column in dict.fromkeys(known)]
+        whole = [(of, "") for of, each in MEASURES.items() if not each.of_bias and each.caption]
         columns = [
             (of, column)
-            for of, column in [*columns, *([("accuracy", ""), ("position", "")] if first else [])]
+            for of, column in [*columns, *(whole if first else [])]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
         lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
@@ -173,7 +174,7 @@ class _Shown:
             return None
         rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
         header = [""]
-        if first and self.result.ranked:
+        if first and any(group.audits for group in self.result.ranked):
             header.append("place")
             rows = [[*row, self._place(*line)] for row, line in zip(rows, lines, strict=True)]
         people = ["people", *[""] * (len(header) - 1)]

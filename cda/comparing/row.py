@@ -150,7 +150,7 @@ def scored_as(audit: AuditResult, calibration: str | None = None) -> dict[str, s
         panel = facts if isinstance(facts, PanelFacts) else None
         said = {
             "judges": panel and ", ".join(panel.judges), "how": panel and f"by the {panel.rule} of its judges", "judge's prompt": prompt_identity(facts),
-            "criteria": ", ".join(facts.criteria) or None, "orders": facts.orders, "verdicts": facts.verdicts,
+            "criteria": ", ".join(facts.criteria) or None, "orders": facts.orders, "repeats": facts.repeats if facts.repeats > 1 else None, "verdicts": facts.verdicts,
             "reasons": facts.verdict_reasons,
         }  # fmt: skip
     said["calibration"] = calibration
