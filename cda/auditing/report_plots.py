@@ -157,7 +157,7 @@ def dose_curves(dose: DoseResult) -> list[Plot]:
         marks = {key: mark for key, mark in _OF_DOSE.items() if key != "miscalibration" or by_votes}
         rows = {
             f"dose {point.dose:g}{' (chosen)' if point.dose == dose.chosen else ''}": {
-                key: point.quality if key == "quality" else getattr(point.people, key) for key in marks
+                key: point.quality if key == "quality" else point.people[key] for key in marks
             }
             for point in dose.own.response[name]
         }

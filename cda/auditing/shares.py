@@ -30,7 +30,8 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
-from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, test_of_change
+from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, of_people, test_of_change
+from cda.numbers.people import average, average_change, rows_of, voted_rows
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
@@ -52,7 +53,7 @@ from cda.results.facts import ComparerFacts, Scorer
 from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
 from cda.scorers.compared import Comparison, Preferences
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
-from cda.stats.estimators import mean_of, paired_change, share_of
+from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
@@ -101,16 +102,10 @@ def means(groups: Sequence[Group]) -> dict[str, dict[str, BeforeAfter]]:
 def _mean(group: Group, measure: AuditMeasure) -> BeforeAfter:
     assert measure.values is not None
     unit, ids = measure.unit, group.prompt_ids
-    values = {label: measure.values(margins, group.unit) for label, margins in group.margins.items()}
-
-    def of(one: FloatArray) -> Estimate:
-        return share_of(one, ids) if unit == "share" else mean_of(one, ids, unit).estimate
-
-    def change(before: FloatArray, after: FloatArray) -> Estimate:
-        return paired_change(before, after, ids) if unit == "share" else mean_of(after - before, ids, unit).estimate
-
-    found = per_scoring({label: or_missing(partial(of, one)) for label, one in values.items()})
-    moved = or_missing(partial(change, *values.values())) if len(values) == 2 else NOT_TRAINED
+    values = {label: measure.values(margins, group.unit)[None] for label, margins in group.margins.items()}
+    found = per_scoring({label: or_missing(partial(average, one, ids, unit)) for label, one in values.items()})
+    both = [*values.values()]
+    moved = or_missing(lambda: average_change(both[0], both[1], ids, unit)) if len(both) == 2 else NOT_TRAINED
     return BeforeAfter(**dict(found), change=moved)
 
 
@@ -366,23 +361,27 @@ def seeds(
         before, after_each, ids = read(comparisons)
         return _over(_hits(before), _hits(after_each), ids)
 
-    def on_voted(group: Group, people: Majority, target: FloatArray | float) -> OverSeeds | Missing:
-        """Distances of the hits from a target, on the contrasts with a majority."""
+    def on_voted(measure: AuditMeasure, group: Group, people: Majority) -> OverSeeds | Missing:
+        """A mean over the contrasts with a majority."""
         before, after_each, ids = read(contrast_comparisons(group.contrasts))
-        here, then = (np.abs(_hits(margins) - target)[..., people.used] for margins in (before, after_each))
-        return _over(here, then, list(compress(ids, people.used)))
+        here, then = (voted_rows(margins, people, ids) for margins in (before, after_each))
+        unit = None if measure.unit == "share" else measure.unit
+        return _over(rows_of(measure, here)[0], rows_of(measure, then), here.prompt_ids, unit)
 
     kept, voted = (
         texts.triples.kept,
-        {group.bias.name: (group, one.majority) for group, one in with_people(groups, rule)},
+        {group.bias.name: (group, each.majority) for group, each in with_people(groups, rule)},
     )
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         measures={
             "skew": {group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
-            "skew_on_voted": {name: on_voted(*one, 0.0) for name, one in voted.items()},
-            "miscalibration": {name: on_voted(*one, one[1].target) for name, one in voted.items()},
+            **{
+                key: {name: on_voted(measure, *of) for name, of in voted.items()}
+                for key, measure in of_people(rows=True).items()
+                if measure.unit != "share difference"
+            },
             "triple_skew": {name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
             "accuracy": {"": skew_of(pair_comparisons(texts.pairs))} if texts.pairs else {},
             "rate": {

@@ -48,10 +48,10 @@ def effect_table(result: CalibrationResult) -> Table:
     """The scorer as it is and calibrated, out of fold, measure by measure."""
     rows = []
     for name, own in result.biases.items():
-        for title, key, form in (("preferred with the bias", "skew", share), ("distance from people", "gap", distance),
+        for title, key, form in (("preferred with the bias", "skew_on_voted", share), ("distance from people", "gap", distance),
                                  ("disagreement with people", "miscalibration", share)):  # fmt: skip
-            before, after, change = (getattr(part, key) for part in (own.base, own.calibrated, own.change))
-            people = share(own.base.human_skew) if key == "skew" else ""
+            before, after, change = (part[key] for part in (own.base, own.calibrated, own.change))
+            people = share(own.base["human_skew"]) if key == "skew_on_voted" else ""
             rows.append((name, title, form(before), form(after), people, points(change), str(before.n)))
     others = {"accuracy on quality pairs": result.quality}
     if isinstance(result.order, OrderCorrection):
@@ -131,7 +131,11 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
 
 def _plot(result: CalibrationResult) -> Plot:
     shown = {
-        name: {"before": own.base.skew, "after": own.calibrated.skew, "people": own.base.human_skew}
+        name: {
+            "before": own.base["skew_on_voted"],
+            "after": own.calibrated["skew_on_voted"],
+            "people": own.base["human_skew"],
+        }
         for name, own in result.biases.items()
     }
     title = "Share preferred with the bias, before and after calibration (out of fold), next to people's"

@@ -15,6 +15,8 @@ from cda.comparing.findings import findings, limits
 from cda.comparing.members import Gathered, Member
 from cda.comparing.row import QUALITY
 from cda.errors import DataError
+from cda.numbers.measures import Voted, of_people
+from cda.numbers.people import rows_of
 from cda.provenance import versions
 from cda.records import content_id
 from cda.results.base import Estimate, Missing, Number
@@ -167,6 +169,7 @@ def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOve
 def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
+    margins = np.stack([[member.margins[bias].by_scoring[moment] for member in alike] for moment in moments])
     hits = np.stack([[member.hits(bias, moment) for member in alike] for moment in moments])
     common: BoolArray = np.asarray(~np.isnan(hits).any(axis=(0, 1)))
     if not common.any():
@@ -174,13 +177,17 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
-    shares = list(_shares(hits, moments, common, people, ids))
-    found = [Number.of(key, moment, at, each) for key, moment, each in shares]
+    shares = list(_of_all("skew", hits[:, :, common], moments, list(compress(ids, common))))
+    found: list[Number] = []
+    if people is not None:
+        found = [Number.of("human_skew", moments[0], at, human_skew(people, ids))]
+        shares += _against_people(margins, hits, moments, people, ids)
+    found += [Number.of(key, moment, at, each) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
         bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
-        interval_over="models and prompts" if all(each.method == CROSSED for key, _, each in shares if key != "human_skew") else "prompts",
+        interval_over="models and prompts" if all(each.method == CROSSED for _, _, each in shares) else "prompts",
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip
     return mean, found
@@ -194,23 +201,33 @@ def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
     return replace(people.majority, used=people.majority.used & common)
 
 
-def _shares(
-    hits: FloatArray, moments: Sequence[str], common: BoolArray, people: Majority | None, ids: Sequence[str]
+def _against_people(
+    margins: FloatArray, hits: FloatArray, moments: Sequence[str], people: Majority, ids: Sequence[str]
 ) -> Iterator[tuple[str, str, Estimate]]:
-    """Measure, moment and mean; `hits` of shape (moments, audits, n)."""
-    parts = [("skew", common, hits)]
-    if people is not None:
-        target = people.target
-        parts += [("skew_on_voted", people.used, hits), ("miscalibration", people.used, np.abs(hits - target))]
-        voted = list(compress(ids, people.used))
-        yield "human_skew", moments[0], human_skew(people, ids)
-        for rows, moment in zip(hits[:, :, people.used], moments, strict=True):
-            yield "signed_gap", moment, mean_change(target[people.used], rows, voted)
-    for key, used, values in parts:
-        of, kept = list(compress(ids, used)), values[:, :, used]
-        yield from ((key, moment, mean_share(rows, of)) for rows, moment in zip(kept, moments, strict=True))
-        if len(moments) > 1:
-            yield key, "change", mean_change(kept[0], kept[1], of)
+    """Measure, moment and mean of every share, and every difference from people's; `margins` and `hits` of shape (moments, audits, n).
+    Sizes are of one model, and means of rewards of several have no unit."""
+    target, voted = people.target[people.used], list(compress(ids, people.used))
+    sides = [
+        Voted(own[:, people.used], each[:, people.used], target, voted) for own, each in zip(margins, hits, strict=True)
+    ]
+    for key, measure in of_people(rows=True).items():
+        rows = [rows_of(measure, side) for side in sides]
+        if measure.unit == "share difference":
+            yield from (
+                (key, moment, mean_change(target, each + target, voted))
+                for each, moment in zip(rows, moments, strict=True)
+            )
+        elif measure.unit == "share":
+            yield from _of_all(key, np.stack(rows), moments, voted)
+
+
+def _of_all(
+    key: str, values: FloatArray, moments: Sequence[str], ids: Sequence[str]
+) -> Iterator[tuple[str, str, Estimate]]:
+    """The mean share under each scoring, and its change; `values` of shape (moments, audits, n)."""
+    yield from ((key, moment, mean_share(rows, ids)) for rows, moment in zip(values, moments, strict=True))
+    if len(moments) > 1:
+        yield key, "change", mean_change(values[0], values[1], ids)
 
 
 def _ranks(

@@ -52,8 +52,7 @@ from cda.resources.named_scorer import ScorerSettings, Subject, scorer_settings,
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs, model_spec
 from cda.results.base import save
-from cda.results.dose import Aim, DoseMethod, DoseResult
-from cda.results.skew import AgainstPeople
+from cda.results.dose import Aim, ByMeasure, DoseMethod, DoseResult
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
@@ -159,12 +158,12 @@ def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes", guards: Seq
 def _keeps_people(method: DoseMethod, procedure: Literal["people", "plain"], guards: Sequence[str]) -> bool:
     """True if no guard is further from people than is tolerated, held out."""
     held = [(getattr(method.held_out[name], procedure), method.held_out[name].base) for name in guards]
-    return all(after.miscalibration.value - base.miscalibration.value <= TOLERATED_LOSS for after, base in held)
+    return all(after["miscalibration"].value - base["miscalibration"].value <= TOLERATED_LOSS for after, base in held)
 
 
 def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim, guards: Sequence[str]) -> float:
-    held: list[AgainstPeople] = [getattr(own, procedure) for name, own in method.held_out.items() if name not in guards]
-    losses = [people.gap.value + (0 if aim == "tie" else people.miscalibration.value) for people in held]
+    held: list[ByMeasure] = [getattr(own, procedure) for name, own in method.held_out.items() if name not in guards]
+    losses = [people["gap"].value + (0 if aim == "tie" else people["miscalibration"].value) for people in held]
     return float(np.mean(losses))
 
 

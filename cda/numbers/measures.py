@@ -3,10 +3,10 @@ and the glossary read it from this table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -43,6 +43,16 @@ _ABSENT: Mapping[On, str] = {
 }
 
 
+class Voted(NamedTuple):
+    """Rows that people have a majority on: `margins`, and `hits` (1, 0, or what a tie counts), of k models, repeats or doses, shape (k, n);
+    people's `target` (1, 0, a tie 0.5) and the prompts, length n."""
+
+    margins: FloatArray
+    hits: FloatArray
+    target: FloatArray
+    prompt_ids: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditMeasure:
     """One measure of a bias, or of the whole audit if it is `on` quality pairs or places."""
@@ -57,8 +67,13 @@ class AuditMeasure:
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
-    held_out: Callable[[HeldOutBias], dict[Moment, Found]] | None = None
-    """The same of a bias whose contrasts chose the dose; None: choosing does not flatter it."""
+    against: Callable[[Voted], FloatArray] | None = None
+    """Of a measure of models against people: the value of each row, shape (k, n). Its unit says how rows are estimated: a share, people's
+    share taken off one (`share difference`), an AUC of margins, or a mean. `of_votes` makes the entry."""
+    size_of: str = ""
+    """Of a size of such a measure, |value|: that measure's key."""
+    held_out: str = ""
+    """The measure on held-out rows that stands in its place if its contrasts chose the dose; empty: choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -113,8 +128,14 @@ class AuditMeasure:
     def _held_out(self, audit: AuditResult, bias: str) -> dict[Moment, Found] | None:
         """Its held-out numbers; None if none were, or the dose of a training that aims at ties was chosen without any votes."""
         held = held_out(audit, bias)
-        voted = self.on != "votes" or bias in audit.votes
-        return self.held_out(held) if self.held_out and held and voted else None
+        if not self.held_out or held is None or (self.on == "votes" and bias not in audit.votes):
+            return None
+        parts: dict[Moment, dict[str, Estimate]] = {
+            "before": held.base,
+            "after": held.people,
+            "change": held.against_base,
+        }
+        return {moment: part.get(self.held_out, _CHOSE) for moment, part in parts.items()}
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number; of a held-out change by its interval."""
@@ -144,16 +165,6 @@ def test_of_interval(change: Estimate) -> Test:
     towards_0 = change.value - change.low if change.value > 0 else change.high - change.value
     z = 0.0 if change.value == 0 else _Z * abs(change.value) / towards_0 if towards_0 > 0 else LARGEST
     return Test(p_value=2 * NormalDist().cdf(-z), method="normal, by the held-out interval")
-
-
-def _held(name: str, change: str = "") -> Callable[[HeldOutBias], dict[Moment, Found]]:
-    """A number of held-out rows before and after, and its change, if that has another name."""
-
-    def found(held: HeldOutBias) -> dict[Moment, Found]:
-        before, after = getattr(held.base, name), getattr(held.people, name)
-        return {"before": before, "after": after, "change": getattr(held.against_base, change or name)}
-
-    return found
 
 
 def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
@@ -187,9 +198,16 @@ def _probability(margins: FloatArray, unit: str) -> FloatArray:
     return np.exp(-np.logaddexp(0.0, -margins)) if unit == "reward" else (1 + margins) / 2
 
 
-def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
-    votes = audit.votes.get(bias)
-    return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
+def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
+    """The entry of a measure of models against people, by its `against` or `size_of`. A size is taken on halves if it is held out, and
+    an AUC of choices on halves is none: neither stands in the place of the one on all rows."""
+
+    def find(audit: Any, bias: str) -> PerScoring[Any] | Missing | None:
+        votes = audit.votes.get(bias)
+        return votes.measured.get(key) if votes else None
+
+    held = "" if "size_of" in entry or unit == "AUC" else key
+    return AuditMeasure(on="votes", unit=unit, find=find, held_out=held, **entry)
 
 
 def _rate(
@@ -221,7 +239,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_at("skew"),
-        held_out=_held("skew"),
+        held_out="skew_on_voted",
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
@@ -231,7 +249,7 @@ MEASURES: dict[str, AuditMeasure] = {
         axis="prefers the side with the bias (%)",
         marked=0.5,
         people="human_skew",
-        places=get_args(Place),
+        places=("tracker", "report", "comparison"),
         shown_as={"model": "skew"},
     ),
     "probability": AuditMeasure(
@@ -251,48 +269,46 @@ MEASURES: dict[str, AuditMeasure] = {
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
         places=("tracker",), shown_as={"model": "people"},
     ),
-    "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
-        held_out=_held("skew"),
+    "skew_on_voted": of_votes(
+        "skew_on_voted", title="skew on voted contrasts", unit="share", against=lambda rows: rows.hits, places=("dose",),
+        shown_as={"dose": "skew"},
     ),
-    "signed_gap": AuditMeasure(
+    "signed_gap": of_votes(
+        "signed_gap",
         title="skew − human skew",
         unit="share difference",
-        on="votes",
-        find=_signed_gap,
-        held_out=_held("signed_gap", "skew"),
+        against=lambda rows: rows.hits - rows.target,
         test=_at("votes", "gap_test"),
         places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
         null=0.0,
     ),
-    "miscalibration": AuditMeasure(
+    "miscalibration": of_votes(
+        "miscalibration",
         title="miscalibration",
         unit="share",
-        on="votes",
-        find=_at("votes", "miscalibration"),
-        held_out=_held("miscalibration"),
+        against=lambda rows: np.abs(rows.hits - rows.target),
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
     ),
-    "gap": AuditMeasure(
+    "gap": of_votes(
+        "gap",
         title="gap",
         unit="distance of shares",
-        on="votes",
-        find=_at("votes", "gap"),
+        size_of="signed_gap",
         places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
         "sign: above 0 the model wants more of the bias than people do.",
     ),
-    "auc": AuditMeasure(
+    "auc": of_votes(
+        "auc",
         title="AUC of the margin",
         unit="AUC",
-        on="votes",
-        find=_at("votes", "auc"),
+        against=lambda rows: rows.margins,
         places=(),
         shown_as={"model": "AUC"},
         term="AUC of the margin",
@@ -378,6 +394,19 @@ MEASURES: dict[str, AuditMeasure] = {
 def of_audits() -> dict[str, AuditMeasure]:
     """The measures that an audit has by itself."""
     return {key: measure for key, measure in MEASURES.items() if measure.find}
+
+
+def of_people(rows: bool = False) -> dict[str, AuditMeasure]:
+    """The measures of models against people, sizes last; or, with `rows`, those alone that are a mean over rows, of one scoring or several."""
+    found = {
+        key: measure for key, measure in MEASURES.items() if measure.against and not (rows and measure.unit == "AUC")
+    }
+    return found if rows else found | sizes()
+
+
+def sizes() -> dict[str, AuditMeasure]:
+    """Those measures against people that are the size of another."""
+    return {key: measure for key, measure in MEASURES.items() if measure.size_of}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

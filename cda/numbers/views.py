@@ -93,7 +93,7 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
         for name, field in value:
-            for inner, number, own in _walked(field, (*path, name)):
+            for inner, number, own in _walked(field, path if name == "measured" else (*path, name)):
                 of_this = inner == (*path, "change") or (isinstance(value, Level) and inner[-1] == "change")
                 yield inner, number, test if of_this and isinstance(test, Test) else own
     else:

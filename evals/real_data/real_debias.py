@@ -41,18 +41,19 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.biases import load_bias
-from cda.dosing.choice import DoseCurve, half_gaps, mean_size, out_of_fold
+from cda.dosing.choice import DoseCurve, mean_size, on_halves, out_of_fold
 from cda.dosing.held_out import cross_validated_doses
 from cda.dosing.stage import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.models.config import ModelSpec
+from cda.numbers.people import measured_against
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.base import Estimate, Missing
 from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_effect, overlap_of
-from cda.stats.people import human_skew, people_change
+from cda.stats.people import human_skew
 from cda.stats.proportions import positive_share_change
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data.real_inputs import (
@@ -124,7 +125,7 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
         people = against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts)
         change = positive_share_change(curve.quality_margins[0], curve.quality_margins[row], prompt_ids(pairs))
         rows_of = [curve.rows_of(bias) & voted.used for bias in BIASES]
-        gaps = [half_gaps(curve.margins[row, own] > 0, voted.target[own], halves[:, own]) for own in rows_of]
+        gaps = [on_halves((curve.margins[row, own] > 0) - voted.target[own], halves[:, own]) for own in rows_of]
         found[f"{dose:g}"] = {
             "mean_gap": float(np.mean([mean_size(one.ravel()) for one in gaps])),
             "mean_gap_on_all_rows": float(np.mean([people[bias]["gap"]["after"]["value"] for bias in BIASES])),
@@ -142,7 +143,7 @@ def dose_curve(voted: Any, quality: Any, contrasts: Sequence[Contrast], pairs: S
 def held_out(curve: DoseCurve) -> tuple[float, Json]:
     """The dose that all votes choose, and what choosing does on votes and pairs that had no say, bias by bias."""
     method = cross_validated_doses(curve, rng())
-    change = method.held_out[BIASES[0]].against_base.quality
+    change = method.held_out[BIASES[0]].against_base.get("accuracy")
     return method.chosen, {
         "shares": method.shares,
         "barred": list(method.barred),
@@ -162,7 +163,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         own = [contrasts[row] for row in rows]
         ids = prompt_ids(own)
         people = votes_of(own)
-        moved = people_change(before[rows], after[rows], people, ids)
+        moved = measured_against([before[rows], after[rows]], people, ids)
         _, alike = overlap_of(
             measured([one.perturbed for one in own]),
             measured([one.base for one in own]),
