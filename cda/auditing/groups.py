@@ -16,7 +16,7 @@ from cda.biases import Bias
 from cda.errors import DataError
 from cda.numbers.people import measured_against
 from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
-from cda.results.base import BeforeAfter, Measure, Missing, PerScoring, Test, or_missing
+from cda.results.base import Missing, PerScoring, Test, or_missing
 from cda.results.skew import PoweredVotes, VotedBias
 from cda.scorers.compared import Compared, Comparison
 from cda.stats.drift import measured
@@ -207,7 +207,7 @@ def with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Peo
 def _voted(group: Group, people: People) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
     return VotedBias(
-        measured=against(group, people),
+        measured=measured_against([*group.margins.values()], majority, ids, group.ties),
         human_skew=human_skew(majority, ids),
         gap_test=_gap_test(group, majority) if len(group.margins) == 1 else None,
         rule=majority.rule,
@@ -216,11 +216,6 @@ def _voted(group: Group, people: People) -> VotedBias:
         noise_ceiling=None if counts is None else or_missing(lambda: noise_ceiling(counts, majority, ids)),
         prediction_powered=_powered(group) if any(contrast.verdicts for contrast in group.contrasts) else None,
     )
-
-
-def against(group: Group, people: People) -> dict[str, BeforeAfter | Measure | Missing]:
-    """A group's margins next to people's majorities, by measure."""
-    return measured_against(list(group.margins.values()), people.majority, group.prompt_ids, group.ties)
 
 
 def _gap_test(group: Group, people: Majority) -> Test:

@@ -15,7 +15,6 @@ from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
-    against,
     contrast_comparisons,
     pair_comparisons,
     per_scoring,
@@ -31,7 +30,7 @@ from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
 from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, of_people, test_of_change
-from cda.numbers.people import average, average_change, rows_of, voted_rows
+from cda.numbers.people import average, average_change, measured_against, rows_of, voted_rows
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
@@ -325,7 +324,7 @@ def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: 
         for way, skew in _by_direction(group).items():
             add("skew", skew, bias=group.bias.name, part=way)
     for group, people in with_people(of_plain, rule):
-        for key, moved in against(group, people).items():
+        for key, moved in measured_against([*group.margins.values()], people.majority, group.prompt_ids).items():
             add(key, moved, bias=group.bias.name)
     for name, unseen in unseen_phrases(of_plain).items():
         add("skew", unseen, bias=name, part="unseen phrases")

@@ -15,7 +15,7 @@ from cda.comparing.findings import findings, limits
 from cda.comparing.members import Gathered, Member
 from cda.comparing.row import QUALITY
 from cda.errors import DataError
-from cda.numbers.measures import Voted, of_people
+from cda.numbers.measures import Voted, of_people, scores_of_audits
 from cda.numbers.people import rows_of
 from cda.provenance import versions
 from cda.records import content_id
@@ -27,7 +27,6 @@ from cda.results.comparison import (
     MeanOver,
     PairedMargins,
     PairedOn,
-    RankedBy,
     RankedGroup,
 )
 from cda.stats.estimators import ROUNDING
@@ -70,15 +69,6 @@ def compare_audits(
     return result.model_copy(update={"findings": tuple(findings(result, members, said))})
 
 
-_SCORES: dict[RankedBy, tuple[str, float | None]] = {
-    "miscalibration": ("miscalibration", None),
-    "size of RATE's effect": ("rate_standardised", 0.0),
-    "distance of skew from 50%": ("skew", 0.5),
-}
-"""Measures in the order of preference, each with the value of no effect that its size is the distance from; lower is better, or at
-least less of an effect."""
-
-
 def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[RankedGroup]:
     """Places among audits of the same texts, two at least, the largest group first. Scores and places go into `numbers`."""
     groups: dict[str, dict[str, AuditRow]] = {}
@@ -97,9 +87,8 @@ def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[Ranked
 def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places."""
-    for by, (key, null) in _SCORES.items():
-        measure: RankedBy = by
-        sizes = {name: [_size(row.last(key, bias), null) for bias in row.biases] for name, row in rows.items()}
+    for key, measure in scores_of_audits().items():
+        sizes = {name: [_size(row.last(key, bias), measure.null) for bias in row.biases] for name, row in rows.items()}
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
     scores = {name: mean_of_biases(own) for name, own in sizes.items()}
@@ -121,7 +110,7 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         }
         of = {"audit": name}
         numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
-    return RankedGroup(audits=tuple(order), ranked_by=measure), numbers
+    return RankedGroup(audits=tuple(order), ranked_by=measure.score), numbers
 
 
 def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
@@ -177,11 +166,8 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
-    shares = list(_of_all("skew", hits[:, :, common], moments, list(compress(ids, common))))
-    found: list[Number] = []
-    if people is not None:
-        found = [Number.of("human_skew", moments[0], at, human_skew(people, ids))]
-        shares += _against_people(margins, hits, moments, people, ids)
+    shares = list(_shares(margins, hits, moments, common, people, ids))
+    found = [] if people is None else [Number.of("human_skew", moments[0], at, human_skew(people, ids))]
     found += [Number.of(key, moment, at, each) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
@@ -201,33 +187,38 @@ def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
     return replace(people.majority, used=people.majority.used & common)
 
 
-def _against_people(
-    margins: FloatArray, hits: FloatArray, moments: Sequence[str], people: Majority, ids: Sequence[str]
+def _shares(
+    margins: FloatArray,
+    hits: FloatArray,
+    moments: Sequence[str],
+    common: BoolArray,
+    people: Majority | None,
+    ids: Sequence[str],
 ) -> Iterator[tuple[str, str, Estimate]]:
-    """Measure, moment and mean of every share, and every difference from people's; `margins` and `hits` of shape (moments, audits, n).
-    Sizes are of one model, and means of rewards of several have no unit."""
-    target, voted = people.target[people.used], list(compress(ids, people.used))
-    sides = [
-        Voted(own[:, people.used], each[:, people.used], target, voted) for own, each in zip(margins, hits, strict=True)
+    """Measure, moment and mean of every share, and of every difference from people's; `margins` and `hits` of shape (moments, audits, n).
+    Sizes are of one model, and means of several models' rewards have no unit."""
+    parts: list[tuple[str, FloatArray, FloatArray | None, list[str]]] = [
+        ("skew", hits[:, :, common], None, list(compress(ids, common)))
     ]
-    for key, measure in of_people(rows=True).items():
-        rows = [rows_of(measure, side) for side in sides]
-        if measure.unit == "share difference":
-            yield from (
-                (key, moment, mean_change(target, each + target, voted))
-                for each, moment in zip(rows, moments, strict=True)
+    if people is not None:
+        used, voted = people.used, list(compress(ids, people.used))
+        target = people.target[used]
+        sides = [Voted(*both, target, voted) for both in zip(margins[:, :, used], hits[:, :, used], strict=True)]
+        parts += [
+            (
+                key,
+                np.stack([rows_of(measure, side) for side in sides]),
+                None if measure.unit == "share" else target,
+                voted,
             )
-        elif measure.unit == "share":
-            yield from _of_all(key, np.stack(rows), moments, voted)
-
-
-def _of_all(
-    key: str, values: FloatArray, moments: Sequence[str], ids: Sequence[str]
-) -> Iterator[tuple[str, str, Estimate]]:
-    """The mean share under each scoring, and its change; `values` of shape (moments, audits, n)."""
-    yield from ((key, moment, mean_share(rows, ids)) for rows, moment in zip(values, moments, strict=True))
-    if len(moments) > 1:
-        yield key, "change", mean_change(values[0], values[1], ids)
+            for key, measure in of_people(rows=True).items()
+            if measure.unit in ("share", "share difference")
+        ]
+    for key, values, start, of in parts:
+        for rows, moment in zip(values, moments, strict=True):
+            yield key, moment, mean_share(rows, of) if start is None else mean_change(start, rows + start, of)
+        if len(moments) > 1 and start is None:
+            yield key, "change", mean_change(values[0], values[1], of)
 
 
 def _ranks(

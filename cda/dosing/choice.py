@@ -114,7 +114,7 @@ def dose_response(curve: DoseCurve) -> tuple[DosePoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ContrastSums:
-    """Sums over each prompt's contrasts of one bias with a majority, of every measure that is a mean over them."""
+    """Sums over each prompt's contrasts of one bias with a majority, by measure that is a mean over them; `accuracy` over quality pairs."""
 
     n: FloatArray  # (prompts,)
     of: Mapping[str, FloatArray]  # (prompts, doses)
@@ -149,19 +149,20 @@ def prompt_sums(curve: DoseCurve) -> PromptSums:
     def counts(of_row: Codes) -> FloatArray:
         return np.bincount(of_row, minlength=len(strata)).astype(np.float64)
 
+    quality = np.zeros((len(order), 0)) if curve.quality_margins is None else curve.quality_margins[order]
+    right = by_prompt((quality > 0).T.astype(np.float64), of_quality)
+    accuracy = {} if curve.quality_margins is None else {"accuracy": right}
+
     def contrasts(used: Rows) -> ContrastSums:
         margins, at = curve.margins[order][:, used], of_contrast[used]
         voted = Voted(margins, hits_of(margins), people.target[used], list(compress(curve.prompt_ids, used)))
         rows = {key: measure.against(voted) for key, measure in of_people(rows=True).items() if measure.against}
-        return ContrastSums(counts(at), {key: by_prompt(values.T, at) for key, values in rows.items()})
+        return ContrastSums(counts(at), {key: by_prompt(values.T, at) for key, values in rows.items()} | accuracy)
 
-    right = np.zeros((len(of_quality), len(order)))
-    if curve.quality_margins is not None:
-        right = (curve.quality_margins[order] > 0).T.astype(np.float64)
     of_bias = [people.used & curve.rows_of(bias) for bias in curve.names]
     guards = tuple(bias in curve.guards for bias in curve.names)
     sums = tuple(map(contrasts, of_bias))
-    return PromptSums(doses[order], sums, guards, counts(of_quality), by_prompt(right, of_quality))
+    return PromptSums(doses[order], sums, guards, counts(of_quality), right)
 
 
 def best_doses(sums: PromptSums, weights: FloatArray | Rows, max_quality_loss: float) -> tuple[Codes, Rows]:

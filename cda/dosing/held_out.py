@@ -208,23 +208,21 @@ def resampled_choices(
 
     def measures(own: ContrastSums, totals: Mapping[str, FloatArray], halves: Mapping[str, FloatArray]) -> Drawn:
         with np.errstate(invalid="ignore", divide="ignore"):
-            found: dict[str, FloatArray] = {key: totals[key] / (weights @ own.n) for key in own.of} | {**halves}
-            right = {"accuracy": totals["accuracy"] / (weights @ sums.n_quality)}
-        return found | right if curve.quality_margins is not None else found
+            n, n_quality = weights @ own.n, weights @ sums.n_quality
+            return {key: total / (n_quality if key == "accuracy" else n) for key, total in totals.items()} | {**halves}
 
-    def at_fixed(own: ContrastSums, dose: float, halves: Mapping[str, FloatArray]) -> Drawn:
-        at = sums.place(dose)
-        return measures(
-            own, {key: weights @ total[:, at] for key, total in {**own.of, "accuracy": sums.right}.items()}, halves
-        )
-
-    resampled = []
+    resampled, places = [], [sums.place(dose) for dose in (0.0, 1.0)]
     for own, chunks in zip(sums.of_bias, zip(*parts, strict=True), strict=True):
-        totals, halves = (
+        out_of_fold, halves = (
             {key: np.concatenate([chunk[at][key] for chunk in chunks]) for key in chunks[0][at]} for at in (0, 1)
         )
-        chosen, base, plain = ({key: each[:, at] for key, each in halves.items()} for at in range(3))
-        resampled.append(Resampled(measures(own, totals, chosen), at_fixed(own, 0.0, base), at_fixed(own, 1.0, plain)))
+        fixed = ({key: weights @ total[:, place] for key, total in own.of.items()} for place in places)
+        ways = enumerate((out_of_fold, *fixed))
+        resampled.append(
+            Resampled(
+                *(measures(own, totals, {key: each[:, at] for key, each in halves.items()}) for at, totals in ways)
+            )
+        )
     return resampled
 
 
@@ -245,16 +243,16 @@ def _chosen(
     max_quality_loss: float,
     repeats: int,
 ) -> list[tuple[dict[str, FloatArray], dict[str, FloatArray]]]:
-    """Every draw split, chosen on and measured, for each bias: sums of out-of-fold rows by measure, and of quality pairs ranked right
-    (`accuracy`), shape (draws,); and of each size the mean on every half at the dose of the other half, at 0 and at 1, shape (draws,
+    """Every draw split, chosen on and measured, for each bias: sums of out-of-fold rows by measure, shape
+    (draws,); and of each size the mean on every half at the dose of the other half, at 0 and at 1, shape (draws,
     3, 2 · repeats).
     """
-    n_draws, fixed = len(weights), [sums.place(0.0), sums.place(1.0)]
-    rows, size_of = np.arange(n_draws), {key: measure.size_of for key, measure in sizes().items()}
+    rows, fixed = np.arange(len(weights)), [sums.place(0.0), sums.place(1.0)]
+    size_of = {key: measure.size_of for key, measure in sizes().items()}
     found = [
         (
-            {key: np.zeros(n_draws) for key in (*own.of, "accuracy")},
-            {key: np.empty((n_draws, 3, 2 * repeats)) for key in size_of},
+            {key: np.zeros(len(rows)) for key in own.of},
+            {key: np.empty((len(rows), 3, 2 * repeats)) for key in size_of},
         )
         for own in sums.of_bias
     ]
@@ -263,14 +261,10 @@ def _chosen(
         for side, here in enumerate((first, ~first)):
             best, _ = best_doses(sums, weights * here, max_quality_loss)
             other = weights * ~here
-            right = (other @ sums.right)[rows, best]
             for own, (totals, on_half) in zip(sums.of_bias, found, strict=True):
                 measured = {key: other @ total for key, total in own.of.items()}
-                for key, total in {
-                    **{key: each[rows, best] for key, each in measured.items()},
-                    "accuracy": right,
-                }.items():
-                    totals[key] += total / repeats
+                for key, total in measured.items():
+                    totals[key] += total[rows, best] / repeats
                 for key, of in size_of.items():
                     with np.errstate(invalid="ignore", divide="ignore"):
                         mean = measured[of] / (other @ own.n)[:, None]

@@ -87,6 +87,8 @@ class AuditMeasure:
     """Of its table in comparisons; empty: it has none."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
+    score: str = ""
+    """Name of a place by its distance from `null`, or by itself without one; lower is better, or at least less of an effect. Empty: none."""
     axis: str = ""
     """Of its figures in comparisons; empty: it has none."""
     marked: float | None = None
@@ -245,6 +247,7 @@ MEASURES: dict[str, AuditMeasure] = {
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
+        score="distance of skew from 50%",
         null=0.5,
         axis="prefers the side with the bias (%)",
         marked=0.5,
@@ -292,6 +295,7 @@ MEASURES: dict[str, AuditMeasure] = {
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
+        score="miscalibration",
     ),
     "gap": of_votes(
         "gap",
@@ -363,6 +367,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
+        score="size of RATE's effect",
     ),
     "rate_naive_standardised": AuditMeasure(
         title="naive effect in SDs", unit="standard deviations", on="triples", places=(),
@@ -407,6 +412,14 @@ def of_people(rows: bool = False) -> dict[str, AuditMeasure]:
 def sizes() -> dict[str, AuditMeasure]:
     """Those measures against people that are the size of another."""
     return {key: measure for key, measure in MEASURES.items() if measure.size_of}
+
+
+def scores_of_audits() -> dict[str, AuditMeasure]:
+    """The measures that audits are ranked by, in the order of preference: by people's votes first, by contrasts alone last."""
+    found = [(key, measure) for key, measure in MEASURES.items() if measure.score]
+    return dict(
+        sorted(found, key=lambda item: ("votes", "triples").index(item[1].on) if item[1].on != "contrasts" else 2)
+    )
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

@@ -14,7 +14,6 @@ from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
 """Audits of one kind are averaged together, those of trainings before and after."""
-RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]
 
 
 class PairedMargins(Result):
@@ -173,7 +172,7 @@ class RankedGroup(Result):
 
     audits: tuple[str, ...]
     """The lowest score first."""
-    ranked_by: RankedBy
+    ranked_by: str
     """The measure behind the score, the mean over biases: the first of these that every audit has for every bias."""
 
 

@@ -89,7 +89,9 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
     for at, when in ((0, "before"), (2, "after")):
         skew = curve[at]["people"]["skew_on_voted"]["value"]
         assert (
-            skew == audit["votes"]["jargon"]["measured"]["skew_on_voted"][when]["value"] == audit["skew"]["jargon"][when]["value"]
+            skew
+            == audit["votes"]["jargon"]["measured"]["skew_on_voted"][when]["value"]
+            == audit["skew"]["jargon"][when]["value"]
         )
         assert curve[at]["quality"]["value"] == audit["quality"][when]["value"]
     plain = {
