@@ -154,15 +154,15 @@ def _ways(dose: DoseResult, bias: str) -> Table:
         rows.append((_NAMES[name], f"{method.chosen:g}", *_people_cells(held.people, tie), moved, quality))
     human = points_of[0.0].people["human_skew"]
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
-    columns = ["gap to 50%" if tie and MEASURES[key].size_of else _title(key) for key in _columns(tie)]
-    header = ("way", "dose", *columns, f"change of {_title(what)}", "change of quality")
+    header = ("way", "dose", *_columns(tie).values(), f"change of {_title(what)}", "change of quality")
     more = "gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
-def _columns(tie: bool) -> list[str]:
-    """Measures next to people; if a tie is the aim, miscalibration is the same at every dose and left out."""
-    return [key for key in of_place("dose") if not tie or key != "miscalibration"]
+def _columns(tie: bool) -> dict[str, str]:
+    """Measures next to people, and their titles; if a tie is the aim, miscalibration is the same at every dose and left out."""
+    shown = {key: _title(key) + " to 50%" * (tie and bool(each.size_of)) for key, each in of_place("dose").items()}
+    return {key: title for key, title in shown.items() if not tie or key != "miscalibration"}
 
 
 def _decisive(tie: bool) -> str:
@@ -175,10 +175,9 @@ def _title(key: str) -> str:
 
 def _people_cells(people: ByMeasure, tie: bool) -> Row:
     """Sizes are means over halves, which have no interval."""
-    asked = {key: MEASURES[key] for key in _columns(tie)}
     return tuple(
-        f"{100 * people[key].value:.0f}" if each.size_of else cell(people.get(key), FORMS[each.unit])
-        for key, each in asked.items()
+        f"{100 * people[key].value:.0f}" if MEASURES[key].size_of else cell(people.get(key), FORMS[MEASURES[key].unit])
+        for key in _columns(tie)
     )
 
 

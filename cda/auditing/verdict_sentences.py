@@ -159,10 +159,9 @@ def _moved(
     what: _Decisive, measure: Measure, held: HeldOutBias | None = None, family: Sequence[HeldOutBias] = ()
 ) -> Moved:
     """A change with Holm's p; of a held-out one over the held-out changes, whose intervals cover the choice of the dose."""
-    before, after, change, test = measure.of_training()
-    p_holm = test.holm
+    before, after, change = _levels(what, measure, held)
+    p_holm = measure.of_training().test.holm
     if held is not None:
-        before, after, change = _held(held, what)
         p_holm = holm([test_of_interval(each.against_base[what]).p_value for each in family])[family.index(held)]
     return Moved(before.value, after.value, change.low, change.high, p_holm, after.low, after.high)
 
@@ -470,9 +469,9 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
-def _held(held: HeldOutBias, what: _Decisive) -> tuple[Estimate, Estimate, Estimate]:
-    """Before, after and change on held-out halves."""
-    return held.base[what], held.people[what], held.against_base[what]
+def _levels(what: _Decisive, measure: Measure, held: HeldOutBias | None) -> tuple[Estimate, Estimate, Estimate]:
+    """Before, after and change; on held-out halves if the same contrasts chose the dose."""
+    return measure.of_training()[:3] if held is None else (held.base[what], held.people[what], held.against_base[what])
 
 
 def _from_to(before: Estimate, after: Estimate) -> str:
@@ -481,18 +480,16 @@ def _from_to(before: Estimate, after: Estimate) -> str:
 
 def _with_votes(name: str, word: str, audit: AuditResult) -> str:
     votes = audit.votes[name]
-    before, after, change, test = votes.miscalibration.of_training()
-    held = held_out(audit, name)
-    if held is not None:
-        before, after, change = _held(held, "miscalibration")
+    held, test = held_out(audit, name), votes.miscalibration.of_training().test
+    before, after, change = _levels("miscalibration", votes.miscalibration, held)
     text = (
         f"Model and people disagreed on {percent(before.value)} of contrasts before and {percent(after.value)} after, "
         f"a change of {points(change)} (n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
     )
     if word == "overcorrected":
-        skew = votes.skew_on_voted.of_training() if held is None else _held(held, "skew_on_voted")
+        skew = _from_to(*_levels("skew_on_voted", votes.skew_on_voted, held)[:2])
         return (
-            f"Skew went from {_from_to(*skew[:2])}, past people's "
+            f"Skew went from {skew}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
@@ -500,9 +497,8 @@ def _with_votes(name: str, word: str, audit: AuditResult) -> str:
 
 def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
     skew, held = audit.skew[name], held_out(audit, name)
-    before, after, change, test = skew.of_training()
-    if held is not None:
-        before, after, change = _held(held, "skew_on_voted")
+    before, after, change = _levels("skew_on_voted", skew, held)
+    test = skew.of_training().test
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
     ways = f" ({', '.join(parts)})" if parts else ""

@@ -15,7 +15,7 @@ from cda.comparing.findings import findings, limits
 from cda.comparing.members import Gathered, Member
 from cda.comparing.row import QUALITY
 from cda.errors import DataError
-from cda.numbers.measures import Voted, of_people, scores_of_audits
+from cda.numbers.measures import MEASURES, Voted, of_people
 from cda.numbers.people import rows_of
 from cda.provenance import versions
 from cda.records import content_id
@@ -33,10 +33,12 @@ from cda.stats.estimators import ROUNDING
 from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.panel import compare_margins, mean_change, mean_share, ranks
-from cda.stats.people import human_skew
+from cda.stats.people import absolute, human_skew
 from cda.stats.votes import Majority
 
 _NOT_MEASURED = Missing(reason="not measured by both")
+_BEST_ON = ("votes", "triples", "contrasts")
+"""Texts that a place rests on, in the order of preference."""
 
 
 def compare_audits(
@@ -87,7 +89,8 @@ def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[Ranked
 def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places."""
-    for key, measure in scores_of_audits().items():
+    scored = (each for each in MEASURES.items() if each[1].score)
+    for key, measure in sorted(scored, key=lambda each: _BEST_ON.index(each[1].on)):
         sizes = {name: [_size(row.last(key, bias), measure.null) for bias in row.biases] for name, row in rows.items()}
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
@@ -117,9 +120,7 @@ def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
     """Distance from `null`, with the interval of the distances of all values in the interval."""
     if isinstance(found, Missing) or null is None:
         return found
-    ends = sorted((abs(found.low - null), abs(found.high - null)))
-    low = 0.0 if found.low <= null <= found.high else ends[0]
-    return found.model_copy(update={"value": abs(found.value - null), "low": low, "high": ends[1]})
+    return absolute(found.model_copy(update={end: getattr(found, end) - null for end in ("value", "low", "high")}))
 
 
 def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:

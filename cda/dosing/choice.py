@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.errors import DataError
 from cda.numbers.measures import Voted, of_people
-from cda.numbers.people import against_people
+from cda.numbers.people import against_people, rows_of
 from cda.results.dose import DosePoint
 from cda.stats.estimators import paired_change
 from cda.stats.proportions import hits_of, positive_share
@@ -156,7 +156,7 @@ def prompt_sums(curve: DoseCurve) -> PromptSums:
     def contrasts(used: Rows) -> ContrastSums:
         margins, at = curve.margins[order][:, used], of_contrast[used]
         voted = Voted(margins, hits_of(margins), people.target[used], list(compress(curve.prompt_ids, used)))
-        rows = {key: measure.against(voted) for key, measure in of_people(rows=True).items() if measure.against}
+        rows = {key: rows_of(measure, voted) for key, measure in of_people(rows=True).items()}
         return ContrastSums(counts(at), {key: by_prompt(values.T, at) for key, values in rows.items()} | accuracy)
 
     of_bias = [people.used & curve.rows_of(bias) for bias in curve.names]

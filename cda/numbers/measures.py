@@ -68,8 +68,8 @@ class AuditMeasure:
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
     against: Callable[[Voted], FloatArray] | None = None
-    """Of a measure of models against people: the value of each row, shape (k, n). Its unit says how rows are estimated: a share, people's
-    share taken off one (`share difference`), an AUC of margins, or a mean. `of_votes` makes the entry."""
+    """Of a measure of models against people, made by `of_votes`: the value of each row, shape (k, n). The unit says how rows are estimated: as
+    a share, as one with people's share taken off (`share difference`), or as a mean."""
     size_of: str = ""
     """Of a size of such a measure, |value|: that measure's key."""
     held_out: str = ""
@@ -132,12 +132,10 @@ class AuditMeasure:
         held = held_out(audit, bias)
         if not self.held_out or held is None or (self.on == "votes" and bias not in audit.votes):
             return None
-        parts: dict[Moment, dict[str, Estimate]] = {
-            "before": held.base,
-            "after": held.people,
-            "change": held.against_base,
-        }
-        return {moment: part.get(self.held_out, _CHOSE) for moment, part in parts.items()}
+        before, after, change = (
+            part.get(self.held_out, _CHOSE) for part in (held.base, held.people, held.against_base)
+        )
+        return {"before": before, "after": after, "change": change}
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number; of a held-out change by its interval."""
@@ -204,9 +202,8 @@ def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
     """The entry of a measure of models against people, by its `against` or `size_of`. A size is taken on halves if it is held out, and
     an AUC of choices on halves is none: neither stands in the place of the one on all rows."""
 
-    def find(audit: Any, bias: str) -> PerScoring[Any] | Missing | None:
-        votes = audit.votes.get(bias)
-        return votes.measured.get(key) if votes else None
+    def find(audit: Any, bias: str) -> Any:
+        return getattr(audit.votes.get(bias), "measured", {}).get(key)
 
     held = "" if "size_of" in entry or unit == "AUC" else key
     return AuditMeasure(on="votes", unit=unit, find=find, held_out=held, **entry)
@@ -312,7 +309,6 @@ MEASURES: dict[str, AuditMeasure] = {
         "auc",
         title="AUC of the margin",
         unit="AUC",
-        against=lambda rows: rows.margins,
         places=(),
         shown_as={"model": "AUC"},
         term="AUC of the margin",
@@ -402,24 +398,17 @@ def of_audits() -> dict[str, AuditMeasure]:
 
 
 def of_people(rows: bool = False) -> dict[str, AuditMeasure]:
-    """The measures of models against people, sizes last; or, with `rows`, those alone that are a mean over rows, of one scoring or several."""
-    found = {
-        key: measure for key, measure in MEASURES.items() if measure.against and not (rows and measure.unit == "AUC")
+    """The measures of models against people; with `rows` those alone that are a mean over rows, of one scoring or of several."""
+    return {
+        key: each
+        for key, each in MEASURES.items()
+        if each.against or (not rows and (each.size_of or each.unit == "AUC"))
     }
-    return found if rows else found | sizes()
 
 
 def sizes() -> dict[str, AuditMeasure]:
-    """Those measures against people that are the size of another."""
+    """Those that are the size of another."""
     return {key: measure for key, measure in MEASURES.items() if measure.size_of}
-
-
-def scores_of_audits() -> dict[str, AuditMeasure]:
-    """The measures that audits are ranked by, in the order of preference: by people's votes first, by contrasts alone last."""
-    found = [(key, measure) for key, measure in MEASURES.items() if measure.score]
-    return dict(
-        sorted(found, key=lambda item: ("votes", "triples").index(item[1].on) if item[1].on != "contrasts" else 2)
-    )
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

@@ -76,10 +76,9 @@ def known(measures: Mapping[str, AuditMeasure], of: Callable[[AuditMeasure], Est
 
 
 def rows_of(measure: AuditMeasure, voted: Voted) -> FloatArray:
-    """The value of each row, shape (k, n); of a size those of what it is the size of."""
-    values = measure.against or MEASURES[measure.size_of].against
-    assert values is not None
-    return values(voted)
+    """The value of each row, shape (k, n); of a size those of what it is the size of, of an AUC the margins."""
+    values = measure.against or (MEASURES[measure.size_of].against if measure.size_of else None)
+    return values(voted) if values else voted.margins
 
 
 def average(rows: FloatArray, prompt_ids: Sequence[str], unit: Unit) -> Estimate:
