@@ -4,6 +4,7 @@ trainings with several seeds."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from cda.auditing.report_cells import compares, said, targets
 from cda.auditing.report_plots import dose_curves
@@ -12,13 +13,13 @@ from cda.numbers.views import seed_numbers
 from cda.records import PERCENT
 from cda.report.document import Document
 from cda.report.numbers import (
-    FORMS,
     cell,
     count,
     excludes_zero,
     inert,
     percent,
     points,
+    printed,
     reward,
     share,
     signed,
@@ -176,7 +177,7 @@ def _title(key: str) -> str:
 def _people_cells(people: ByMeasure, tie: bool) -> Row:
     """Sizes are means over halves, which have no interval."""
     return tuple(
-        f"{100 * people[key].value:.0f}" if MEASURES[key].size_of else cell(people.get(key), FORMS[MEASURES[key].unit])
+        f"{100 * people[key].value:.0f}" if MEASURES[key].size_of else cell(people.get(key), partial(printed, key, ""))
         for key in _columns(tie)
     )
 
