@@ -7,15 +7,15 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from cda.numbers.measures import MEASURES, Place, Voted, of_votes
+from cda.numbers.measures import MEASURES, Place, VotedRows, of_votes
 
 
-def lost_margin(rows: Voted) -> np.ndarray:
+def lost_margin(rows: VotedRows) -> np.ndarray:
     """The margin on rows on which model and people disagree, else 0."""
     return np.abs(rows.margins * (rows.hits - rows.target))
 
 
-def preferred_alone(rows: Voted) -> np.ndarray:
+def preferred_alone(rows: VotedRows) -> np.ndarray:
     """1 where the model prefers the biased side and people do not."""
     return rows.hits * (1 - rows.target)
 

@@ -30,7 +30,7 @@ from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
 from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, of_people, test_of_change
-from cda.numbers.people import average, average_change, measured_against, rows_of, voted_rows
+from cda.numbers.people import average, average_change, measured_against, row_values, voted_rows
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
@@ -303,7 +303,7 @@ def _double_contrasts(triples: Sequence[Triple]) -> dict[str, list[Comparison]]:
     return compared
 
 
-def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
+def plain_part(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
     """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
     result. No test of it joins the audit's family."""
     if PLAIN not in scorings:
@@ -365,7 +365,7 @@ def seeds(
         before, after_each, ids = read(contrast_comparisons(group.contrasts))
         here, then = (voted_rows(margins, people, ids) for margins in (before, after_each))
         unit = None if measure.unit == "share" else measure.unit
-        return _over(rows_of(measure, here)[0], rows_of(measure, then), here.prompt_ids, unit)
+        return _over(row_values(measure, here)[0], row_values(measure, then), here.prompt_ids, unit)
 
     kept, voted = (
         texts.triples.kept,

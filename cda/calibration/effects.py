@@ -18,7 +18,7 @@ from cda.calibration.fit import (
     corrected_apart,
     fit_of,
 )
-from cda.dosing.choice import DoseCurve, OutOfFold, Prompts, Rows
+from cda.dosing.choice import DoseCurve, OutOfFold, PromptNumbers, Rows
 from cda.dosing.held_out import (
     Drawn,
     Resampled,
@@ -28,8 +28,8 @@ from cda.dosing.held_out import (
     held_out_change,
     held_out_people,
 )
-from cda.numbers.measures import Voted, of_people, sizes
-from cda.numbers.people import rows_of
+from cda.numbers.measures import VotedRows, of_people, sizes
+from cda.numbers.people import row_values
 from cda.records import Exclusions
 from cda.results.base import BeforeAfter, Estimate
 from cda.results.dose import CalibratedBias
@@ -59,7 +59,9 @@ class Effects:
     corrected: FloatArray
 
 
-def effects(problem: Problem, seed: int, repeats: int, max_loss: float, order_column: int | None = None) -> Effects:
+def calibration_effects(
+    problem: Problem, seed: int, repeats: int, max_loss: float, order_column: int | None = None
+) -> Effects:
     """Choose a strength on all rows, and measure corrections of this strength out of fold (repeated 2-fold, split by prompt).
 
     Every number after calibration comes from corrections that the row's prompt had no part in, at the strength that is given out; gaps
@@ -102,7 +104,9 @@ def _curve(problem: Problem, rows: Rows) -> DoseCurve:
     )
 
 
-def _bias(problem: Problem, prompts: Prompts, bias: str, held: Held, first: Rows, drawn: Resampled) -> CalibratedBias:
+def _bias(
+    problem: Problem, prompts: PromptNumbers, bias: str, held: Held, first: Rows, drawn: Resampled
+) -> CalibratedBias:
     rows = problem.rows_of(bias)
     curve, ties = _curve(problem, rows), problem.ties
     quality = held.quality if len(problem.quality.margins) else None
@@ -139,7 +143,7 @@ def _prefers_first(problem: Problem, held: Held, column: int) -> BeforeAfter:
 
 
 def _drawn(
-    problem: Problem, prompts: Prompts, weights: FloatArray, rng: np.random.Generator, strength: float
+    problem: Problem, prompts: PromptNumbers, weights: FloatArray, rng: np.random.Generator, strength: float
 ) -> dict[str, Resampled]:
     """The whole procedure on resampled prompts: what each bias measures, as it is and corrected, on the same halves."""
     step = max(1, _MAX_NUMBERS // (len(problem.contrasts.margins) + len(problem.quality.margins)))
@@ -154,7 +158,7 @@ def _drawn(
 
 
 def _measures(
-    problem: Problem, prompts: Prompts, bias: str, weights: FloatArray, splits: list[Rows], held: list[Held]
+    problem: Problem, prompts: PromptNumbers, bias: str, weights: FloatArray, splits: list[Rows], held: list[Held]
 ) -> Iterator[Drawn]:
     """Of one bias in some draws: corrected, then as the scorer is."""
     rows = problem.rows_of(bias)
@@ -164,14 +168,14 @@ def _measures(
     as_it_is = [Held(problem.contrasts.margins[None], quality[None])] * len(held)
     for scored in (held, as_it_is):
         margins = [part.margins[:, rows] for part in scored]
-        voted = [Voted(each, hits_of(each, problem.ties), target, ()) for each in margins]
+        voted = [VotedRows(each, hits_of(each, problem.ties), target, ()) for each in margins]
         found = {
-            key: _average(own, np.mean([rows_of(measure, split) for split in voted], axis=0))
+            key: _average(own, np.mean([row_values(measure, split) for split in voted], axis=0))
             for key, measure in of_people(rows=True).items()
         }
         for key, measure in sizes().items():
             halves_of = ((split, half) for split, first in zip(voted, splits, strict=True) for half in (first, ~first))
-            means = [_average(own * half[:, of_row], rows_of(measure, split)) for split, half in halves_of]
+            means = [_average(own * half[:, of_row], row_values(measure, split)) for split, half in halves_of]
             found[key] = np.stack(means, axis=1)
         if len(quality):
             right = np.mean([hits_of(part.quality, problem.ties) for part in scored], axis=0)

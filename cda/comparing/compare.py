@@ -11,12 +11,12 @@ from typing import get_args
 import numpy as np
 
 from cda.arrays import BoolArray, FloatArray
-from cda.comparing.findings import findings, limits
+from cda.comparing.findings import comparison_limits, findings
 from cda.comparing.members import Gathered, Member
 from cda.comparing.row import QUALITY
 from cda.errors import DataError
-from cda.numbers.measures import MEASURES, Voted, of_people
-from cda.numbers.people import rows_of
+from cda.numbers.measures import MEASURES, VotedRows, of_people
+from cda.numbers.people import row_values
 from cda.provenance import versions
 from cda.records import content_id
 from cda.results.base import Estimate, Missing, Number
@@ -61,7 +61,7 @@ def compare_audits(
         against=with_margins[0].name if paired else None,
         n_tests=sum(1 for _ in _tested(paired)),
         findings=(),
-        limits=limits(members),
+        limits=comparison_limits(members),
         failed=dict(failed or {}),
         refused=dict(gathered.refused),
         seed=seed,
@@ -204,11 +204,11 @@ def _shares(
     if people is not None:
         used, voted = people.used, list(compress(ids, people.used))
         target = people.target[used]
-        sides = [Voted(*both, target, voted) for both in zip(margins[:, :, used], hits[:, :, used], strict=True)]
+        sides = [VotedRows(*both, target, voted) for both in zip(margins[:, :, used], hits[:, :, used], strict=True)]
         parts += [
             (
                 key,
-                np.stack([rows_of(measure, side) for side in sides]),
+                np.stack([row_values(measure, side) for side in sides]),
                 None if measure.unit == "share" else target,
                 voted,
             )

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
-from cda.numbers.measures import Voted, of_people
-from cda.numbers.people import against_people, rows_of
+from cda.numbers.measures import VotedRows, of_people
+from cda.numbers.people import against_people, row_values
 from cda.results.dose import DosePoint
 from cda.stats.estimators import paired_change
 from cda.stats.proportions import hits_of, positive_share
@@ -155,8 +155,8 @@ def prompt_sums(curve: DoseCurve) -> PromptSums:
 
     def contrasts(used: Rows) -> ContrastSums:
         margins, at = curve.margins[order][:, used], of_contrast[used]
-        voted = Voted(margins, hits_of(margins), people.target[used], list(compress(curve.prompt_ids, used)))
-        rows = {key: rows_of(measure, voted) for key, measure in of_people(rows=True).items()}
+        voted = VotedRows(margins, hits_of(margins), people.target[used], list(compress(curve.prompt_ids, used)))
+        rows = {key: row_values(measure, voted) for key, measure in of_people(rows=True).items()}
         return ContrastSums(counts(at), {key: by_prompt(values.T, at) for key, values in rows.items()} | accuracy)
 
     of_bias = [people.used & curve.rows_of(bias) for bias in curve.names]
@@ -246,7 +246,7 @@ def mean_size(gaps: FloatArray) -> FloatArray:
         return np.asarray(np.where(there, np.abs(gaps), 0.0).sum(axis=-1) / there.sum(axis=-1))
 
 
-class Prompts(NamedTuple):
+class PromptNumbers(NamedTuple):
     """Number of the prompt of each contrast and of each quality pair; per prompt 2 with a majority, + 1 with pairs."""
 
     of_contrast: Codes
@@ -254,15 +254,15 @@ class Prompts(NamedTuple):
     strata: Codes
 
 
-def prompts_of(contrasts: Sequence[str], used: Rows, quality: Sequence[str]) -> Prompts:
+def prompts_of(contrasts: Sequence[str], used: Rows, quality: Sequence[str]) -> PromptNumbers:
     """Prompts by the ids of contrasts, which of them have a majority, and the ids of quality pairs: rows of one stay together."""
     names, of_row = np.unique(np.asarray([*contrasts, *quality], dtype=str), return_inverse=True)
     of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(contrasts)])
     voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[used], of_quality))
-    return Prompts(of_contrast, of_quality, (2 * voted + checked).astype(np.int64))
+    return PromptNumbers(of_contrast, of_quality, (2 * voted + checked).astype(np.int64))
 
 
-def prompt_codes(curve: DoseCurve) -> Prompts:
+def prompt_codes(curve: DoseCurve) -> PromptNumbers:
     """The prompts of a curve; those with a majority on a guard are strata of their own, + 4."""
     guarded = np.isin(np.asarray(curve.biases or [""] * len(curve.prompt_ids)), curve.guards)
     used = curve.people.used

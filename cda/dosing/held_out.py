@@ -31,7 +31,7 @@ from cda.dosing.choice import (
     prompt_sums,
 )
 from cda.numbers.measures import of_people, sizes
-from cda.numbers.people import against_people, change_of, known, rows_of, voted_rows
+from cda.numbers.people import against_people, change_of, known, row_values, voted_rows
 from cda.results.base import Estimate
 from cda.results.dose import ByMeasure, DoseMethod, HeldOutBias
 from cda.stats.estimators import ROUNDING, of_draws, paired_change, share_of
@@ -147,7 +147,7 @@ def held_out_people(
         found |= {key: covering(found[key], drawn[key]) for key in of_people(rows=True) if key in found}
     voted, n_models = voted_rows(margins, people, curve.prompt_ids, ties), max(1, len(margins) // len(held.first_half))
     for key, measure in sizes().items():
-        rows = rows_of(measure, voted)
+        rows = row_values(measure, voted)
         rows = rows.reshape(n_models, -1, rows.shape[1]).mean(axis=0)
         value = float(mean_size(on_halves(rows, held.first_half[:, people.used]).ravel()))
         size = absolute(found[measure.size_of])

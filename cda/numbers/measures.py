@@ -43,7 +43,7 @@ _ABSENT: Mapping[On, str] = {
 }
 
 
-class Voted(NamedTuple):
+class VotedRows(NamedTuple):
     """Rows that people have a majority on: `margins`, and `hits` (1, 0, or what a tie counts), of k models, repeats or doses, shape (k, n);
     people's `target` (1, 0, a tie 0.5) and the prompts, length n."""
 
@@ -67,7 +67,7 @@ class AuditMeasure:
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
-    against: Callable[[Voted], FloatArray] | None = None
+    against: Callable[[VotedRows], FloatArray] | None = None
     """Of a measure of models against people, made by `of_votes`: the value of each row, shape (k, n). The unit says how rows are estimated: as
     a share, as one with people's share taken off (`share difference`), or as a mean."""
     size_of: str = ""

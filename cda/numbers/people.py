@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
-from cda.numbers.measures import MEASURES, AuditMeasure, Unit, Voted, of_people
+from cda.numbers.measures import MEASURES, AuditMeasure, Unit, VotedRows, of_people
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, or_missing
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.people import absolute, auc, auc_change, gap_change
@@ -28,7 +28,7 @@ ONE_SIDED = Missing(reason="all majorities are for one side")
 
 def voted_rows(
     margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies | Literal["drop"] = "no-hit"
-) -> Voted:
+) -> VotedRows:
     """The rows with a majority, of margins of shape (n,) or (k, n); `drop` leaves out rows that any margin of is 0.
 
     Raises:
@@ -39,7 +39,7 @@ def voted_rows(
     if not rows.any():
         raise DataError("no row has both a preference of the model and a majority of people: nothing can be compared")
     hits = hits_of(values, "half" if ties == "half" else "no-hit")
-    return Voted(values[:, rows], hits[:, rows], people.target[rows], list(compress(prompt_ids, rows)))
+    return VotedRows(values[:, rows], hits[:, rows], people.target[rows], list(compress(prompt_ids, rows)))
 
 
 def against_people(
@@ -75,7 +75,7 @@ def known(measures: Mapping[str, AuditMeasure], of: Callable[[AuditMeasure], Est
     return {key: each for key, each in found.items() if isinstance(each, Estimate)}
 
 
-def rows_of(measure: AuditMeasure, voted: Voted) -> FloatArray:
+def row_values(measure: AuditMeasure, voted: VotedRows) -> FloatArray:
     """The value of each row, shape (k, n); of a size those of what it is the size of, of an AUC the margins."""
     values = measure.against or (MEASURES[measure.size_of].against if measure.size_of else None)
     return values(voted) if values else voted.margins
@@ -95,9 +95,9 @@ def average_change(before: FloatArray, after: FloatArray, prompt_ids: Sequence[s
     return mean_of(second - first, prompt_ids, unit).estimate
 
 
-def change_of(before: Voted, after: Voted, measure: AuditMeasure) -> Estimate:
+def change_of(before: VotedRows, after: VotedRows, measure: AuditMeasure) -> Estimate:
     """Change of a measure, after − before, paired, on the same rows."""
-    first, second = (rows_of(measure, voted) for voted in (before, after))
+    first, second = (row_values(measure, voted) for voted in (before, after))
     target, ids = before.target, before.prompt_ids
     match measure.unit:
         case "AUC":
@@ -109,8 +109,8 @@ def change_of(before: Voted, after: Voted, measure: AuditMeasure) -> Estimate:
     return average_change(first, second, ids, measure.unit)
 
 
-def _estimate(voted: Voted, measure: AuditMeasure) -> Estimate:
-    rows, target, ids = rows_of(measure, voted), voted.target, voted.prompt_ids
+def _estimate(voted: VotedRows, measure: AuditMeasure) -> Estimate:
+    rows, target, ids = row_values(measure, voted), voted.target, voted.prompt_ids
     match measure.unit:
         case "AUC":
             return auc(rows[0], target, ids)
@@ -120,11 +120,11 @@ def _estimate(voted: Voted, measure: AuditMeasure) -> Estimate:
     return average(rows, ids, measure.unit)
 
 
-def _measured(measure: AuditMeasure, voted: Sequence[Voted]) -> Measure | BeforeAfter:
+def _measured(measure: AuditMeasure, voted: Sequence[VotedRows]) -> Measure | BeforeAfter:
     before, *others = (_estimate(each, measure) for each in voted)
     if not others:
         return Measure(before=before) if measure.unit == "share" else BeforeAfter(before=before)
-    rows = [rows_of(measure, each)[0] for each in voted]
+    rows = [row_values(measure, each)[0] for each in voted]
     if measure.unit == "share" and np.isin(rows, (0, 0.5, 1)).all():  # what an exact test can count out
         first, second = (int((each.margins == 0).sum()) for each in voted)
         return share_change(rows[0], rows[1], voted[0].prompt_ids, (first, second))
