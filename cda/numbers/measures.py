@@ -271,7 +271,7 @@ MEASURES: dict[str, AuditMeasure] = {
     ),
     "skew_on_voted": of_votes(
         "skew_on_voted", title="skew on voted contrasts", unit="share", against=lambda rows: rows.hits, places=("dose",),
-        shown_as={"dose": "skew"},
+        shown_as={"dose": "skew"}, people="human_skew",
     ),
     "signed_gap": of_votes(
         "signed_gap",
