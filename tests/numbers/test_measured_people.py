@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from pathlib import Path
 
 import made_audits
@@ -19,10 +22,11 @@ from cda.auditing.report_trainings import dose_tables
 from cda.auditing.tracked import as_metrics
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
-from cda.comparing.page import comparison_document
+from cda.comparing.page import comparison_csv, comparison_document
 from cda.comparing.row import audit_row, read_row
 from cda.dosing.choice import DoseCurve
 from cda.dosing.held_out import cross_validated_doses
+from cda.errors import DataError
 from cda.numbers.people import against_people, measured_against
 from cda.numbers.views import numbers_in
 from cda.records import Exclusions
@@ -81,17 +85,26 @@ def test_it_is_a_condition_a_tracked_number_a_glossary_entry_and_a_row_of_tables
 
 
 def test_it_is_in_shared_rows_comparisons_and_frames(voted: AuditResult, tmp_path: Path) -> None:
-    row = audit_row(voted, None)
-    save(row, tmp_path / "row.json")
-    assert read_row(tmp_path / "row.json") == row and isinstance(row.last("lost", "jargon"), Estimate)
+    row, file = audit_row(voted, None), tmp_path / "row.json"
+    save(row, file)
+    assert read_row(file) == row
     (tmp_path / "other.json").write_text(row.model_copy(update={"model": "other"}).model_dump_json())
-    assert (
-        "Lost: what people would not have given"
-        in comparison_document(compare_audits(gather([tmp_path]), 0)).markdown()
-    )
-    save(voted, tmp_path / "audit.json")
+    result = compare_audits(gather([tmp_path]), 0)
+    lines = [line for line in csv.DictReader(io.StringIO(comparison_csv(result))) if line["measure"] == "lost"]
+    after = voted.votes["jargon"].measured["lost"].last  # type: ignore[union-attr]
+    own = [float(line["value"]) for line in lines if (line["bias"], line["moment"]) == ("jargon", "after")]
+    assert own == [pytest.approx(after.value)] * 2
+    document = comparison_document(result)
+    assert "Lost: what people would not have given" in document.markdown() and "A meaning." in document.page()
+    (tmp_path / "audit.json").write_text(voted.model_dump_json(exclude=set(voted.in_memory)))
     read = AuditResult.model_validate_json((tmp_path / "audit.json").read_text())
-    assert read.votes["jargon"] == voted.votes["jargon"]
+    assert read.votes == voted.votes
     pytest.importorskip("pandas")
     frame = read.to_frame()
     assert set(frame[frame.key == "lost"].scoring) == {"before", "after", "change"}
+    content = row.model_dump()
+    number = next(each for each in content["numbers"] if (each["measure"], each["moment"]) == ("skew", "after"))
+    number["found"] |= {"value": 4.0, "high": 5.0}
+    file.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=r"skew of .* is outside of 0 to 1"):
+        read_row(file)
