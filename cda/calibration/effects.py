@@ -27,6 +27,7 @@ from cda.dosing.held_out import (
     halves,
     held_out_change,
     held_out_people,
+    joined,
 )
 from cda.numbers.measures import VotedRows, of_people, sizes
 from cda.numbers.people import row_values
@@ -154,7 +155,8 @@ def _drawn(
         held = [corrected_apart(problem, prompts, here, first, strength) for first in splits]
         for bias in problem.names:
             parts[bias].append(list(_measures(problem, prompts, bias, here, splits, held)))
-    return {bias: _joined(chunks) for bias, chunks in parts.items()}
+    drawn = {bias: tuple(map(joined, zip(*chunks, strict=True))) for bias, chunks in parts.items()}
+    return {bias: Resampled(corrected, as_it_is, as_it_is) for bias, (corrected, as_it_is) in drawn.items()}
 
 
 def _measures(
@@ -187,10 +189,3 @@ def _average(weights: FloatArray, values: FloatArray) -> FloatArray:
     """Weighted means over the rows, shape (draws,); NaN for a draw without any."""
     with np.errstate(invalid="ignore"):
         return np.asarray((weights * values).sum(axis=1) / weights.sum(axis=1))
-
-
-def _joined(chunks: list[list[Drawn]]) -> Resampled:
-    corrected, as_it_is = (
-        {key: np.concatenate([chunk[at][key] for chunk in chunks]) for key in chunks[0][at]} for at in (0, 1)
-    )
-    return Resampled(corrected, as_it_is, as_it_is)

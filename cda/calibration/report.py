@@ -56,7 +56,7 @@ def effect_table(result: CalibrationResult) -> Table:
     ]  # fmt: skip
     parts += [("all", "accuracy on quality pairs", "accuracy", result.quality, None)] if result.quality else []
     if isinstance(result.order, OrderCorrection):
-        parts.append(("all", "first place preferred", "position", result.order.prefers_first, None))
+        parts.append(("all", "first place preferred", "accuracy", result.order.prefers_first, None))
     rows = []
     for name, title, key, found, people in parts:
         form, moved = partial(printed, key, ""), points if "share" in MEASURES[key].unit else signed

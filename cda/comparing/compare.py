@@ -207,28 +207,24 @@ def _shares(
 ) -> Iterator[tuple[str, str, Estimate]]:
     """Measure, moment and mean of every share, and of every difference from people's; `margins` and `hits` of shape (moments, audits, n).
     Sizes are of one model, and means of several models' rewards have no unit."""
-    parts: list[tuple[str, FloatArray, FloatArray | None, list[str]]] = [
-        ("skew", hits[:, :, common], None, list(compress(ids, common)))
-    ]
+    yield from _of_models("skew", hits[:, :, common], moments, list(compress(ids, common)))
     if people is not None:
-        used, voted = people.used, list(compress(ids, people.used))
-        target = people.target[used]
+        used, voted, target = people.used, list(compress(ids, people.used)), people.target[people.used]
         sides = [VotedRows(*both, target, voted) for both in zip(margins[:, :, used], hits[:, :, used], strict=True)]
-        parts += [
-            (
-                key,
-                np.stack([row_values(measure, side) for side in sides]),
-                None if measure.unit == "share" else target,
-                voted,
-            )
-            for key, measure in of_people(rows=True).items()
-            if measure.unit in ("share", "share difference")
-        ]
-    for key, values, start, of in parts:
-        for rows, moment in zip(values, moments, strict=True):
-            yield key, moment, mean_share(rows, of) if start is None else mean_change(start, rows + start, of)
-        if len(moments) > 1 and start is None:
-            yield key, "change", mean_change(values[0], values[1], of)
+        for key, measure in of_people(rows=True).items():
+            if measure.unit in ("share", "share difference"):
+                rows = np.stack([row_values(measure, side) for side in sides])
+                yield from _of_models(key, rows, moments, voted, None if measure.unit == "share" else target)
+
+
+def _of_models(
+    key: str, values: FloatArray, moments: Sequence[str], ids: Sequence[str], people: FloatArray | None = None
+) -> Iterator[tuple[str, str, Estimate]]:
+    """A share with its change; a difference from people's, who are the same under each scoring, has none."""
+    for rows, moment in zip(values, moments, strict=True):
+        yield key, moment, mean_share(rows, ids) if people is None else mean_change(people, rows + people, ids)
+    if len(moments) > 1 and people is None:
+        yield key, "change", mean_change(values[0], values[1], ids)
 
 
 def _ranks(

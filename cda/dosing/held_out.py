@@ -5,7 +5,7 @@ Intervals come from resampled prompts: the whole procedure anew in every draw, s
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -116,6 +116,11 @@ def draws_of(drawn: Drawn, key: str) -> FloatArray:
     return mean_size(drawn[key]) if drawn[key].ndim == 2 else drawn[key]
 
 
+def joined(parts: Sequence[Drawn]) -> Drawn:
+    """The results of several parts of the draws, one after another."""
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+
+
 @dataclass(frozen=True, slots=True)
 class Resampled:
     """The same draws, split alike, for a dose chosen on the other half and for doses 0 and 1."""
@@ -213,16 +218,13 @@ def resampled_choices(
 
     resampled, places = [], [sums.place(dose) for dose in (0.0, 1.0)]
     for own, chunks in zip(sums.of_bias, zip(*parts, strict=True), strict=True):
-        out_of_fold, halves = (
-            {key: np.concatenate([chunk[at][key] for chunk in chunks]) for key in chunks[0][at]} for at in (0, 1)
-        )
+        out_of_fold, halves = map(joined, zip(*chunks, strict=True))
         fixed = ({key: weights @ total[:, place] for key, total in own.of.items()} for place in places)
-        ways = enumerate((out_of_fold, *fixed))
-        resampled.append(
-            Resampled(
-                *(measures(own, totals, {key: each[:, at] for key, each in halves.items()}) for at, totals in ways)
-            )
+        dose, base, plain = (
+            measures(own, totals, {key: each[:, at] for key, each in halves.items()})
+            for at, totals in enumerate((out_of_fold, *fixed))
         )
+        resampled.append(Resampled(dose, base, plain))
     return resampled
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
@@ -52,7 +52,7 @@ from cda.resources.named_scorer import ScorerSettings, Subject, scorer_settings,
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs, model_spec
 from cda.results.base import save
-from cda.results.dose import Aim, ByMeasure, DoseMethod, DoseResult
+from cda.results.dose import Aim, ByMeasure, DoseMethod, DoseResult, HeldOutBias
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
@@ -144,11 +144,14 @@ def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes", guards: Seq
     is larger by chance than on all of them. Quality is kept if no more than the allowed share is lost in the held-out estimate.
     """
     own = next(iter(methods.values()))
-    ways = {name: (method, "people", method.quality_kept) for name, method in methods.items()}
-    ways |= {"no training": (own, "base", True), "plain CDA": (own, "plain", own.plain_keeps_quality)}
+    ways: dict[str, tuple[DoseMethod, Callable[[HeldOutBias], ByMeasure], bool]] = {
+        **{name: (method, lambda each: each.people, method.quality_kept) for name, method in methods.items()},
+        "no training": (own, lambda each: each.base, True),
+        "plain CDA": (own, lambda each: each.plain, own.plain_keeps_quality),
+    }
     losses = {}
-    for name, (method, procedure, keeps_quality) in ways.items():
-        held: dict[str, ByMeasure] = {bias: getattr(each, procedure) for bias, each in method.held_out.items()}
+    for name, (method, at, keeps_quality) in ways.items():
+        held = {bias: at(each) for bias, each in method.held_out.items()}
         missed = {bias: each["miscalibration"].value for bias, each in held.items()}
         away = (missed[bias] - method.held_out[bias].base["miscalibration"].value for bias in guards)
         if keeps_quality and all(moved <= TOLERATED_LOSS for moved in away):
