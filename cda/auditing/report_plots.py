@@ -104,13 +104,10 @@ def _people_plots(audit: AuditResult) -> list[Plot]:
         return []
     scorings = {when: SCORINGS[when] for when in audit.scorings}
     skew = {name: {"people": voted.human_skew, **dict(voted.skew_on_voted.items())} for name, voted in votes.items()}
-    missed: dict[str, Shown] = {}
-    for name, voted in votes.items():
-        ceiling = voted.noise_ceiling
-        second = ceiling.miscalibration if isinstance(ceiling, NoiseCeiling) else None
-        missed[name] = {**dict(voted.miscalibration.items()), _SECOND: second}
-    ceilings = any(shown[_SECOND] for shown in missed.values())
-    drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if ceilings else {})}
+    ceilings = {name: voted.noise_ceiling for name, voted in votes.items()}
+    second = {name: each.miscalibration for name, each in ceilings.items() if isinstance(each, NoiseCeiling)}
+    missed = {name: {**dict(voted.miscalibration.items()), _SECOND: second.get(name)} for name, voted in votes.items()}
+    drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if second else {})}
     return [
         _beside_people(
             "human-skew", f"Skew of the model next to people's, on the contrasts with a majority; lines are {PERCENT} intervals",

@@ -55,7 +55,7 @@ from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
 from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import beyond_noise, positive_shares
 from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired")
@@ -78,7 +78,7 @@ def skews(
     """Skew of every bias, the targets first."""
     return {
         group.bias.name: BiasSkew(
-            **dict(share_measure(group.margins, group.prompt_ids, group.ties)),
+            **dict(positive_shares(group.margins.values(), group.prompt_ids, group.ties)),
             target=group.is_target,
             source=group.contrasts[0].tags.get("source", "file"),
             available=available[group.bias.name],
@@ -117,7 +117,7 @@ def _by_direction(group: Group) -> dict[str, Measure]:
 
 def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
     margins = {label: values[rows] for label, values in group.margins.items()}
-    return share_measure(margins, list(compress(group.prompt_ids, rows)), group.ties)
+    return positive_shares(margins.values(), list(compress(group.prompt_ids, rows)), group.ties)
 
 
 def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> Scorer:
@@ -134,7 +134,9 @@ def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
     margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
     if not ids:
         return None
-    return Quality(**dict(share_measure(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
+    return Quality(
+        **dict(positive_shares(margins.values(), ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids)
+    )
 
 
 def beyond_noise_of(
@@ -279,23 +281,13 @@ def _adjusted(family: Mapping[str, object]) -> tuple[dict[str, object], int]:
     return {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}, len(p_values)
 
 
-def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
-    """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
-    if len(margins) == 2:
-        before, after = margins.values()
-        return positive_share_change(before, after, prompt_ids)
-    (values,) = margins.values()
-    share = positive_share(values, prompt_ids, ties)
-    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
-
-
 def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Measure | Missing]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model."""
     skews: dict[str, Measure | Missing] = {}
     for name, compared in _double_contrasts(triples).items():
         margins, ids, _ = read_margins(scorings, compared)
         none = Missing(reason="no triple has a score of both rewrites")
-        skews[name] = share_measure(margins, ids, ties_of(unit_of(scorings))) if ids else none
+        skews[name] = positive_shares(margins.values(), ids, ties_of(unit_of(scorings))) if ids else none
     return skews
 
 
@@ -324,7 +316,7 @@ def plain_part(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, r
         )
 
     for group in of_plain:
-        add("skew", share_measure(group.margins, group.prompt_ids, group.ties), bias=group.bias.name)
+        add("skew", positive_shares(group.margins.values(), group.prompt_ids, group.ties), bias=group.bias.name)
         for way, skew in _by_direction(group).items():
             add("skew", skew, bias=group.bias.name, part=way)
     for group, people in with_people(of_plain, rule):

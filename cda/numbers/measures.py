@@ -210,12 +210,11 @@ def _probability(margins: FloatArray, unit: str) -> FloatArray:
 def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
     """The entry of a measure of models against people, by its `against` or `size_of`. A size is taken on halves if it is held out, and
     an AUC of choices on halves is none: neither stands in the place of the one on all rows."""
-
-    def find(audit: Any, bias: str) -> Any:
-        return getattr(audit.votes.get(bias), "measured", {}).get(key)
-
     held = "" if "size_of" in entry or unit == "AUC" else key
-    return AuditMeasure(on="votes", unit=unit, find=find, held_out=held, **entry)
+    found = _at("votes", "measured")
+    return AuditMeasure(
+        on="votes", unit=unit, find=lambda audit, bias: (found(audit, bias) or {}).get(key), held_out=held, **entry
+    )
 
 
 def _rate(

@@ -19,7 +19,7 @@ from cda.numbers.measures import MEASURES, AuditMeasure, Unit, VotedRows, of_peo
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, or_missing
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.people import absolute, auc, auc_change, gap_change
-from cda.stats.proportions import ModelTies, hits_of, share_change
+from cda.stats.proportions import ModelTies, hits_of, share_measure
 from cda.stats.votes import Majority
 
 ONE_SIDED = Missing(reason="all majorities are for one side")
@@ -90,9 +90,11 @@ def average(rows: FloatArray, prompt_ids: Sequence[str], unit: Unit) -> Estimate
 def average_change(before: FloatArray, after: FloatArray, prompt_ids: Sequence[str], unit: Unit) -> Estimate:
     """Paired change of such a mean."""
     first, second = before.mean(axis=0), after.mean(axis=0)
-    if unit == "share":
-        return paired_change(first, second, prompt_ids)
-    return mean_of(second - first, prompt_ids, unit).estimate
+    return (
+        paired_change(first, second, prompt_ids)
+        if unit == "share"
+        else average((second - first)[None], prompt_ids, unit)
+    )
 
 
 def change_of(before: VotedRows, after: VotedRows, measure: AuditMeasure) -> Estimate:
@@ -121,12 +123,11 @@ def _estimate(voted: VotedRows, measure: AuditMeasure) -> Estimate:
 
 
 def _measured(measure: AuditMeasure, voted: Sequence[VotedRows]) -> Measure | BeforeAfter:
-    before, *others = (_estimate(each, measure) for each in voted)
-    if not others:
-        return Measure(before=before) if measure.unit == "share" else BeforeAfter(before=before)
     rows = [row_values(measure, each)[0] for each in voted]
     if measure.unit == "share" and np.isin(rows, (0, 0.5, 1)).all():  # what an exact test can count out
-        first, second = (int((each.margins == 0).sum()) for each in voted)
-        return share_change(rows[0], rows[1], voted[0].prompt_ids, (first, second))
+        return share_measure(rows, voted[0].prompt_ids, [each.margins[0] for each in voted])
+    before, *after = (_estimate(each, measure) for each in voted)
+    if not after:
+        return BeforeAfter(before=before)
     change = or_missing(partial(change_of, voted[0], voted[1], measure))
-    return BeforeAfter(before=before, after=others[0], change=change)
+    return BeforeAfter(before=before, after=after[0], change=change)

@@ -54,7 +54,7 @@ from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_effect, overlap_of
 from cda.stats.people import human_skew
-from cda.stats.proportions import positive_share_change
+from cda.stats.proportions import positive_shares
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data.real_inputs import (
     BIASES,
@@ -123,7 +123,7 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
     voted, halves = curve.people, out_of_fold(curve, rng()).first_half
     for row, dose in enumerate(DOSES):
         people = against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts)
-        change = positive_share_change(curve.quality_margins[0], curve.quality_margins[row], prompt_ids(pairs))
+        change = positive_shares([curve.quality_margins[0], curve.quality_margins[row]], prompt_ids(pairs))
         rows_of = [curve.rows_of(bias) & voted.used for bias in BIASES]
         gaps = [on_halves((curve.margins[row, own] > 0) - voted.target[own], halves[:, own]) for own in rows_of]
         found[f"{dose:g}"] = {
@@ -188,9 +188,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
     found: Json = {}
     for one in sets:
         first, second = scored.margins(None, 0.0, one.pairs), scored.margins(adapter, dose, one.pairs)
-        found[one.name] = to_jsonable_python(positive_share_change(first, second, prompt_ids(one.pairs))) | {
-            "by": one.by
-        }
+        found[one.name] = to_jsonable_python(positive_shares([first, second], prompt_ids(one.pairs))) | {"by": one.by}
         longer = np.sign([n_words(pair.chosen) - n_words(pair.rejected) for pair in one.pairs])
         found[one.name]["by_longer_side"] = {
             f"{side} is longer": {
@@ -212,7 +210,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
             }
     for name, pairs in ({"pooled": pooled(sets)} | by_people(sets)).items():
         before, after = scored.margins(None, 0.0, pairs), scored.margins(adapter, dose, pairs)
-        found[name] = to_jsonable_python(positive_share_change(before, after, prompt_ids(pairs)))
+        found[name] = to_jsonable_python(positive_shares([before, after], prompt_ids(pairs)))
     return found
 
 
@@ -241,7 +239,7 @@ def cross_bias(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored)
         for bias in BIASES:
             rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
             ids = prompt_ids([contrasts[row] for row in rows])
-            found[taught][bias] = to_jsonable_python(positive_share_change(before[rows], after[rows], ids))
+            found[taught][bias] = to_jsonable_python(positive_shares([before[rows], after[rows]], ids))
     return found
 
 
@@ -283,7 +281,7 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
             "held_out": held,
             "at_1": against_people_at(curve.margins_at(0.0), curve.margins_at(1.0), contrasts),
             "quality_at_1": to_jsonable_python(
-                positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs))
+                positive_shares([margins[0.0][n:], margins[1.0][n:]], prompt_ids(pairs))
             ),
         }
     write_json(path, found)

@@ -37,7 +37,7 @@ from cda.stats.proportions import (
     contingency,
     exact_change_test,
     positive_share,
-    positive_share_change,
+    positive_shares,
 )
 from cda.stats.rate import (
     Contrasts,
@@ -161,7 +161,7 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "slope, naive": lambda r: effect_slope(triples(r), both_words(r), "naive"),
     "skew": lambda r: {"skew": positive_share(margins(r), prompts(r))},
     "change of skew": lambda r: {
-        "moved": positive_share_change(margins(r), margins(r, "_after"), prompts(r)).change,
+        "moved": positive_shares([margins(r), margins(r, "_after")], prompts(r)).change,
         "test": exact_change_test(margins(r) > 0, margins(r, "_after") > 0, prompts(r)),
     },
     "people": against("no-hit"),
