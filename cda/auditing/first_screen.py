@@ -297,7 +297,8 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
     if held is not None:
         # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.
         by_people = people is not None and not aims_at_tie(name, audit)
-        return held.base.skew, held.people.skew, held.people.human_skew if by_people else None
+        people = held.people["human_skew"] if by_people else None
+        return held.base["skew_on_voted"], held.people["skew_on_voted"], people
     own = skew if votes is None else votes.skew_on_voted
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 

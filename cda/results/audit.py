@@ -50,7 +50,7 @@ class AuditResult(Shown):
     )
     in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     recipe: str
     """Name of the recipe."""
     scorings: tuple[str, ...]

@@ -102,7 +102,7 @@ def test_a_panel_of_judges(serve: Any, audit: Any, report: Callable[[], str], vo
     people = found["votes"]["jargon"]
     assert panel["judges"]["one"]["miscalibration"]["value"] == pytest.approx(1 - 8 / 22)
     assert panel["judges"]["two"]["miscalibration"]["value"] == 0.5
-    assert panel["panel"]["miscalibration"]["value"] == people["miscalibration"]["before"]["value"]
+    assert panel["panel"]["miscalibration"]["value"] == people["measured"]["miscalibration"]["before"]["value"]
     model = found["model"]
     assert (model["comparisons"], model["unread"], model["partly_judged"]) == (N, 0, unread)
     assert model["judges"]["two"]["comparisons"] == N

@@ -18,8 +18,7 @@ from cda.auditing.conditions import failures_of
 from cda.auditing.policy import tilts
 from cda.auditing.shares import unchanged
 from cda.biases import Bias, load_bias
-from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_in, rows_of
+from cda.numbers.views import Numbers, numbers_in, rows_of
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
