@@ -234,6 +234,8 @@ def headline(audit: AuditResult) -> str:
     said, by_place, model = _headline_of_model(found, audit), position.opening(audit), _model(audit)
     if not by_place:
         return said
+    if all(each.tied for each in found):
+        return by_place.strip()
     return by_place + (f"It{said[len(model) :]}" if said.startswith(model) else said.replace(model, "it", 1))
 
 
@@ -295,7 +297,8 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
     if held is not None:
         # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.
         by_people = people is not None and not aims_at_tie(name, audit)
-        return held.base.skew, held.people.skew, held.people.human_skew if by_people else None
+        people = held.people["human_skew"] if by_people else None
+        return held.base["skew_on_voted"], held.people["skew_on_voted"], people
     own = skew if votes is None else votes.skew_on_voted
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 
@@ -312,7 +315,12 @@ def _why(found: BiasVerdict, audit: AuditResult) -> str:
         open_ = "; no difference shown" if found.word == "no difference shown" else ""
         return f"preferred in {shown}, by people in {percent(found.people.value)}{open_}"
     if found.word == "scored alike":
-        return "same score on both sides of every pair: check the scorer"
+        by_place = position.kept_words(audit, found.bias)
+        return (
+            "the two orders cancel in every pair"
+            if by_place
+            else "same score on both sides of every pair: check the scorer"
+        )
     return model_reason(found.bias, audit) or f"preferred in {shown}"
 
 

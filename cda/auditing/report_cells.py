@@ -20,7 +20,7 @@ from cda.results.effects import (
     RateEffects,
     SameMargin,
 )
-from cda.results.skew import BiasSkew, OverSeeds, VotedBias
+from cda.results.skew import BiasSkew, OverSeeds, Seeds, VotedBias
 from cda.stats.verdict import Margin
 
 EMBEDDED = "embedded"
@@ -61,16 +61,6 @@ def of_mean(audit: AuditResult) -> AuditResult:
         return audit
     mean = seeds.measures
 
-    def moved(measure: Measure, key: str, name: str) -> Measure:
-        over = mean.get(key, {}).get(name)
-        if not isinstance(over, OverSeeds) or over.test is None:
-            return measure
-        return measure.model_copy(update={"after": over.after, "change": over.change, "test": over.test})
-
-    def voted(votes: VotedBias, name: str) -> VotedBias:
-        own = {key: moved(getattr(votes, key), key, name) for key in mean if key in VotedBias.model_fields}
-        return _with_gap(votes.model_copy(update=own))
-
     def stored(number: Number) -> Number:
         over = mean.get(number.measure, {}).get(number.at.get("bias", ""))
         moves = number.moment in ("after", "change") and "interval" not in number.at
@@ -79,24 +69,39 @@ def of_mean(audit: AuditResult) -> AuditResult:
         tested = {"test": over.test} if number.moment == "change" else {}
         return number.model_copy(update={"found": getattr(over, number.moment), **tested})
 
-    skew = {name: moved(one, "skew", name) for name, one in audit.skew.items()}
+    skew = {name: _moved(one, mean.get("skew", {}).get(name)) for name, one in audit.skew.items()}
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
-        "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "dose": None,
+        "skew": skew, "votes": {name: _votes_moved(one, name, seeds) for name, one in audit.votes.items()}, "dose": None,
         "measured": tuple(stored(each) for each in audit.measured if MEASURES[each.measure].on not in ("added", "removed")),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip
     return audit.model_copy(update=update)
 
 
-def _with_gap(votes: VotedBias) -> VotedBias:
-    """The change of |skew − human skew| by that of skew, with the gap before taken as known."""
-    before, after, change, _ = votes.skew_on_voted.of_training()
-    first, last = (found.value - votes.human_skew.value for found in (before, after))
+def _moved(measure: Measure, over: OverSeeds | Missing | None) -> Measure:
+    if not isinstance(over, OverSeeds) or over.test is None:
+        return measure
+    return measure.model_copy(update={"after": over.after, "change": over.change, "test": over.test})
+
+
+def _votes_moved(votes: VotedBias, name: str, seeds: Seeds) -> VotedBias:
+    over = {
+        key: _moved(each, seeds.measures.get(key, {}).get(name)) if isinstance(each, Measure) else each
+        for key, each in votes.measured.items()
+    }
+    moved = votes.model_copy(update={"measured": over})
+    gap = votes.gap.model_copy(update={"change": _change_of_gap(moved.skew_on_voted, votes.human_skew.value)})
+    return moved.model_copy(update={"measured": over | {"gap": gap}})
+
+
+def _change_of_gap(skew: Measure, human: float) -> Estimate:
+    """Change of |skew − human skew| by that of skew, with the gap before taken as known."""
+    before, after, change, _ = skew.of_training()
+    first, last = before.value - human, after.value - human
     side, crossed = (1 if (last or first) > 0 else -1), 2 * abs(first) * (first * last < 0)
     low, high = sorted(side * end - crossed for end in (change.low, change.high))
-    moved = change.model_copy(update={"value": abs(last) - abs(first), "low": low, "high": high})
-    return votes.model_copy(update={"gap": votes.gap.model_copy(update={"change": moved})})
+    return change.model_copy(update={"value": abs(last) - abs(first), "low": low, "high": high})
 
 
 def targets(audit: AuditResult) -> list[str]:

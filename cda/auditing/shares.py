@@ -4,7 +4,6 @@ of a run; and the family of all its tests."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import compress, product
 from typing import cast
@@ -17,7 +16,6 @@ from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
-    against,
     contrast_comparisons,
     pair_comparisons,
     per_scoring,
@@ -38,16 +36,18 @@ from cda.numbers.measures import (
     Material,
     On,
     Rows,
+    Unit,
     hits,
     numbers_of,
+    of_people,
     of_place,
 )
+from cda.numbers.people import measured_against, row_values, voted_rows
 from cda.records import TieRule, Triple, count_reasons, prompt_id
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
 from cda.results.base import (
     Estimate,
-    Measure,
     Missing,
     Number,
     PerScoring,
@@ -64,13 +64,8 @@ from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
 from cda.stats.estimators import mean_of, paired_change, resampled, share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import (
-    ModelTies,
-    exact_change_test,
-    positive_share,
-    positive_share_change,
-    unpaired_change,
-)
+from cda.stats.proportions import exact_change_test, positive_shares, unpaired_change
+from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired")
 """Fields of a result, and keys of estimates, that hold a change from before to after."""
@@ -92,7 +87,7 @@ def skews(
     """Skew of every bias, the targets first."""
     return {
         group.bias.name: BiasSkew(
-            **dict(share_measure(group.margins, group.prompt_ids, group.ties)),
+            **dict(positive_shares(group.margins.values(), group.prompt_ids, group.ties)),
             target=group.is_target,
             source=group.contrasts[0].tags.get("source", "file"),
             available=available[group.bias.name],
@@ -365,16 +360,6 @@ def _adjusted(family: Mapping[str, object]) -> tuple[dict[str, object], int]:
     return {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}, len(p_values)
 
 
-def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
-    """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
-    if len(margins) == 2:
-        before, after = margins.values()
-        return positive_share_change(before, after, prompt_ids)
-    (values,) = margins.values()
-    share = positive_share(values, prompt_ids, ties)
-    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
-
-
 def plain_part(
     groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, by_rules: bool
 ) -> Plain | None:
@@ -386,10 +371,10 @@ def plain_part(
     of_plain = [group.with_margins(labels) for group in groups]
     found: list[Number] = []
     for group in of_plain:
-        skew = share_measure(group.margins, group.prompt_ids, group.ties)
+        skew = positive_shares(group.margins.values(), group.prompt_ids, group.ties)
         found += numbers_of("skew", skew, {"bias": group.bias.name})
     for group, people in with_people(of_plain, rule):
-        for key, moved in against(group, people).items():
+        for key, moved in measured_against([*group.margins.values()], people.majority, group.prompt_ids).items():
             found += numbers_of(key, moved, {"bias": group.bias.name})
     rows = material(of_plain, texts, {label: scorings[name] for label, name in labels.items()}, by_rules)
     stored = [each for each in measured_numbers(rows, of_place("report")) if "interval" not in each.at]
@@ -413,40 +398,54 @@ def seeds(
     labels = ["before", "after", *(training.label for training in list(trained)[1:])]
     every = [group.with_margins({label: label for label in labels}) for group in groups]
     rows = material(every, texts, {label: scorings[label] for label in labels}, by_rules=False)
-    rows["votes"] = [
-        replace(_rows_of(group, people.majority.used), target=people.majority.target[people.majority.used])
-        for group, people in with_people(every, rule)
-    ]
     unrated = {
         name
         for name, measured in rate.items()
         if not ((first := measured.under().get("after")) and isinstance(average_of(first), Effect))
     }
+
+    def on_voted(measure: AuditMeasure, group: Group, people: Majority) -> OverSeeds | Missing:
+        """A mean over the contrasts with a majority."""
+        voted = voted_rows(np.array([*group.margins.values()]), people, group.prompt_ids)
+        return _over(row_values(measure, voted), voted.prompt_ids, measure.unit)
+
+    def on_rows(measure: AuditMeasure, of: Rows) -> OverSeeds | Missing:
+        assert measure.values is not None
+        return _over(np.array([measure.values(each, of) for each in of.scored.values()]), of.prompt_ids, measure.unit)
+
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         measures={
-            key: {
-                bias: _over(measure, own)
-                for own in rows[measure.on]
-                if (bias := own.at.get("bias", "")) not in (unrated if key == "rate" else ())
-            }
-            for key, measure in of_place("seeds").items()
+            **{
+                key: {
+                    bias: on_rows(measure, of)
+                    for of in rows[measure.on]
+                    if (bias := of.at.get("bias", "")) not in (unrated if key == "rate" else ())
+                }
+                for key, measure in of_place("seeds").items()
+                if measure.values
+            },
+            **{
+                key: {
+                    group.bias.name: on_voted(measure, group, each.majority) for group, each in with_people(every, rule)
+                }
+                for key, measure in of_people(rows=True).items()
+                if measure.unit != "share difference"
+            },
         },
     )
 
 
-def _over(measure: AuditMeasure, rows: Rows) -> OverSeeds | Missing:
-    """A measure before and over the trainings: a share of hits of 0 to 1, or the mean of a reward."""
-    assert measure.values is not None
-    before, *each = (measure.values(margins, rows) for margins in rows.scored.values())
-    after, ids = np.array(each), rows.prompt_ids
+def _over(values: FloatArray, ids: Sequence[str], unit: Unit) -> OverSeeds | Missing:
+    """A share of hits of 0 to 1, or the mean of another unit: before the trainings, then after each of k, shape (1 + k, n)."""
+    before, after = values[0], values[1:]
 
     def over() -> OverSeeds:
         every = over_seeds(after, ids)
         by_seed = tuple(every.by_seed)
-        if measure.unit != "share":
-            mean, change = every.estimate(measure.unit), over_seeds(after - before, ids).estimate(measure.unit)
+        if unit != "share":
+            mean, change = every.estimate(unit), over_seeds(after - before, ids).estimate(unit)
             return OverSeeds(before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=by_seed)
         mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
         test, start = change_test_over_seeds(before, after, ids), share_of(before, ids)

@@ -40,7 +40,7 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding, opposed
 from cda.stats import verdict as rules
 from cda.stats.estimators import wilson
 from cda.stats.multiplicity import holm
@@ -103,7 +103,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("worse", "overcorrected", "substituted", "quality lost", "over-rewarded"), "bad"),
 }
 _LIMIT = round(100 * TOLERATED_LOSS)
-_Decisive = Literal["skew", "miscalibration"]
+_Decisive = Literal["skew_on_voted", "miscalibration"]
 HELD_OUT = ", held out"
 
 
@@ -122,7 +122,7 @@ def _views(audit: AuditResult) -> list[AuditResult]:
 
 def _quality_of(audit: AuditResult) -> tuple[Estimate, bool]:
     held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
-    if held and (change := held[0].against_base.quality) is not None:
+    if held and (change := held[0].against_base.get("accuracy")) is not None:
         return change, True
     if audit.quality is None:
         raise ValueError("quality was not measured")
@@ -144,30 +144,27 @@ def _evidence(name: str, audit: AuditResult) -> Evidence:
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
     if held is not None and audit.dose is not None and audit.dose.aim == "tie" and skew.target:
-        return Evidence(_moved("skew", skew, held, family), None, True, mean)
+        return Evidence(_moved("skew_on_voted", skew, held, family), None, True, mean)
     people = None
     if votes is not None:
-        gap = votes.gap.change if held is None else held.against_base.gap
+        gap = votes.gap.change if held is None else held.against_base["gap"]
         people = rules.PeopleEvidence(
             _moved("miscalibration", votes.miscalibration, held, family),
-            _moved("skew", votes.skew_on_voted, held, family),
-            (votes if held is None else held.people).human_skew.value,
+            _moved("skew_on_voted", votes.skew_on_voted, held, family),
+            (votes.human_skew if held is None else held.people["human_skew"]).value,
             isinstance(gap, Estimate) and gap.low > 0,
         )
-    return Evidence(_moved("skew", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
+    return Evidence(_moved("skew_on_voted", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
 
 def _moved(
     what: _Decisive, measure: Measure, held: HeldOutBias | None = None, family: Sequence[HeldOutBias] = ()
 ) -> Moved:
     """A change with Holm's p; of a held-out one over the held-out changes, whose intervals cover the choice of the dose."""
-    before, after, change, test = measure.of_training()
-    p_holm = test.holm
+    before, after, change = _levels(what, measure, held)
+    p_holm = measure.of_training().test.holm
     if held is not None:
-        before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
-        p_holm = holm([test_of_interval(getattr(each.against_base, what)).p_value for each in family])[
-            family.index(held)
-        ]
+        p_holm = holm([test_of_interval(each.against_base[what]).p_value for each in family])[family.index(held)]
     return Moved(before.value, after.value, change.low, change.high, p_holm, after.low, after.high)
 
 
@@ -233,6 +230,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
             rival=None if length is None else length.rival,
             tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
             by_rate=True,
+            opposed=opposed_effects(name, audit) is not None,
         )
     return rules.ModelEvidence(
         share=skew.before,
@@ -259,6 +257,12 @@ def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
     return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
 
 
+def opposed_effects(name: str, audit: AuditResult) -> tuple[Effect, Effect] | None:
+    """The ATT and ATU of a bias under the last scoring if they have opposite signs, so that the ATE holds for no answer; else None."""
+    rate = audit.rate.get(name)
+    return None if rate is None or isinstance(rate.measured, Missing) else opposed(rate.measured.last)
+
+
 def answers_of(effect: Effect) -> str:
     """The answers that an effect by RATE holds for if that is not all."""
     return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
@@ -282,7 +286,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
     average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
-            return f"{n} of {found.tried} triples flipped the bias"
+            return f"{n} of {found.tried} triples flipped the bias: too few for an ATE"
+        case "not identified" if found.opposed and (both := opposed_effects(name, audit)):
+            att, atu = (reward(each.estimate.value) for each in both)
+            return f"opposite effects: ATT {att}, ATU {atu}"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
@@ -358,7 +365,7 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
     held = held_out(given, name) if audit is not given else None
     if held is not None:
-        change = held.against_base.miscalibration if own.people else held.against_base.skew
+        change = held.against_base["miscalibration" if own.people else "skew_on_voted"]
         text += f" Trainings were measured on the contrasts that chose the dose; held out, the first changed by {points(change)}."
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
     return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
@@ -504,28 +511,27 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
-def _held_shares(held: HeldOutBias) -> Trained:
-    """Skew before and after on held-out halves; without a test."""
-    return Trained(held.base.skew, held.people.skew, held.against_base.skew, Test(p_value=1.0, method=""))
+def _levels(what: _Decisive, measure: Measure, held: HeldOutBias | None) -> tuple[Estimate, Estimate, Estimate]:
+    """Before, after and change; on held-out halves if the same contrasts chose the dose."""
+    return measure.of_training()[:3] if held is None else (held.base[what], held.people[what], held.against_base[what])
 
 
-def _from_to(shares: Trained, between: str = "% to ") -> str:
-    return f"{percent(shares.before.value)[:-1]}{between}{percent(shares.after.value)}"
+def _from_to(before: Estimate, after: Estimate) -> str:
+    return f"{percent(before.value)[:-1]}% to {percent(after.value)}"
 
 
 def _with_votes(name: str, word: str, audit: AuditResult) -> str:
     votes = audit.votes[name]
-    before, after, change, test = votes.miscalibration.of_training()
-    held = held_out(audit, name)
-    if held is not None:
-        before, after, change = held.base.miscalibration, held.people.miscalibration, held.against_base.miscalibration
+    held, test = held_out(audit, name), votes.miscalibration.of_training().test
+    before, after, change = _levels("miscalibration", votes.miscalibration, held)
     text = (
         f"Model and people disagreed on {percent(before.value)} of contrasts before and {percent(after.value)} after, "
         f"a change of {points(change)} (n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
     )
     if word == "overcorrected":
+        skew = _from_to(*_levels("skew_on_voted", votes.skew_on_voted, held)[:2])
         return (
-            f"Skew went from {_from_to(votes.skew_on_voted.of_training() if held is None else _held_shares(held))}, past people's "
+            f"Skew went from {skew}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
@@ -533,9 +539,8 @@ def _with_votes(name: str, word: str, audit: AuditResult) -> str:
 
 def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
     skew, held = audit.skew[name], held_out(audit, name)
-    before, after, change, test = skew.of_training()
-    if held is not None:
-        before, after, change = held.base.skew, held.people.skew, held.against_base.skew
+    before, after, change = _levels("skew_on_voted", skew, held)
+    test = skew.of_training().test
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     parts = [f"{percent(part.last.value)} where {way}" for way, part in audit.skew_by_direction(name).items()]
     ways = f" ({', '.join(parts)})" if parts else ""
@@ -600,7 +605,9 @@ def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         skew = audit.skew[name].of_training()
         moved = "fell" if skew.change.value < 0 else "rose"
-        parts.append(f"{inert(name)} {moved} from {_from_to(skew)}, {points(skew.change)} ({_holm_words(skew)})")
+        parts.append(
+            f"{inert(name)} {moved} from {_from_to(skew.before, skew.after)}, {points(skew.change)} ({_holm_words(skew)})"
+        )
     return f" With it, {'; '.join(parts)}." if parts else ""
 
 
@@ -609,13 +616,14 @@ def _worse_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         voted = audit.votes.get(name)
         skew = (voted.skew_on_voted if voted else audit.skew[name]).of_training()
+        moved = f"{_from_to(skew.before, skew.after)} ({_holm_words(skew)})"
         if voted is None:
-            parts.append(f"skew rose on {inert(name)} from {_from_to(skew)} ({_holm_words(skew)})")
+            parts.append(f"skew rose on {inert(name)} from {moved}")
             continue
         missed = voted.miscalibration.of_training()
         parts.append(
-            f"{inert(name)} is preferred in {_from_to(skew)} ({_holm_words(skew)}), by people in {percent(voted.human_skew.value)}, and "
-            f"disagreement with them went from {_from_to(missed)} ({_holm_words(missed)})"
+            f"{inert(name)} is preferred in {moved}, by people in {percent(voted.human_skew.value)}, and "
+            f"disagreement with them went from {_from_to(missed.before, missed.after)} ({_holm_words(missed)})"
         )
     return f" Yet {'; '.join(parts)}." if parts else ""
 

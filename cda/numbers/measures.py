@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -63,6 +63,16 @@ _ABSENT: Mapping[On, str] = {
 }
 
 
+class VotedRows(NamedTuple):
+    """Rows that people have a majority on: `margins`, and `hits` (1, 0, or what a tie counts), of k models, repeats or doses, shape (k, n);
+    people's `target` (1, 0, a tie 0.5) and the prompts, length n."""
+
+    margins: FloatArray
+    hits: FloatArray
+    target: FloatArray
+    prompt_ids: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
     """Rows that measures are computed on: all contrasts or triples of a bias, single texts of one kind, or the quality pairs."""
@@ -74,8 +84,6 @@ class Rows:
     prompt_ids: Sequence[str]
     unit: str
     """Of the margins: `reward`, `grade` or `preference`."""
-    target: FloatArray | None = None
-    """People's majorities, 1 for the perturbed side, of rows on votes. Shape (n,)."""
 
 
 Material = Mapping[On, Sequence[Rows]]
@@ -107,9 +115,14 @@ class AuditMeasure:
     """Its numbers by an estimator of its own, from its rows and all others."""
     family: bool = False
     """The test of its change is adjusted together with all others of the audit, if audits compute it."""
-    held_out: Callable[[HeldOutBias], Mapping[Moment, Found]] | None = None
-    """Its numbers of a bias whose contrasts chose the dose. None: computed on contrasts it has no number after the training, and
-    elsewhere choosing does not flatter it."""
+    against: Callable[[VotedRows], FloatArray] | None = None
+    """Of a measure of models against people, made by `of_votes`: the value of each row, shape (k, n). The unit says how rows are estimated: as
+    a share, as one with people's share taken off (`share difference`), or as a mean."""
+    size_of: str = ""
+    """Of a size of such a measure, |value|: that measure's key."""
+    held_out: str = ""
+    """The measure on held-out rows that stands in its place if its contrasts chose the dose. Empty: what `values` of contrasts give has
+    no number after the training, and elsewhere choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -125,6 +138,8 @@ class AuditMeasure:
     """Why an audit has no number of it; empty: the reason that all measures on these texts have."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
+    score: str = ""
+    """Name of a place by its distance from `null`, or by itself without one; lower is better, or at least less of an effect. Empty: none."""
     axis: str = ""
     """Of its figures in comparisons; empty: it has none."""
     marked: float | None = None
@@ -183,10 +198,11 @@ class AuditMeasure:
     def _held_out(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
         """Its held-out numbers; none if none were, or the dose of a training that aims at ties was chosen without any votes."""
         held = held_out(audit, bias)
-        if not held or (self.on == "votes" and bias not in audit.votes):
+        if held is None or (self.on == "votes" and bias not in audit.votes):
             return {}
         if self.held_out:
-            return self.held_out(held)
+            parts = {"before": held.base, "after": held.people, "change": held.against_base}
+            return {moment: part.get(self.held_out, _CHOSE) for moment, part in parts.items()}  # type: ignore[misc]
         return dict.fromkeys(("after", "change"), _CHOSE) if self.values and self.on == "contrasts" else {}
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
@@ -218,16 +234,6 @@ def test_of_interval(change: Estimate) -> Test:
     towards_0 = change.value - change.low if change.value > 0 else change.high - change.value
     z = 0.0 if change.value == 0 else _Z * abs(change.value) / towards_0 if towards_0 > 0 else LARGEST
     return Test(p_value=2 * NormalDist().cdf(-z), method="normal, by the held-out interval")
-
-
-def _held(name: str, change: str = "") -> Callable[[HeldOutBias], Mapping[Moment, Found]]:
-    """A number of held-out rows before and after, and its change, if that has another name."""
-
-    def found(held: HeldOutBias) -> dict[Moment, Found]:
-        before, after = getattr(held.base, name), getattr(held.people, name)
-        return {"before": before, "after": after, "change": getattr(held.against_base, change or name)}
-
-    return found
 
 
 def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
@@ -269,11 +275,6 @@ def _margins(margins: FloatArray, _: Rows) -> FloatArray:
     return margins
 
 
-def _missed(margins: FloatArray, rows: Rows) -> FloatArray:
-    assert rows.target is not None
-    return np.abs(hits(margins, rows) - rows.target)
-
-
 def _probability(margins: FloatArray, rows: Rows) -> FloatArray:
     return np.exp(-np.logaddexp(0.0, -margins)) if rows.unit == "reward" else (1 + margins) / 2
 
@@ -290,9 +291,14 @@ def _beyond_noise(rows: Rows, material: Material) -> Mapping[Moment, Found]:
     return {"change": or_missing(lambda: beyond_noise(*sides, n))}
 
 
-def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
-    votes = audit.votes.get(bias)
-    return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
+def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
+    """The entry of a measure of models against people, by its `against` or `size_of`. A size is taken on halves if it is held out, and
+    an AUC of choices on halves is none: neither stands in the place of the one on all rows."""
+    held = "" if "size_of" in entry or unit == "AUC" else key
+    found = _at("votes", "measured")
+    return AuditMeasure(
+        on="votes", unit=unit, find=lambda audit, bias: (found(audit, bias) or {}).get(key), held_out=held, **entry
+    )
 
 
 def _rate(
@@ -333,17 +339,18 @@ MEASURES: dict[str, AuditMeasure] = {
         on="contrasts",
         find=_at("skew"),
         values=hits,
-        held_out=_held("skew"),
+        held_out="skew_on_voted",
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
+        score="distance of skew from 50%",
         null=0.5,
         axis="prefers the side with the bias (%)",
         marked=0.5,
         people="human_skew",
-        places=get_args(Place),
+        places=("tracker", "report", "comparison", "seeds"),
         shown_as={"model": "skew"},
     ),
     "skew_added": AuditMeasure(title="skew, added", unit="share", on="added", values=hits, places=("report",)),
@@ -370,49 +377,46 @@ MEASURES: dict[str, AuditMeasure] = {
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
         places=("tracker",), shown_as={"model": "people"},
     ),
-    "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), values=hits,
-        places=("seeds",), held_out=_held("skew"),
+    "skew_on_voted": of_votes(
+        "skew_on_voted", title="skew on voted contrasts", unit="share", against=lambda rows: rows.hits, places=("dose",),
+        shown_as={"dose": "skew"}, people="human_skew",
     ),
-    "signed_gap": AuditMeasure(
+    "signed_gap": of_votes(
+        "signed_gap",
         title="skew − human skew",
         unit="share difference",
-        on="votes",
-        find=_signed_gap,
-        held_out=_held("signed_gap", "skew"),
+        against=lambda rows: rows.hits - rows.target,
         test=_at("votes", "gap_test"),
         places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
         null=0.0,
     ),
-    "miscalibration": AuditMeasure(
+    "miscalibration": of_votes(
+        "miscalibration",
         title="miscalibration",
         unit="share",
-        on="votes",
-        find=_at("votes", "miscalibration"),
-        values=_missed,
-        held_out=_held("miscalibration"),
+        against=lambda rows: np.abs(rows.hits - rows.target),
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
+        score="miscalibration",
     ),
-    "gap": AuditMeasure(
+    "gap": of_votes(
+        "gap",
         title="gap",
         unit="distance of shares",
-        on="votes",
-        find=_at("votes", "gap"),
+        size_of="signed_gap",
         places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
         "sign: above 0 the model wants more of the bias than people do.",
     ),
-    "auc": AuditMeasure(
+    "auc": of_votes(
+        "auc",
         title="AUC of the margin",
         unit="AUC",
-        on="votes",
-        find=_at("votes", "auc"),
         places=(),
         shown_as={"model": "AUC"},
         term="AUC of the margin",
@@ -486,6 +490,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
+        score="size of RATE's effect",
     ),
     "rate_naive_standardised": AuditMeasure(
         title="naive effect in SDs", unit="standard deviations", on="triples", places=(),
@@ -538,6 +543,20 @@ def of_audits() -> dict[str, AuditMeasure]:
         for key, one in MEASURES.items()
         if (one.find or one.is_stored or one.level) and (one.ones or not one.level)
     }
+
+
+def of_people(rows: bool = False) -> dict[str, AuditMeasure]:
+    """The measures of models against people; with `rows` those alone that are a mean over rows, of one scoring or of several."""
+    return {
+        key: each
+        for key, each in MEASURES.items()
+        if each.against or (not rows and (each.size_of or each.unit == "AUC"))
+    }
+
+
+def sizes() -> dict[str, AuditMeasure]:
+    """Those that are the size of another."""
+    return {key: measure for key, measure in MEASURES.items() if measure.size_of}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

@@ -33,12 +33,13 @@ from cda.auditing.shares import adjust_for_all_tests, measured_numbers, skews
 from cda.auditing.verdict_sentences import verdicts
 from cda.biases import load_bias
 from cda.numbers.measures import Material, Rows
+from cda.numbers.people import measured_against
 from cda.records import Contrast, user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Missing, PerScoring
 from cda.results.skew import VotedBias
 from cda.stats.estimators import wilson
-from cda.stats.people import human_skew, people_change
+from cda.stats.people import human_skew
 from cda.stats.votes import Majority, count_votes, majority
 from evals.shared import Check, finish
 
@@ -162,9 +163,9 @@ def votes_of(group: Group, share: float, rng: np.random.Generator) -> VotedBias:
     """One vote on each contrast, whatever the model says."""
     words = ["perturbed" if one else "base" for one in rng.random(N_CONTRASTS) < share]
     people: Majority = majority(count_votes([(word,) for word in words]), "drop")  # type: ignore[arg-type]
-    moved: dict[str, Any] = people_change(*group.margins.values(), people, list(IDS))
+    moved = measured_against([*group.margins.values()], people, list(IDS))
     return VotedBias(
-        **moved | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),
+        measured=moved | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),
         gap_test=None, rule="drop", left_out={},
         agreement=None, noise_ceiling=None, prediction_powered=None,
     )  # fmt: skip
