@@ -181,7 +181,7 @@ def test_a_bias_that_no_sample_differs_in_has_no_test() -> None:
     assert (
         tests["structure"] is None and tests["length"] is not None and tests["length"].p_value == tests["length"].p_holm
     )
-    said = policy.sentences(make_audit({"length": (0.9,)}, others=()).model_copy(update={"policy": found}))
+    said = policy.sentences(make_audit({"length": (0.9,)}, others=()).model_copy(update={"measured": found}))
     assert "No reward can select on structure: the samples of each prompt are all alike in it." in said
 
 
