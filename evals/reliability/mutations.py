@@ -1,9 +1,10 @@
 """Mutation testing of statistics and money: code is changed at random places, and its own tests must fail.
 
-Mutations are mutmut's (3.8, `pip install mutmut`), which changes operators, numbers, arguments, keywords and defaults within
-functions; decorated functions, class bodies and constants of modules it leaves alone. Changes of the wording of a message or
-a docstring alone are not drawn. `python -m evals.reliability.mutations AREA SECONDS` runs mutants of one area for about so long and keeps
-how they ended, so that it can be called again until all that were drawn are through; without an area the result is written.
+Mutations are mutmut's (3.8, which needs an older pytest: `pip install mutmut 'pytest<9.1'` in an environment of its own). It changes
+operators, numbers, arguments, keywords and defaults within functions; decorated functions, class bodies and constants of modules it
+leaves alone. Changes of the wording of a message or a docstring alone are not drawn. `python -m evals.reliability.mutations AREA SECONDS`
+runs mutants of one area for about so long and keeps how they ended, so that it can be called again until all that were drawn are through;
+without an area the result is written.
 """
 
 from __future__ import annotations
