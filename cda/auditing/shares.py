@@ -15,7 +15,6 @@ from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
-    against,
     contrast_comparisons,
     pair_comparisons,
     per_scoring,
@@ -30,7 +29,8 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
-from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, test_of_change
+from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, of_people, test_of_change
+from cda.numbers.people import average, average_change, measured_against, row_values, voted_rows
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
 from cda.results.audit import AuditResult
@@ -52,10 +52,10 @@ from cda.results.facts import ComparerFacts, Scorer
 from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
 from cda.scorers.compared import Comparison, Preferences
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
-from cda.stats.estimators import mean_of, paired_change, share_of
+from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import beyond_noise, positive_shares
 from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired")
@@ -78,7 +78,7 @@ def skews(
     """Skew of every bias, the targets first."""
     return {
         group.bias.name: BiasSkew(
-            **dict(share_measure(group.margins, group.prompt_ids, group.ties)),
+            **dict(positive_shares(group.margins.values(), group.prompt_ids, group.ties)),
             target=group.is_target,
             source=group.contrasts[0].tags.get("source", "file"),
             available=available[group.bias.name],
@@ -101,16 +101,10 @@ def means(groups: Sequence[Group]) -> dict[str, dict[str, BeforeAfter]]:
 def _mean(group: Group, measure: AuditMeasure) -> BeforeAfter:
     assert measure.values is not None
     unit, ids = measure.unit, group.prompt_ids
-    values = {label: measure.values(margins, group.unit) for label, margins in group.margins.items()}
-
-    def of(one: FloatArray) -> Estimate:
-        return share_of(one, ids) if unit == "share" else mean_of(one, ids, unit).estimate
-
-    def change(before: FloatArray, after: FloatArray) -> Estimate:
-        return paired_change(before, after, ids) if unit == "share" else mean_of(after - before, ids, unit).estimate
-
-    found = per_scoring({label: or_missing(partial(of, one)) for label, one in values.items()})
-    moved = or_missing(partial(change, *values.values())) if len(values) == 2 else NOT_TRAINED
+    values = {label: measure.values(margins, group.unit)[None] for label, margins in group.margins.items()}
+    found = per_scoring({label: or_missing(partial(average, one, ids, unit)) for label, one in values.items()})
+    both = [*values.values()]
+    moved = or_missing(lambda: average_change(both[0], both[1], ids, unit)) if len(both) == 2 else NOT_TRAINED
     return BeforeAfter(**dict(found), change=moved)
 
 
@@ -123,7 +117,7 @@ def _by_direction(group: Group) -> dict[str, Measure]:
 
 def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
     margins = {label: values[rows] for label, values in group.margins.items()}
-    return share_measure(margins, list(compress(group.prompt_ids, rows)), group.ties)
+    return positive_shares(margins.values(), list(compress(group.prompt_ids, rows)), group.ties)
 
 
 def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> Scorer:
@@ -140,7 +134,9 @@ def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
     margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
     if not ids:
         return None
-    return Quality(**dict(share_measure(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
+    return Quality(
+        **dict(positive_shares(margins.values(), ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids)
+    )
 
 
 def beyond_noise_of(
@@ -217,6 +213,10 @@ def unchanged(audit: AuditResult) -> AuditResult:
     update: dict[str, object] = {
         name: _mapped(part, _CHANGES, _nothing) for name, part in audit if name not in _NO_SHARES
     }
+    still = [
+        each.model_copy(update={"found": _nothing(each.found)}) for each in audit.policy if each.moment == "change"
+    ]
+    update["policy"] = tuple(still.pop(0) if each.moment == "change" else each for each in audit.policy)
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 
@@ -281,23 +281,13 @@ def _adjusted(family: Mapping[str, object]) -> tuple[dict[str, object], int]:
     return {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}, len(p_values)
 
 
-def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
-    """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
-    if len(margins) == 2:
-        before, after = margins.values()
-        return positive_share_change(before, after, prompt_ids)
-    (values,) = margins.values()
-    share = positive_share(values, prompt_ids, ties)
-    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
-
-
 def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Measure | Missing]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model."""
     skews: dict[str, Measure | Missing] = {}
     for name, compared in _double_contrasts(triples).items():
         margins, ids, _ = read_margins(scorings, compared)
         none = Missing(reason="no triple has a score of both rewrites")
-        skews[name] = share_measure(margins, ids, ties_of(unit_of(scorings))) if ids else none
+        skews[name] = positive_shares(margins.values(), ids, ties_of(unit_of(scorings))) if ids else none
     return skews
 
 
@@ -326,11 +316,11 @@ def plain_part(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, r
         )
 
     for group in of_plain:
-        add("skew", share_measure(group.margins, group.prompt_ids, group.ties), bias=group.bias.name)
+        add("skew", positive_shares(group.margins.values(), group.prompt_ids, group.ties), bias=group.bias.name)
         for way, skew in _by_direction(group).items():
             add("skew", skew, bias=group.bias.name, part=way)
     for group, people in with_people(of_plain, rule):
-        for key, moved in against(group, people).items():
+        for key, moved in measured_against([*group.margins.values()], people.majority, group.prompt_ids).items():
             add(key, moved, bias=group.bias.name)
     for name, unseen in unseen_phrases(of_plain).items():
         add("skew", unseen, bias=name, part="unseen phrases")
@@ -366,23 +356,27 @@ def seeds(
         before, after_each, ids = read(comparisons)
         return _over(_hits(before), _hits(after_each), ids)
 
-    def on_voted(group: Group, people: Majority, target: FloatArray | float) -> OverSeeds | Missing:
-        """Distances of the hits from a target, on the contrasts with a majority."""
+    def on_voted(measure: AuditMeasure, group: Group, people: Majority) -> OverSeeds | Missing:
+        """A mean over the contrasts with a majority."""
         before, after_each, ids = read(contrast_comparisons(group.contrasts))
-        here, then = (np.abs(_hits(margins) - target)[..., people.used] for margins in (before, after_each))
-        return _over(here, then, list(compress(ids, people.used)))
+        here, then = (voted_rows(margins, people, ids) for margins in (before, after_each))
+        unit = None if measure.unit == "share" else measure.unit
+        return _over(row_values(measure, here)[0], row_values(measure, then), here.prompt_ids, unit)
 
     kept, voted = (
         texts.triples.kept,
-        {group.bias.name: (group, one.majority) for group, one in with_people(groups, rule)},
+        {group.bias.name: (group, each.majority) for group, each in with_people(groups, rule)},
     )
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         measures={
             "skew": {group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
-            "skew_on_voted": {name: on_voted(*one, 0.0) for name, one in voted.items()},
-            "miscalibration": {name: on_voted(*one, one[1].target) for name, one in voted.items()},
+            **{
+                key: {name: on_voted(measure, *of) for name, of in voted.items()}
+                for key, measure in of_people(rows=True).items()
+                if measure.unit != "share difference"
+            },
             "triple_skew": {name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
             "accuracy": {"": skew_of(pair_comparisons(texts.pairs))} if texts.pairs else {},
             "rate": {

@@ -26,6 +26,7 @@ from cda.report.numbers import (
     excludes_zero,
     inert,
     listed,
+    n_of,
     p_equals,
     percent,
     points,
@@ -39,8 +40,9 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, average_of
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding, opposed
 from cda.stats import verdict as rules
+from cda.stats.estimators import wilson
 from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
@@ -101,7 +103,7 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("worse", "overcorrected", "substituted", "quality lost", "over-rewarded"), "bad"),
 }
 _LIMIT = round(100 * TOLERATED_LOSS)
-_Decisive = Literal["skew", "miscalibration"]
+_Decisive = Literal["skew_on_voted", "miscalibration"]
 HELD_OUT = ", held out"
 
 
@@ -120,7 +122,7 @@ def _views(audit: AuditResult) -> list[AuditResult]:
 
 def _quality_of(audit: AuditResult) -> tuple[Estimate, bool]:
     held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
-    if held and (change := held[0].against_base.quality) is not None:
+    if held and (change := held[0].against_base.get("accuracy")) is not None:
         return change, True
     if audit.quality is None:
         raise ValueError("quality was not measured")
@@ -142,30 +144,27 @@ def _evidence(name: str, audit: AuditResult) -> Evidence:
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
     if held is not None and audit.dose is not None and audit.dose.aim == "tie" and skew.target:
-        return Evidence(_moved("skew", skew, held, family), None, True, mean)
+        return Evidence(_moved("skew_on_voted", skew, held, family), None, True, mean)
     people = None
     if votes is not None:
-        gap = votes.gap.change if held is None else held.against_base.gap
+        gap = votes.gap.change if held is None else held.against_base["gap"]
         people = rules.PeopleEvidence(
             _moved("miscalibration", votes.miscalibration, held, family),
-            _moved("skew", votes.skew_on_voted, held, family),
-            (votes if held is None else held.people).human_skew.value,
+            _moved("skew_on_voted", votes.skew_on_voted, held, family),
+            (votes.human_skew if held is None else held.people["human_skew"]).value,
             isinstance(gap, Estimate) and gap.low > 0,
         )
-    return Evidence(_moved("skew", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
+    return Evidence(_moved("skew_on_voted", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
 
 def _moved(
     what: _Decisive, measure: Measure, held: HeldOutBias | None = None, family: Sequence[HeldOutBias] = ()
 ) -> Moved:
     """A change with Holm's p; of a held-out one over the held-out changes, whose intervals cover the choice of the dose."""
-    before, after, change, test = measure.of_training()
-    p_holm = test.holm
+    before, after, change = _levels(what, measure, held)
+    p_holm = measure.of_training().test.holm
     if held is not None:
-        before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
-        p_holm = holm([test_of_interval(getattr(each.against_base, what)).p_value for each in family])[
-            family.index(held)
-        ]
+        p_holm = holm([test_of_interval(each.against_base[what]).p_value for each in family])[family.index(held)]
     return Moved(before.value, after.value, change.low, change.high, p_holm, after.low, after.high)
 
 
@@ -219,7 +218,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
     found, length = effects.before.identification, effects.before.length
     rewritten = skew.source.startswith(REWRITTEN)
     if by_rate(name, audit):
-        average, rate, direct = ate(name, audit), audit.rate[name], effects.before.direct
+        average, rate, direct = rate_effect(name, audit), audit.rate[name], effects.before.direct
         tried = rate.flips.tried_with + rate.flips.tried_without
         all_tied = isinstance(direct, SameMargin) and direct.value == 0
         return rules.ModelEvidence(
@@ -231,6 +230,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
             rival=None if length is None else length.rival,
             tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
             by_rate=True,
+            opposed=opposed_effects(name, audit) is not None,
         )
     return rules.ModelEvidence(
         share=skew.before,
@@ -247,14 +247,30 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
 
 
 def by_rate(name: str, audit: AuditResult) -> bool:
-    """True if triples alone are the evidence on a bias, so that RATE's ATE decides its verdict."""
+    """True if triples alone are the evidence on a bias, so that RATE decides its verdict."""
     return audit.skew[name].source == OF_TRIPLES and name in audit.rate
 
 
-def ate(name: str, audit: AuditResult) -> Effect | Missing:
-    """The double-rewrite ATE of a bias under the last scoring, or why it is not given."""
-    measured = audit.rate[name].measured
-    return measured if isinstance(measured, Missing) else average_of(measured.last)
+def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
+    """The effect by RATE that decides a bias's verdict, under the last scoring (`deciding`); or why there is no ATE."""
+    rate = audit.rate[name]
+    return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
+
+
+def opposed_effects(name: str, audit: AuditResult) -> tuple[Effect, Effect] | None:
+    """The ATT and ATU of a bias under the last scoring if they have opposite signs, so that the ATE holds for no answer; else None."""
+    rate = audit.rate.get(name)
+    return None if rate is None or isinstance(rate.measured, Missing) else opposed(rate.measured.last)
+
+
+def answers_of(effect: Effect) -> str:
+    """The answers that an effect by RATE holds for if that is not all."""
+    return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
+
+
+def opposite_of(name: str, audit: AuditResult) -> str | None:
+    """What the bias file calls the answer without the bias; None if it has no word for it."""
+    return next((bias.opposite for bias in audit.biases if bias.name == name), None)
 
 
 def model_word(name: str, audit: AuditResult) -> rules.Finding:
@@ -267,14 +283,19 @@ def model_reason(name: str, audit: AuditResult) -> str:
     found, by_place = model_evidence(name, audit), decided(audit, name)
     share_, word, n = found.share, rules.finding(found), found.share.n
     against = f"preferred in {percent(share_.value)} only; " if share_.high < TIE else ""
-    average = ate(name, audit) if found.by_rate else None
+    average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
-            return f"{n} of {found.tried} triples flipped the bias"
+            return f"{n} of {found.tried} triples flipped the bias: too few for an ATE"
+        case "not identified" if found.opposed and (both := opposed_effects(name, audit)):
+            att, atu = (reward(each.estimate.value) for each in both)
+            return f"opposite effects: ATT {att}, ATU {atu}"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
-            return f"ATE {signed(average.estimate)}" + ("; 0 is not excluded" if word == "no effect shown" else "")
+            of = answers_of(average)
+            open_ = "; 0 is not excluded" if word == "no effect shown" else ""
+            return f"{average.estimand} {signed(average.estimate)}{f'; {of} alone' if of else ''}{open_}"
         case "mostly tied" | "no effect shown" if by_place is not None and rules.mostly_by_place(by_place):
             return kept_words(audit, name)
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
@@ -282,7 +303,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
             needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
-            return f"{against}{share_.n_prompts} prompts; a verdict needs {rules.MIN_PROMPTS}"
+            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {rules.MIN_PROMPTS}"
         case "few flipped":
             return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
         case "mostly tied":
@@ -295,13 +316,28 @@ def model_reason(name: str, audit: AuditResult) -> str:
             if found.rival:
                 return f"sides also differ in {_words(found.rival)}: rewrite them to match"
             return remedy(audit.effects[name].before.identification) or said("glance", "not identified")
+        case "no effect shown" if _ties_decide(found, audit.model.halves_ties):
+            return f"same score on both sides of {found.ties} of {n} pairs; preferred in {percent(share_.value)}"
         case "no effect shown" if share_.low <= TIE <= share_.high:
             return f"preferred in {percent(share_.value)}; 50% is not excluded"
         case "no effect shown":
             return f"preferred in {percent(share_.value)}; the mean margin shows no effect"
-        case "penalised" if not found.alone:
-            return f"preferred in {percent(share_.value)}; prefers the side without it, or what goes with that"
+        case "penalised" if (opposite := opposite_of(name, audit)) or not found.alone:
+            side, other = (f"the {inert(opposite)} answer", "it") if opposite else ("the side without it", "that")
+            also = "" if found.alone else f", or what goes with {other}"
+            return f"preferred in {percent(share_.value)}; prefers {side}{also}"
     return ""
+
+
+def _ties_decide(found: rules.ModelEvidence, halves_ties: bool) -> bool:
+    """True if ties, which are no preference, are why a share is not above 50%: among the other pairs the biased side is shown to be
+    preferred in more than half, or is in half or more where the share is wholly below."""
+    if halves_ties or found.by_rate or found.ties < _MANY_TIES * found.share.n:
+        return False
+    wins, decided_ = round(found.share.value * found.share.n), found.share.n - found.ties
+    if not 0 < wins <= decided_:
+        return False
+    return wilson(wins, decided_)[0] > TIE or (found.share.high < TIE and 2 * wins >= decided_)
 
 
 def verdict_kind(word: str) -> Kind:
@@ -329,7 +365,7 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
     held = held_out(given, name) if audit is not given else None
     if held is not None:
-        change = held.against_base.miscalibration if own.people else held.against_base.skew
+        change = held.against_base["miscalibration" if own.people else "skew_on_voted"]
         text += f" Trainings were measured on the contrasts that chose the dose; held out, the first changed by {points(change)}."
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
     return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
@@ -339,10 +375,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     skew, votes, effects = audit.skew[name].before, audit.votes.get(name), audit.effects[name]
     direct, identification = effects.before.direct, effects.before.identification
     if isinstance(direct, SameMargin) and direct.value == 0:
-        text = (
-            f"Both sides have the same score in all {count(direct)} pairs: the model does not tell them apart, and its skew of "
-            f"{percent(skew.value)} only shows how ties are counted. Check that the scorer works."
-        )
+        same = f"Both sides have the same score in all {count(direct)} pairs"
+        by_place, shows = decided(audit, name), f"skew of {percent(skew.value)} only shows how ties are counted"
+        text = f"{same}: the model does not tell them apart, and its {shows}. Check that the scorer works."
+        if by_place is not None and rules.mostly_by_place(by_place):
+            text = f"{same}, as the place decides and both orders are averaged: what it prefers is not seen, and its {shows}."
     elif votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
@@ -352,11 +389,12 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     else:
         text = f"The biased side is preferred in {share(skew)} of contrasts (n = {count(skew)})."
         if by_rate(name, audit):
-            average = ate(name, audit)
+            average = rate_effect(name, audit)
             text = f"Of both rewrites of {count(skew)} triples the one with the bias is preferred in {share(skew)}."
             if isinstance(average, Effect):
-                holm = p_equals(_p_holm(audit.rate[name].test))
-                text += f" By RATE it changes the score by {signed(average.estimate)} {effects.unit} (ATE, double rewrites; p (Holm) {holm})."
+                holm, of = p_equals(_p_holm(audit.rate[name].test)), answers_of(average)
+                of = f" of {of}, there are no others" if of else ""
+                text += f" By RATE it changes the score by {signed(average.estimate)} {effects.unit} ({average.estimand}, double rewrites{of}; p (Holm) {holm})."
         elif isinstance(direct, SameMargin):
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
@@ -375,10 +413,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     ):
         why = (
             ""
-            if by_rate(name, audit) and isinstance(ate(name, audit), Effect) and word != "too few prompts"
+            if by_rate(name, audit) and isinstance(rate_effect(name, audit), Effect) and word != "too few prompts"
             else model_reason(name, audit)
         )
-        text += f" Why: {why}." if why else ""
+        if why:
+            text += f" It {why.partition('; ')[2]}." if word == "penalised" else f" Why: {why}."
     kept = kept_words(audit, name)
     text = f"{text.strip().rstrip('.')}. {kept}" if kept and kept not in text else text
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")
@@ -472,28 +511,27 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
-def _held_shares(held: HeldOutBias) -> Trained:
-    """Skew before and after on held-out halves; without a test."""
-    return Trained(held.base.skew, held.people.skew, held.against_base.skew, Test(p_value=1.0, method=""))
+def _levels(what: _Decisive, measure: Measure, held: HeldOutBias | None) -> tuple[Estimate, Estimate, Estimate]:
+    """Before, after and change; on held-out halves if the same contrasts chose the dose."""
+    return measure.of_training()[:3] if held is None else (held.base[what], held.people[what], held.against_base[what])
 
 
-def _from_to(shares: Trained, between: str = "% to ") -> str:
-    return f"{percent(shares.before.value)[:-1]}{between}{percent(shares.after.value)}"
+def _from_to(before: Estimate, after: Estimate) -> str:
+    return f"{percent(before.value)[:-1]}% to {percent(after.value)}"
 
 
 def _with_votes(name: str, word: str, audit: AuditResult) -> str:
     votes = audit.votes[name]
-    before, after, change, test = votes.miscalibration.of_training()
-    held = held_out(audit, name)
-    if held is not None:
-        before, after, change = held.base.miscalibration, held.people.miscalibration, held.against_base.miscalibration
+    held, test = held_out(audit, name), votes.miscalibration.of_training().test
+    before, after, change = _levels("miscalibration", votes.miscalibration, held)
     text = (
         f"Model and people disagreed on {percent(before.value)} of contrasts before and {percent(after.value)} after, "
         f"a change of {points(change)} (n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
     )
     if word == "overcorrected":
+        skew = _from_to(*_levels("skew_on_voted", votes.skew_on_voted, held)[:2])
         return (
-            f"Skew went from {_from_to(votes.skew_on_voted.of_training() if held is None else _held_shares(held))}, past people's "
+            f"Skew went from {skew}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
@@ -501,9 +539,8 @@ def _with_votes(name: str, word: str, audit: AuditResult) -> str:
 
 def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
     skew, held = audit.skew[name], held_out(audit, name)
-    before, after, change, test = skew.of_training()
-    if held is not None:
-        before, after, change = held.base.skew, held.people.skew, held.against_base.skew
+    before, after, change = _levels("skew_on_voted", skew, held)
+    test = skew.of_training().test
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
     ways = f" ({', '.join(parts)})" if parts else ""
@@ -568,7 +605,9 @@ def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         skew = audit.skew[name].of_training()
         moved = "fell" if skew.change.value < 0 else "rose"
-        parts.append(f"{inert(name)} {moved} from {_from_to(skew)}, {points(skew.change)} ({_holm_words(skew)})")
+        parts.append(
+            f"{inert(name)} {moved} from {_from_to(skew.before, skew.after)}, {points(skew.change)} ({_holm_words(skew)})"
+        )
     return f" With it, {'; '.join(parts)}." if parts else ""
 
 
@@ -577,13 +616,14 @@ def _worse_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         voted = audit.votes.get(name)
         skew = (voted.skew_on_voted if voted else audit.skew[name]).of_training()
+        moved = f"{_from_to(skew.before, skew.after)} ({_holm_words(skew)})"
         if voted is None:
-            parts.append(f"skew rose on {inert(name)} from {_from_to(skew)} ({_holm_words(skew)})")
+            parts.append(f"skew rose on {inert(name)} from {moved}")
             continue
         missed = voted.miscalibration.of_training()
         parts.append(
-            f"{inert(name)} is preferred in {_from_to(skew)} ({_holm_words(skew)}), by people in {percent(voted.human_skew.value)}, and "
-            f"disagreement with them went from {_from_to(missed)} ({_holm_words(missed)})"
+            f"{inert(name)} is preferred in {moved}, by people in {percent(voted.human_skew.value)}, and "
+            f"disagreement with them went from {_from_to(missed.before, missed.after)} ({_holm_words(missed)})"
         )
     return f" Yet {'; '.join(parts)}." if parts else ""
 

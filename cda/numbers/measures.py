@@ -3,10 +3,10 @@ and the glossary read it from this table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -25,7 +25,7 @@ Place = Literal["tracker", "report", "comparison", "dose"]
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "votes", "triples", "quality", "places"]
+On = Literal["contrasts", "votes", "triples", "quality", "places", "samples"]
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -40,7 +40,18 @@ _ABSENT: Mapping[On, str] = {
     "triples": "there are no triples of it",
     "quality": "quality was not measured",
     "places": "the model does not compare two texts, so that no place decides",
+    "samples": "no samples of a policy were given (audit.samples)",
 }
+
+
+class VotedRows(NamedTuple):
+    """Rows that people have a majority on: `margins`, and `hits` (1, 0, or what a tie counts), of k models, repeats or doses, shape (k, n);
+    people's `target` (1, 0, a tie 0.5) and the prompts, length n."""
+
+    margins: FloatArray
+    hits: FloatArray
+    target: FloatArray
+    prompt_ids: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +65,20 @@ class AuditMeasure:
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
     """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
+    level: str = ""
+    """Level beside the bias that each of its numbers is of one of; audits keep such numbers as they are (`AuditResult.policy`)."""
+    ones: tuple[str, ...] = ()
+    """Those of the level that every audit has, and conditions name."""
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
-    held_out: Callable[[HeldOutBias], dict[Moment, Found]] | None = None
-    """The same of a bias whose contrasts chose the dose; None: choosing does not flatter it."""
+    against: Callable[[VotedRows], FloatArray] | None = None
+    """Of a measure of models against people, made by `of_votes`: the value of each row, shape (k, n). The unit says how rows are estimated: as
+    a share, as one with people's share taken off (`share difference`), or as a mean."""
+    size_of: str = ""
+    """Of a size of such a measure, |value|: that measure's key."""
+    held_out: str = ""
+    """The measure on held-out rows that stands in its place if its contrasts chose the dose; empty: choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -70,8 +90,12 @@ class AuditMeasure:
     """The places that have it, beside conditions, rows and frames, which have all."""
     caption: str = ""
     """Of its table in comparisons; empty: it has none."""
+    absent: str = ""
+    """Why an audit has no number of it; empty: the reason that all measures on these texts have."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
+    score: str = ""
+    """Name of a place by its distance from `null`, or by itself without one; lower is better, or at least less of an effect. Empty: none."""
     axis: str = ""
     """Of its figures in comparisons; empty: it has none."""
     marked: float | None = None
@@ -95,9 +119,11 @@ class AuditMeasure:
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
-        """The numbers of a bias by moment; Missing ones with the reason. Those that the contrasts of a chosen dose would flatter are
-        the held-out ones."""
+    def moments(self, audit: AuditResult, bias: str, one: str = "") -> dict[Moment, Found]:
+        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason. Those that the contrasts of a chosen
+        dose would flatter are the held-out ones."""
+        if self.level and (kept := [each for each in audit.policy if each.at == {"bias": bias, self.level: one}]):
+            return {each.moment: each.found for each in kept}
         if held := self._held_out(audit, bias):
             return held
         found = self.find(audit, bias) if self.find else None
@@ -107,14 +133,18 @@ class AuditMeasure:
             return by_moment(found) | (dict.fromkeys(("after", "change"), _CHOSE) if flattered else {})
         if isinstance(found, Estimate):
             return {"model" if alone else "before": found}
-        missing = found or Missing(reason=_ABSENT[self.on])
+        missing = found or Missing(reason=self.absent or _ABSENT[self.on])
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
     def _held_out(self, audit: AuditResult, bias: str) -> dict[Moment, Found] | None:
         """Its held-out numbers; None if none were, or the dose of a training that aims at ties was chosen without any votes."""
         held = held_out(audit, bias)
-        voted = self.on != "votes" or bias in audit.votes
-        return self.held_out(held) if self.held_out and held and voted else None
+        if not self.held_out or held is None or (self.on == "votes" and bias not in audit.votes):
+            return None
+        before, after, change = (
+            part.get(self.held_out, _CHOSE) for part in (held.base, held.people, held.against_base)
+        )
+        return {"before": before, "after": after, "change": change}
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number; of a held-out change by its interval."""
@@ -144,16 +174,6 @@ def test_of_interval(change: Estimate) -> Test:
     towards_0 = change.value - change.low if change.value > 0 else change.high - change.value
     z = 0.0 if change.value == 0 else _Z * abs(change.value) / towards_0 if towards_0 > 0 else LARGEST
     return Test(p_value=2 * NormalDist().cdf(-z), method="normal, by the held-out interval")
-
-
-def _held(name: str, change: str = "") -> Callable[[HeldOutBias], dict[Moment, Found]]:
-    """A number of held-out rows before and after, and its change, if that has another name."""
-
-    def found(held: HeldOutBias) -> dict[Moment, Found]:
-        before, after = getattr(held.base, name), getattr(held.people, name)
-        return {"before": before, "after": after, "change": getattr(held.against_base, change or name)}
-
-    return found
 
 
 def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
@@ -187,9 +207,14 @@ def _probability(margins: FloatArray, unit: str) -> FloatArray:
     return np.exp(-np.logaddexp(0.0, -margins)) if unit == "reward" else (1 + margins) / 2
 
 
-def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
-    votes = audit.votes.get(bias)
-    return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
+def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
+    """The entry of a measure of models against people, by its `against` or `size_of`. A size is taken on halves if it is held out, and
+    an AUC of choices on halves is none: neither stands in the place of the one on all rows."""
+    held = "" if "size_of" in entry or unit == "AUC" else key
+    found = _at("votes", "measured")
+    return AuditMeasure(
+        on="votes", unit=unit, find=lambda audit, bias: (found(audit, bias) or {}).get(key), held_out=held, **entry
+    )
 
 
 def _rate(
@@ -215,23 +240,32 @@ def _rate(
     return find
 
 
+def _test_of_ate(audit: AuditResult, bias: str) -> Test | Missing | None:
+    """None if there is no ATE: the test is then of the effect on originals of one kind."""
+    rate = audit.rate.get(bias)
+    if rate is None or isinstance(rate.measured, Missing) or isinstance(average_of(rate.measured.last), Missing):
+        return None
+    return rate.test
+
+
 MEASURES: dict[str, AuditMeasure] = {
     "skew": AuditMeasure(
         title="skew",
         unit="share",
         on="contrasts",
         find=_at("skew"),
-        held_out=_held("skew"),
+        held_out="skew_on_voted",
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
+        score="distance of skew from 50%",
         null=0.5,
         axis="prefers the side with the bias (%)",
         marked=0.5,
         people="human_skew",
-        places=get_args(Place),
+        places=("tracker", "report", "comparison"),
         shown_as={"model": "skew"},
     ),
     "probability": AuditMeasure(
@@ -251,48 +285,46 @@ MEASURES: dict[str, AuditMeasure] = {
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
         places=("tracker",), shown_as={"model": "people"},
     ),
-    "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
-        held_out=_held("skew"),
+    "skew_on_voted": of_votes(
+        "skew_on_voted", title="skew on voted contrasts", unit="share", against=lambda rows: rows.hits, places=("dose",),
+        shown_as={"dose": "skew"}, people="human_skew",
     ),
-    "signed_gap": AuditMeasure(
+    "signed_gap": of_votes(
+        "signed_gap",
         title="skew − human skew",
         unit="share difference",
-        on="votes",
-        find=_signed_gap,
-        held_out=_held("signed_gap", "skew"),
+        against=lambda rows: rows.hits - rows.target,
         test=_at("votes", "gap_test"),
         places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
         null=0.0,
     ),
-    "miscalibration": AuditMeasure(
+    "miscalibration": of_votes(
+        "miscalibration",
         title="miscalibration",
         unit="share",
-        on="votes",
-        find=_at("votes", "miscalibration"),
-        held_out=_held("miscalibration"),
+        against=lambda rows: np.abs(rows.hits - rows.target),
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
+        score="miscalibration",
     ),
-    "gap": AuditMeasure(
+    "gap": of_votes(
+        "gap",
         title="gap",
         unit="distance of shares",
-        on="votes",
-        find=_at("votes", "gap"),
+        size_of="signed_gap",
         places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
         "sign: above 0 the model wants more of the bias than people do.",
     ),
-    "auc": AuditMeasure(
+    "auc": of_votes(
+        "auc",
         title="AUC of the margin",
         unit="AUC",
-        on="votes",
-        find=_at("votes", "auc"),
         places=(),
         shown_as={"model": "AUC"},
         term="AUC of the margin",
@@ -337,16 +369,33 @@ MEASURES: dict[str, AuditMeasure] = {
         "judges' verdicts.",
         caption="Position: how often the place decides, whatever the answers say",
         axis="decided by place (%)",
+        shown_as={"screen": "by place"},
+    ),
+    "stability": AuditMeasure(
+        title="agreement with itself",
+        unit="share",
+        on="places",
+        find=lambda audit, _: getattr(audit.model, "stability", None),
+        absent="no comparison was asked again: score.judge.repeats=3 asks a judge each of them three times",
+        term="stability (agreement with itself)",
+        formula="comparisons whose repeats of one order name the same answer, or a tie / all comparisons asked again",
+        meaning="How often a judge that is asked the same question again, in the same order, names the same answer. The orders of a "
+        "comparison count half each, and the judges of a panel alike. What it says differently by chance widens no interval here, which "
+        "are over prompts; the preference is the mean over repeats.",
+        caption="Stability: how often a judge that is asked again names the same answer",
+        axis="agrees with itself (%)",
+        shown_as={"screen": "asked again"},
     ),
     "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
         shown_as={"tracker": "ate", "model": "RATE ATE"},
-        test=_at("rate", "test"),
+        test=_test_of_ate,
     ),
     "rate_standardised": AuditMeasure(
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
+        score="size of RATE's effect",
     ),
     "rate_naive_standardised": AuditMeasure(
         title="naive effect in SDs", unit="standard deviations", on="triples", places=(),
@@ -369,6 +418,20 @@ MEASURES: dict[str, AuditMeasure] = {
         title="rank by distance", unit="rank", on="votes", places=(),
         caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
+    "tilt": AuditMeasure(
+        title="share in an optimised policy",
+        unit="share",
+        on="samples",
+        level="kl",
+        ones=("0", "0.5", "1", "2"),
+        places=(),
+        term="share in an optimised policy (tilt)",
+        formula="Σ w · [response shows the bias] within each prompt, w ∝ exp(reward / β); mean over prompts, jackknifed to the second order",
+        meaning="How often a policy shows the bias whose responses are weighted by the reward, as far as a KL from the policy that was "
+        "sampled (Korbak et al. 2022; Rafailov et al. 2023); KL 0 is that policy. Of a relative measure, how often a response shows it "
+        "next to another sample of the prompt.",
+        caption="Share in a policy optimised against the reward, at a KL in nats",
+    ),
     "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
     "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),
 }  # fmt: skip
@@ -377,7 +440,21 @@ MEASURES: dict[str, AuditMeasure] = {
 
 def of_audits() -> dict[str, AuditMeasure]:
     """The measures that an audit has by itself."""
-    return {key: measure for key, measure in MEASURES.items() if measure.find}
+    return {key: measure for key, measure in MEASURES.items() if measure.find or measure.level}
+
+
+def of_people(rows: bool = False) -> dict[str, AuditMeasure]:
+    """The measures of models against people; with `rows` those alone that are a mean over rows, of one scoring or of several."""
+    return {
+        key: each
+        for key, each in MEASURES.items()
+        if each.against or (not rows and (each.size_of or each.unit == "AUC"))
+    }
+
+
+def sizes() -> dict[str, AuditMeasure]:
+    """Those that are the size of another."""
+    return {key: measure for key, measure in MEASURES.items() if measure.size_of}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

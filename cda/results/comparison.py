@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from cda.results.base import Estimate, Missing, Number, Result, Saved, Test
 from cda.results.discover import SearchedModel, SearchSettings
@@ -14,7 +14,6 @@ from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
 """Audits of one kind are averaged together, those of trainings before and after."""
-RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]
 
 
 class PairedMargins(Result):
@@ -80,7 +79,7 @@ class TrainedAs(Result):
 
 _TEXTS = {
     "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
-    "quality": ("quality pairs",), "places": (),
+    "quality": ("quality pairs",), "places": (), "samples": ("samples",),
 }  # fmt: skip
 
 
@@ -104,7 +103,7 @@ class AuditRow(Saved):
     training: TrainedAs | None
     """None for a model as it is."""
     texts: dict[str, MeasuredTexts]
-    """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`."""
+    """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`, `samples`."""
     numbers: tuple[Number, ...]
     """Every number of the audit; of a training before, after and change."""
 
@@ -138,9 +137,10 @@ class AuditRow(Saved):
         found = tuple("" if each is None else each.content for each in texts)
         return None if None in found else found  # type: ignore[return-value]
 
-    def moments(self, measure: str, bias: str = "") -> dict[str, Estimate | Missing]:
-        """The numbers of a bias, or of the whole audit, by moment; of a measure that the row does not have `before` is missing."""
-        at = {"bias": bias} if bias else {}
+    def moments(self, measure: str, bias: str = "", kl: str = "") -> dict[str, Estimate | Missing]:
+        """The numbers of a bias (at a KL), or of the whole audit, by moment; of a measure that the row does not have `before` is
+        missing."""
+        at = {name: one for name, one in (("bias", bias), ("kl", kl)) if one}
         found: dict[str, Estimate | Missing] = {
             each.moment: each.found for each in self.numbers if each.measure == measure and each.at == at
         }
@@ -173,8 +173,11 @@ class RankedGroup(Result):
 
     audits: tuple[str, ...]
     """The lowest score first."""
-    ranked_by: RankedBy
+    ranked_by: str
     """The measure behind the score, the mean over biases: the first of these that every audit has for every bias."""
+    by_place: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
+    """Judges that mostly go by the place of an answer, and so have no place by distance from 50%, near which they are whatever they
+    prefer."""
 
 
 class Finding(Result):

@@ -78,7 +78,7 @@ def test_every_way_is_measured_at_every_dose_on_the_same_votes(result: dict[str,
         curve = method["response"]["jargon"]
         assert [point["dose"] for point in curve] == [0, 1, 2]
         assert {point["people"]["human_skew"]["value"] for point in curve} == {19 / 24}
-        assert {point["people"]["skew"]["n"] for point in curve} == {24}
+        assert {point["people"]["skew_on_voted"]["n"] for point in curve} == {24}
         assert sum(method["shares"].values()) == pytest.approx(1)
 
 
@@ -87,9 +87,11 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
     assert result["chosen"] == audit["dose_applied"] == 2 and audit["scorings"] == ["before", "after"]
     curve = points(result)
     for at, when in ((0, "before"), (2, "after")):
-        skew = curve[at]["people"]["skew"]["value"]
+        skew = curve[at]["people"]["skew_on_voted"]["value"]
         assert (
-            skew == audit["votes"]["jargon"]["skew_on_voted"][when]["value"] == audit["skew"]["jargon"][when]["value"]
+            skew
+            == audit["votes"]["jargon"]["measured"]["skew_on_voted"][when]["value"]
+            == audit["skew"]["jargon"][when]["value"]
         )
         assert curve[at]["quality"]["value"] == audit["quality"][when]["value"]
     plain = {
@@ -98,7 +100,7 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
         if each["at"] in ({"bias": "jargon"}, {})
     }
     for at, when in ((0, "before"), (1, "after")):
-        skew = curve[at]["people"]["skew"]["value"]
+        skew = curve[at]["people"]["skew_on_voted"]["value"]
         assert skew == plain["skew_on_voted", when]["value"] == plain["skew", when]["value"]
         assert curve[at]["quality"]["value"] == plain["accuracy", when]["value"]
     rows = [row for row in read_jsonl(finished / "audit" / "margins.jsonl") if row["kind"] == "contrast"]
@@ -122,9 +124,9 @@ def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: 
     assert found.exit_code == 0, found.output
     chosen = read_json(tmp_path / "run" / "dose" / "dose.json")
     audit = read_json(tmp_path / "run" / "audit" / "audit.json")
-    voted, curve = audit["votes"]["jargon"]["skew_on_voted"], points(chosen)
-    assert voted["before"] == curve[0]["people"]["skew"]
-    assert voted["after"] == curve[audit["dose_applied"]]["people"]["skew"]
+    voted, curve = audit["votes"]["jargon"]["measured"]["skew_on_voted"], points(chosen)
+    assert voted["before"] == curve[0]["people"]["skew_on_voted"]
+    assert voted["after"] == curve[audit["dose_applied"]]["people"]["skew_on_voted"]
     texts = read_json(tmp_path / "run" / "dose" / "texts.json")
     assert audit["model"]["cached"] == len(texts)
 
@@ -136,7 +138,7 @@ def test_the_run_s_adapter_scores_as_the_curve_does_at_the_chosen_dose(finished:
     prompts = [one.prompt for one in contrasts]
     perturbed, base = ([getattr(one, side) for one in contrasts] for side in ("perturbed", "base"))
     margins = scorer.score(prompts, perturbed) - scorer.score(prompts, base)
-    assert np.mean(margins > 0) == points(result)[result["chosen"]]["people"]["skew"]["value"]
+    assert np.mean(margins > 0) == points(result)[result["chosen"]]["people"]["skew_on_voted"]["value"]
 
 
 def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finished: Path) -> None:

@@ -16,7 +16,7 @@ from cda.auditing import report_tables as tables
 from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
-from cda.auditing.shares import share_measure, unchanged
+from cda.auditing.shares import unchanged
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.comparing.row import audit_row
 from cda.numbers.measures import test_of_interval as of_interval
@@ -24,6 +24,7 @@ from cda.numbers.views import numbers_in
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number
 from cda.results.dose import Aim
 from cda.results.skew import Plain
+from cda.stats.proportions import positive_shares
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 PLAIN = "plain CDA (dose 1)"
@@ -35,7 +36,7 @@ def shares(before: float, after: float, n: int = 100) -> Measure:
         when: np.where(np.arange(n) < round(share * n), 1.0, -1.0)
         for when, share in (("before", before), ("after", after))
     }
-    return share_measure(hits, [str(row) for row in range(n)])
+    return positive_shares(hits.values(), [str(row) for row in range(n)])
 
 
 def moved(after: float) -> BeforeAfter:

@@ -31,7 +31,7 @@ from cda.comparing.page import comparison_document
 from cda.comparing.row import audit_row
 from cda.records import Contrast, user_prompt
 from cda.results.base import Missing
-from cda.stats.proportions import beyond_noise
+from cda.stats.proportions import beyond_noise, positive_shares
 
 
 def compared_alone(audit: Any) -> Any:
@@ -112,8 +112,8 @@ def trained(make_audit: Any, noise: float, shift: float) -> Any:
     contrasts = {"before": own, "after": own - shift + rng.normal(0, noise, 400)}
     ranked = {"before": pairs, "after": pairs + rng.normal(0, noise, 2000)}
     ids, pair_ids = [f"q{row}" for row in range(400)], [f"p{row}" for row in range(2000)]
-    skew = audit.skew["jargon"].model_copy(update=dict(audit_result.share_measure(contrasts, ids)))
-    quality = audit.quality.model_copy(update=dict(audit_result.share_measure(ranked, pair_ids)))
+    skew = audit.skew["jargon"].model_copy(update=dict(positive_shares(contrasts.values(), ids)))
+    quality = audit.quality.model_copy(update=dict(positive_shares(ranked.values(), pair_ids)))
     moved = beyond_noise(*contrasts.values(), ids, *ranked.values(), pair_ids)
     audit = audit.model_copy(update={"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}})
     return audit_result.adjust_for_all_tests(audit)
@@ -212,6 +212,23 @@ def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p
     audit = changed(measured(make_audit, NOISE + 3 * LONGER), "effects.jargon.test.p_holm", p_holm)
     assert verdict_of(audit).word == word
     assert bool(drift_sentence("jargon", audit)) == (word != "no effect shown")
+
+
+@pytest.mark.parametrize(("opposite", "prefers"), [
+    (None, "prefers the side without it, or what goes with that"), ("plain", "prefers the plain answer, or what goes with it"),
+])  # fmt: skip
+def test_a_preference_for_the_other_side_names_it_by_the_bias_files_word(
+    make_audit: Any, opposite: str | None, prefers: str
+) -> None:
+    for margins, said in (
+        (-3.0 * LONGER + NOISE, prefers),
+        (-3.0 + NOISE, opposite and prefers.partition(",")[0]),
+    ):
+        audit = measured(make_audit, margins)
+        audit = changed(audit, "biases", tuple(each.model_copy(update={"opposite": opposite}) for each in audit.biases))
+        found = verdict_of(audit)
+        assert found.word == "penalised" and (f" It {said}." if said else " reward.") in found.sentence
+        assert ("prefers" in found.sentence) == bool(said)
 
 
 @pytest.mark.parametrize(
