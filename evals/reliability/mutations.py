@@ -36,7 +36,7 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "stats": ("cda/stats/*.py", ("tests/stats",)),
     "verdict": (
         "cda/auditing/verdict_sentences.py",
-        ("tests/auditing/report/test_verdict.py", "tests/auditing/report/test_dosed.py"),
+        tuple(f"tests/auditing/report/test_{name}.py" for name in ("verdict", "dosed", "glance")),
     ),
     "money": (
         "cda/llm/money.py",
