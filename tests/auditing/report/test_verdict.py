@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+<<<<<<< HEAD
 from changed import changed, with_measured
+=======
+from changed import changed
+from made_audits import tied
+>>>>>>> words
 
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import shares as audit_result
@@ -261,3 +266,14 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
 def test_many_ties_of_a_judge_are_said(make_audit: Any, ties: int, said: str) -> None:
     audit = measured(make_audit, np.where(np.arange(100) < ties, 0.0, 1.0), "preference")
     assert ties_sentence(audit) == (f"Ties, each counted as half a preference: {said}." if said else "")
+
+
+def test_a_scorer_of_ties_a_dose_of_0_and_missing_quality_are_said(make_audit: Any) -> None:
+    one, votes = {"jargon": (0.88,)}, {"jargon": (0.88, 0.40, 0.45)}
+    found = verdict_of(tied(make_audit(one, others=()), "jargon")).sentence
+    assert "same score in all 100 pairs: the model does not tell them apart, and its skew of 88% only shows" in found
+    left = verdict_of(make_audit(votes=votes).model_copy(update={"dose_applied": 0.0})).sentence
+    assert "Dose 0 was chosen, so that the result is the model before: skew 89% [82, 94], and it disagrees with" in left
+    assert "people on 43% [" in left
+    assert quality_sentence(make_audit(one, quality=None, others=())) == "Quality was not measured."
+    assert quality_sentence(make_audit(quality=None)) == "Quality was not measured, so a loss cannot be excluded."
