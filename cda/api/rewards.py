@@ -13,9 +13,9 @@ from cda.errors import RecipeError, RunError
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.options import Model, RewardArguments
+from cda.jobs.perform import Job, Made, perform
 from cda.jobs.terms import Terms, declared, loaded_for_model, path_text, put, refuse_recipe, refuse_results
 from cda.resources.artifacts import shown_path, shown_target
-from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.reward_function import RewardFunction
 from cda.resources.scorers import open_scorer
@@ -66,11 +66,14 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
         check_subject(subject, scoring, shares=True, singly=True)
         named = open_scorer(subject, scoring)
         steps = [f"scores      one text with {subject.name}; writes no file", *named.read_lines()]
-        stop_if_dry(loaded, lambda: steps, ("biases", "name"))
-        scorer, calibration = named.as_pointwise().text_scorer(), named.calibration()
-        name = shown_target(subject.name) if adapter is None else shown_path(str(adapter).rstrip("/"))
-        corrector = None if calibration is None else Corrector(calibration)
-        return RewardFunction(name.removeprefix("memory:"), scorer, corrector, stack.pop_all(), again)
+
+        def work(_: Path) -> Made[RewardFunction]:
+            scorer, calibration = named.as_pointwise().text_scorer(), named.calibration()
+            name = shown_target(subject.name) if adapter is None else shown_path(str(adapter).rstrip("/"))
+            corrector = None if calibration is None else Corrector(calibration)
+            return Made(RewardFunction(name.removeprefix("memory:"), scorer, corrector, stack.pop_all(), again))
+
+        return perform(Job(lambda: steps, work), loaded)
 
 
 def _of_run(

@@ -15,7 +15,7 @@ from cda.benchmarks.attributes import Attribute, attributes_of, followed
 from cda.data.sampled import load_sampled
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
-from cda.jobs.perform import Job, Made, perform
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, count_reasons, prompt_id
@@ -286,7 +286,7 @@ def run_best_of_n(
         return Made(result, {SCORES: _rows(read, rewards, attributes, quality)})
 
     costs = partial(planned_verdicts, subjects, settings, [(prompt, text, text) for prompt, text in texts])
-    return perform(Job(BestOfResult, plan, work, costs), loaded, out, figures)
+    return perform(Job(plan, work, ResultsFolder(out, BestOfResult.made_by), costs), loaded, figures)
 
 
 def _asked(subject: Subject, facts: Scorer) -> AskedModel:

@@ -18,7 +18,7 @@ from cda.benchmarks import quality_report as report
 from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
 from cda.errors import DataError, RecipeError
 from cda.finetuning.applied import asked_subjects, check_subject
-from cda.jobs.perform import Job, Made, perform
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.launch import say
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
@@ -107,8 +107,8 @@ def measure_quality(
         return Made(result, {SCORES: rows, f"{REWARDBENCH}/": rewardbench})
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
-    job = Job(QualityResult, partial(_plan, sets, subjects), work, costs)
-    return perform(job, loaded, str(recipe.run.folder), figures)
+    place = ResultsFolder(str(recipe.run.folder), QualityResult.made_by)
+    return perform(Job(partial(_plan, sets, subjects), work, place, costs), loaded, figures)
 
 
 def _limited(quality: QualitySet, most: int | None, seed: int) -> QualitySet:

@@ -28,7 +28,7 @@ from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import Material, calls_on_votes, joint_majority, voted_in
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
-from cda.jobs.perform import Job, Made, perform
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, TieRule
@@ -166,8 +166,8 @@ def run_calibrate(loaded: LoadedRecipe, figures: str | None = None) -> Calibrati
         ]
 
     costs = partial(calls_on_votes, voted.loaded, [Subject("model", loaded.recipe.model)])
-    job = Job(CalibrationResult, plan, lambda _: _calibrated(voted), costs, ("name",))
-    return perform(job, loaded, loaded.recipe.run_path, figures)
+    place = ResultsFolder(loaded.recipe.run_path, CalibrationResult.made_by)
+    return perform(Job(plan, lambda _: _calibrated(voted), place, costs, ("name",)), loaded, figures)
 
 
 def _calibrated(voted: Voted) -> Made[CalibrationResult]:

@@ -243,8 +243,7 @@ def job(
                 if does is None:
                     function(call, **values, **asked)
                 else:
-                    done = _did(does, call, values, asked, files, set(every))
-                    output.show(*(done if isinstance(done, tuple) else (done,)))
+                    output.show(_did(does, call, values, asked, files, set(every)))
 
         whole = [_CONTEXT, *parameters.values()]
         command.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
@@ -259,7 +258,7 @@ def job(
 def _did(
     does: str, call: Call, values: dict[str, Any], asked: dict[str, Any], files: Sequence[str], known: Collection[str]
 ) -> Any:
-    """The result of a function that a declaration names, or the result with its text."""
+    """The result of a function that a declaration names."""
     use_all_cores()
     quiet_libraries()
     module, _, name = does.partition(":")

@@ -280,10 +280,10 @@ def report(
         why = f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is"
         call.refuse(dict.fromkeys(("only", "limit", "seed", "column"), why))
         quiet_libraries()
-        from cda.pipeline.stages import Run, redraw
+        from cda.pipeline.stages import redraw
 
-        redraw(recipe, overrides or [], call.figures, out)
-        call.output.show(lambda: Run(user_path(recipe)).audit, "")
+        run = redraw(recipe, overrides or [], call.figures, out)
+        call.output.show(lambda: run.audit, "")
     elif out is not None and Path(out).suffix == ".html":
         raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
     else:
@@ -390,29 +390,27 @@ def texts(
     ] = "jsonl",
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
-    from cda.embedded.texts import FORMATS, check_empty, export, tables
-    from cda.resources.dry_run import stop_if_dry
+    from cda.embedded.texts import FORMATS, export, tables
+    from cda.jobs.perform import Job, Made, NewFolder, perform
     from cda.results.commands import Written
 
     if form not in FORMATS:
         raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
     folder = user_path(out)
-    check_empty(folder)
 
     def plan() -> list[str]:
         counts = {name: len(rows) for name, rows in tables().items()}
         each = ", ".join(f"{name} {n}" for name, n in counts.items())
-        return [
-            f"texts       {sum(counts.values()):,} rows that ship with cda: {each}",
-            f"writes      {folder}: each as a table, and README.md, their data card",
-        ]
+        return [f"texts       {sum(counts.values()):,} rows that ship with cda: {each}"]
 
-    stop_if_dry(None, plan)
-    rows = export(folder, form)
-    counts = "\n".join(f"{n:5} {name}" for name, n in rows.items())
-    call.output.show(
-        Written(folder=folder, rows=rows), f"{counts}\n{folder}: written; README.md there is their data card"
-    )
+    def work(new: Path) -> Made[Written]:
+        rows = export(new, form)
+        counts = [f"{n:5} {name}" for name, n in rows.items()]
+        lines = [*counts, f"{folder}: written; README.md there is their data card"]
+        return Made(Written(folder=folder, rows=rows), remark="\n".join(lines))
+
+    place = NewFolder(folder, "each as a table, and README.md, their data card")
+    call.output.show(perform(Job(plan, work, place), None))
 
 
 @job(TRAIN, "", declared.MergeOptions, ALWAYS, does="cda.pipeline.merge:merge")
@@ -465,7 +463,7 @@ def import_(
     place = user_path(out) if out else None
     files = [user_path(path) for path in results]
     found = import_study(user_path(folder), files, place, Rules(pass_share=attention_pass, min_seconds=min_seconds))
-    call.output.show(found, "")
+    call.output.show(found)
 
 
 @job(LOOK_UP, end="as_json", name="list")

@@ -32,8 +32,9 @@ class Output:
         """Show a result: its summary, or `text`, as a message (nothing if that is empty); with --json what it holds, once the
         command has ended."""
         self._result = result
-        if not self.as_json and text != "":
-            say(text if text is not None else result.summary)  # type: ignore[union-attr]  # results of the API have one
+        said = getattr(result, "summary", "") if text is None else text
+        if not self.as_json and said:
+            say(said)
 
     def fail(self, problems: list[str]) -> None:
         """End with exit code 1, after the result was shown, and say why on standard error."""

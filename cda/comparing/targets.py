@@ -18,12 +18,12 @@ from cda.comparing.row import row_file
 from cda.errors import DataError, RecipeError, RunError
 from cda.files.paths import free_place, is_there, own_folder, user_path
 from cda.jobs.options import Model
-from cda.jobs.perform import Job, Made, perform
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.jobs.terms import RUNS, Terms, loaded_for_model, refuse_results
 from cda.launch import is_main, say
 from cda.llm.purse import FOLDER, Purse
 from cda.pipeline import plan as planning
-from cda.pipeline.stages import carry_out, planned_run
+from cda.pipeline.stages import carry_out, said_plan
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
@@ -113,7 +113,9 @@ def plan_comparison(targets: Sequence[Model], terms: Terms, full: bool = False) 
     if not asked.models:
         _compared(asked, gather(asked.finished), {}, terms)  # its dry run ends here
     plans: dict[str, Plan] = {}
-    if failed := _each(asked, terms, lambda name, loaded: plans.update({name: planned_run(loaded, full)})):
+    if failed := _each(
+        asked, terms, lambda name, loaded: plans.update({name: said_plan(partial(carry_out, loaded), full)})
+    ):
         raise _none_left(failed)
     with noting():
         steps, _ = _costs(asked, terms)
@@ -134,7 +136,8 @@ def _compared_discoveries(files: Mapping[str, Path], terms: Terms) -> Discoverie
     mark = fingerprint(sorted(str(file.resolve()) for file in files.values()))[:6]
     folder = RUNS / f"compare-discoveries-{mark}" if terms["out"] is None else user_path(terms["out"]) / "comparison"
     plan = [f"reads       {name}: {one.n_confirmed} confirmed" for name, one in result.discoveries.items()]
-    return perform(Job(DiscoveriesResult, lambda: plan, lambda _: Made(result)), None, folder, terms["figures"])
+    place = ResultsFolder(folder, DiscoveriesResult.made_by)
+    return perform(Job(lambda: plan, lambda _: Made(result), place), None, terms["figures"])
 
 
 def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], terms: Terms) -> ComparisonResult:
@@ -152,7 +155,7 @@ def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], term
         result = compare_audits(gathered, asked.seed, failed, asked.repeated)
         return Made(result, {"comparison.csv": partial(comparison_csv, result)})
 
-    return perform(Job(ComparisonResult, plan, work), None, asked.folder, terms["figures"])
+    return perform(Job(plan, work, ResultsFolder(asked.folder, ComparisonResult.made_by)), None, terms["figures"])
 
 
 def _none_left(failed: Mapping[str, str]) -> RunError:

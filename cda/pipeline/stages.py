@@ -36,6 +36,7 @@ from cda.finetuning.applied import NAME, applied_dose, chosen_dose
 from cda.finetuning.applied import NAME as ADAPTER
 from cda.finetuning.train import Training, tracked, trainings
 from cda.inspection.inspect import with_rewrites
+from cda.jobs.perform import PAGE, Job, LockedRun, Made, ResultsFolder, perform
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
@@ -46,8 +47,8 @@ from cda.progress import RunProgress, StageWork, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.records import Contrast, Triple
-from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts
-from cda.resources.dry_run import noting, plan_of, plan_text, stop_if_dry
+from cda.resources.artifacts import check_form, of_this_version, stage_counts
+from cda.resources.dry_run import plan_text, planned
 from cda.resources.llm_access import llm_counts, note_models, plan_lines
 from cda.resources.named_scorer import Subject, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer, watched
@@ -58,6 +59,7 @@ from cda.results.commands import Plan
 from cda.results.dose import DoseResult
 from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.kinds import FILES
+from cda.results.shown import MadeBy
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import distinct_texts
@@ -274,7 +276,6 @@ def _number(recipe: Recipe, name: str, default: float = 1) -> float:
 
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
-REPORT = "report.html"
 Produce = Callable[[Path], Result | dict[str, Any]]
 
 
@@ -509,7 +510,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
     folder = run_folder.path / "report" if out is None else out
-    html = folder / REPORT
+    html = folder / PAGE
     with of_this_version(file):
         document = with_rewrites(audit_document(audit, str(html), adapter), run_folder)
         page, text, summary = document.page(), document.markdown(), document.text()
@@ -540,7 +541,7 @@ def audit_of(run_folder: RunFolder) -> AuditResult:
         return audit.model_copy(update={"run": _facts(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
-def redraw(given: str, words: Sequence[str], figures: str | None = None, out: str | None = None) -> None:
+def redraw(given: str, words: Sequence[str], figures: str | None = None, out: str | None = None) -> Run:
     """Draw the report of a finished run anew, from its folder alone; into another folder `out`, if one is given. RunError: no
     finished audit, `words` (settings), which only a recipe takes, or a folder that holds something else. RecipeError: another format
     of figures."""
@@ -555,18 +556,17 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
             f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
         )
     run_folder = RunFolder(path)
-    place = path / "report" if out is None else free_folder(out, REPORT, "cda report")
-    audited = path / "audit" / AUDIT_FILE
-    stop_if_dry(
-        None,
-        lambda: [_read_from(audited, audit_of(run_folder)), f"report      {place / REPORT}"],
-        ("only", "limit", "seed", "column"),
-    )
-    if out is not None:
-        write_report(run_folder, figures, out_folder(out, REPORT, "cda report"))
-        return
-    with run_folder.lock():
-        write_report(run_folder, figures)
+
+    def plan() -> list[str]:
+        read = _read_from(path / "audit" / AUDIT_FILE, audit_of(run_folder))
+        return [read, *([f"report      {path / 'report' / PAGE}"] if out is None else [])]
+
+    def work(folder: Path) -> Made[Run]:
+        write_report(run_folder, figures, None if out is None else folder)
+        return Made(Run(path))
+
+    place = LockedRun(run_folder) if out is None else ResultsFolder(out, MadeBy("cda report", PAGE, ""))
+    return perform(Job(plan, work, place, unused=("only", "limit", "seed", "column")), None)
 
 
 def _read_from(file: Path, audit: AuditResult) -> str:
@@ -690,17 +690,17 @@ def carry_out(
         costs = plan_lines(audit.planned_calls(loaded)) if until in ("audit", "report") else []
         return [*planning.plan(loaded, until, only).splitlines(), *costs]
 
-    stop_if_dry(loaded, steps, planning.UNUSED.get(until, ()))
-    if dry_run:
-        return Run(loaded.recipe.run_path, planned_run(loaded, until=until, only=only) if is_main() else None)
-    return Run(run_stages(loaded, until, only, figures).path)
+    # The stages lock the folder themselves: the main process alone, once it has checked everything.
+    work = Job(
+        steps, lambda _: Made(Run(run_stages(loaded, until, only, figures).path)), unused=planning.UNUSED.get(until, ())
+    )
+    if not dry_run:
+        return perform(work, loaded)
+    return Run(loaded.recipe.run_path, said_plan(lambda: perform(work, loaded)) if is_main() else None)
 
 
-def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report", only: bool = False) -> Plan:
-    """Check everything, and say and return the plan; `full`: with all settings, not only those that differ from the defaults."""
-    with noting() as notes:
-        planning.check(loaded)
-    lines = [*planning.plan(loaded, until, only).splitlines(), *notes]
-    plan = plan_of(loaded, lines, full, planning.UNUSED.get(until, ()))
+def said_plan(work: Callable[[], object], full: bool = False) -> Plan:
+    """Say and return the plan of what some work would do; `full`: with all settings, not only those that differ from the defaults."""
+    plan = planned(work, full)
     say(plan_text(plan, full))
     return plan

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
 
 from cda.errors import DataError
 from cda.files.jsonl import read_json, write_json
@@ -27,7 +27,25 @@ class Result(BaseModel):
     )
 
 
-class Saved(Result):
+class Told(Result):
+    """A result of a command, which knows what the command says of it on a terminal."""
+
+    _summary: str | None = PrivateAttr(default=None)
+
+    @property
+    def summary(self) -> str:
+        """Output of the command."""
+        return self._summary or ""
+
+    def tell(self, summary: str) -> None:
+        self._summary = summary
+
+    def __eq__(self, other: object) -> bool:
+        """True for a result of the same content, wherever it lies."""
+        return type(self) is type(other) and self.__dict__ == other.__dict__
+
+
+class Saved(Told):
     """A result with its own file. Each kind has its own `schema_version`, which grows when its shape changes."""
 
     in_memory: ClassVar[frozenset[str]] = frozenset()

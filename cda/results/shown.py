@@ -38,14 +38,9 @@ class Shown(Saved):
 
     made_by: ClassVar[MadeBy]
     _folder: Path | None = PrivateAttr(default=None)
-    _summary: str | None = PrivateAttr(default=None)
 
     def __str__(self) -> str:
         return self.document().text()
-
-    def __eq__(self, other: object) -> bool:
-        """True for a result of the same content, wherever it lies."""
-        return type(self) is type(other) and self.__dict__ == other.__dict__
 
     @property
     def folder(self) -> Path | None:
@@ -55,11 +50,12 @@ class Shown(Saved):
     @property
     def summary(self) -> str:
         """Output of the command: `str()` of the result, and the files that the call wrote."""
-        return self._summary or str(self)
+        return super().summary or str(self)
 
-    def placed(self, folder: Path, summary: str | None = None) -> None:
+    def placed(self, folder: Path, summary: str = "") -> None:
         """Say where it lies, and what the command prints of it."""
-        self._folder, self._summary = folder, summary
+        self._folder = folder
+        self.tell(summary)
 
     def document(self) -> Document:
         """Its page: headlines, tables and figures."""

@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from cda.errors import DataError, RunError, refuse
-from cda.files.jsonl import read_json, read_text, write_jsonl, write_text
+from cda.files.jsonl import read_json, read_text
 from cda.files.paths import is_a_file
 from cda.inert import inert
-from cda.launch import say
+from cda.jobs.perform import Job, Made, OneFile, perform
 from cda.records import Exclusions, Preference, count_reasons, normal_text
 from cda.report.numbers import n_of
-from cda.resources.dry_run import stop_if_dry
-from cda.results.base import Estimate, Missing, or_missing, save
+from cda.results.base import Estimate, Missing, or_missing
 from cda.results.skew import Leading
 from cda.results.study import Attention, Participant, Position, Rules, StudyGroup, StudyItem, StudyResult, Time
 from cda.stats.estimators import share_of
@@ -300,30 +299,18 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
     if votes.suffix != ".jsonl":
         raise RunError(f"--out {votes}: votes are written as JSON lines; give a name that ends in .jsonl")
     page, numbers = (votes.with_name(f"{votes.stem}.summary.{ending}") for ending in ("html", "json"))
-    stop_if_dry(
-        None,
-        lambda: [
-            f"reads       {n_of(len(files), 'file')} of results: {n_of(result.n_votes, 'vote')} on {n_of(result.n_items, 'contrast')} ({kept.exclusions})",
-            f"writes      {votes}, {numbers.name}, {page.name}",
-        ],
-    )
+    n_voted = f"{n_of(result.n_votes, 'vote')} on {n_of(result.n_items, 'contrast')} ({kept.exclusions})"
+    plan = [f"reads       {n_of(len(files), 'file')} of results: {n_voted}"]
     rows = [
         {"id": study.items[vote.item].contrast, "vote": vote.vote, "participant": vote.participant,
          "seconds": vote.seconds, "justification": vote.justification}
         for vote in kept.votes
     ]  # fmt: skip
     document = study_document(result)
-    try:
-        votes.parent.mkdir(parents=True, exist_ok=True)
-        write_jsonl(votes, rows)
-        save(result, numbers)
-        write_text(page, document.page())
-    except OSError as error:
-        why = f"cannot be written ({error.strerror or error})"
-        raise RunError(f"{votes}: {why}. Choose another place with --out") from None
     where = f"Votes: {votes}, for `cda audit MODEL --bias BIAS --contrasts CONTRASTS --votes {votes}`"
-    say("\n".join([document.text(), inert(where), inert(f"Summary: {page}")]))
-    return result
+    remark = "\n".join([document.text(), inert(where), inert(f"Summary: {page}")])
+    made = Made(result, {votes.name: rows, numbers.name: result, page.name: document.page}, remark)
+    return perform(Job(lambda: plan, lambda _: made, OneFile(votes, (numbers.name, page.name))), None)
 
 
 def summarize_study(study: Study, kept: Screened, rules: Rules, n_blank: int) -> StudyResult:
