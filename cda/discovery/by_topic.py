@@ -82,7 +82,7 @@ def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bo
     waiting: list[Path] = []
     for at, (topic, own) in enumerate(runs.items(), 1):
         say(f"\ntopic {at} of {len(runs)}: {topic}")
-        job = Job[Discovered](list, partial(own.found, given, review), Within(own.asked.folder.path))
+        job: Job[Discovered] = Job(list, partial(own.found, given, review), Within(own.asked.folder.path))
         discovered = perform(job, own.asked.loaded)
         if isinstance(discovered, DiscoverResult):
             found[topic] = discovered

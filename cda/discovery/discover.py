@@ -316,7 +316,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered
             return run_by_topic(run, given, options["review"])
         return run.found(given, options["review"], folder)
 
-    job = Job[Discovered](lambda: plan_lines(asked, given), work, LockedRun(asked.folder))
+    job: Job[Discovered] = Job(lambda: plan_lines(asked, given), work, LockedRun(asked.folder))
     if options["dry_run"]:
         return "\n".join(planned(lambda: perform(job, loaded)).lines)
     return perform(job, loaded, options["figures"])

@@ -213,6 +213,7 @@ def tables() -> dict[str, Rows]:
 def export(folder: Path, form: Format) -> dict[str, int]:
     """Write every table and the data card into a folder; return each one's number of rows. `jsonl` is for `datasets.load_dataset(folder, name)`, by the card's header; `datasets` for `load_from_disk`."""
     rows_of = tables()
+    folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "README.md", _card(list(rows_of), form))
     for name, rows in rows_of.items():
         if form == "jsonl":
