@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cda import launch
 from cda.cli import app
-from cda.cli.launch import ended_by
+from cda.cli.commands import ended_by
 from cda.errors import RunError
 from cda.launch import asked_processes, check_processes, check_running
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Unpack
 
 from cda.api.results import Audit, Comparison, Discovery, Run
-from cda.comparing.targets import compare_targets
+from cda.comparing.compare import compare_targets
 from cda.counterfactuals.own_rows import labels_of_rows, rewrites_of_rows
 from cda.discovery.discover import run_discover
 from cda.errors import DataError, RecipeError, type_in_words

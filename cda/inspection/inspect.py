@@ -20,14 +20,18 @@ from cda.errors import CdaError, DataError, RunError
 from cda.features import PATTERN_FEATURES
 from cda.files.paths import user_path
 from cda.finetuning.applied import check_subject
-from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_rewrites, planned_calls, prompts_text
 from cda.inspection.sources import (
     TRAINING,
+    Answers,
     InspectionTarget,
     Seen,
     SourcedRewrites,
+    answers_to_rewrite,
     check_options,
+    fresh_rewrites,
     has_rewrites,
+    planned_calls,
+    prompts_text,
     resolved,
     rewrites_of_run,
 )

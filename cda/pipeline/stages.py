@@ -20,11 +20,10 @@ from cda.auditing.tracked import as_metrics, seed_metrics
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
 from cda.errors import CdaError, DataError, ModelError, MovedError, RecipeError, RunError
-from cda.files.hashes import contents
 from cda.files.hub import untold
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_text
 from cda.files.paths import is_a_file, own_folder, user_path
-from cda.files.reads import answering, states
+from cda.files.reads import answering, contents, states
 from cda.finetuning import applied, train
 from cda.finetuning.applied import NAME, applied_dose, chosen_dose
 from cda.finetuning.applied import NAME as ADAPTER

@@ -119,7 +119,7 @@ class SetQuality(Accuracies):
 class QualityResult(Shown):
     """Measurements of `cda quality`."""
 
-    made_by = MadeBy("cda quality", "quality.json", "cda.benchmarks.quality_report:quality_document")
+    made_by = MadeBy("cda quality", "quality.json", "cda.benchmarks.quality:quality_document")
     schema_version: Literal[4] = 4
     scorings: tuple[QualityScoring, ...]
     """One, or two that are compared."""

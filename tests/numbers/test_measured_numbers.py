@@ -27,8 +27,7 @@ from cda.comparing.page import comparison_csv, comparison_document
 from cda.comparing.row import audit_row, read_row
 from cda.errors import DataError, RecipeError
 from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_in
+from cda.numbers.views import Numbers, numbers_in
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, Number, save
 from cda.results.base import Measure as Share

@@ -19,7 +19,7 @@ from typer.testing import CliRunner, Result
 
 from cda.arrays import FloatArray
 from cda.cli import app
-from cda.files.hashes import contents
+from cda.files.reads import contents
 from cda.models.config import ModelSpec
 from cda.records import user_prompt
 from cda.results.audit import AuditResult

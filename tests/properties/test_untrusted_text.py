@@ -16,7 +16,7 @@ from test_fuzz_data_files import UNPRINTABLE
 from typer.testing import CliRunner
 
 import cda
-from cda.benchmarks.quality_report import rewardbench_files
+from cda.benchmarks.quality import rewardbench_files
 from cda.biases import Bias, load_bias
 from cda.cli import app
 from cda.discovery.attribute import attribute_bias, distinct_names
