@@ -26,21 +26,20 @@ from cda.cli.app import (
     TARGET,
     TRAIN,
     Call,
+    Output,
     Overrides,
     Recipe,
     app,
     job,
     settings_apart,
 )
-from cda.cli.output import Output
 from cda.errors import RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
 from cda.files.shipped import FOLDERS, shipped
 from cda.jobs import options as declared
 from cda.launch import is_main, say
-from cda.quiet import quiet_libraries
 from cda.records import PERCENT
-from cda.terminal import put
+from cda.terminal import put, quiet_libraries
 from cda.user_errors import user_errors
 
 if TYPE_CHECKING:
@@ -212,7 +211,7 @@ def _check_reward(
     output: Output, models: Sequence[str], given: tuple[str, str, float], words: Sequence[str], unused: Sequence[str]
 ) -> None:
     """Compare the reward of one text with a known number; RecipeError for several models, or with `unused` options of an audit."""
-    from cda.api.rewards import reward_function
+    from cda.api.runs import reward_function
     from cda.data.tables import columns_of_messages
     from cda.resources.reward_function import check_text
 

@@ -29,7 +29,7 @@ from cda.jobs.terms import RUNS, Terms, loaded_for_model, refuse_results
 from cda.launch import is_main, say
 from cda.llm.purse import FOLDER, Purse
 from cda.pipeline import plan as planning
-from cda.pipeline.stages import carry_out, said_plan
+from cda.pipeline.stages import carry_out, run_job, said_plan
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.records import content_id
@@ -373,9 +373,11 @@ def plan_comparison(targets: Sequence[Model], terms: Terms, full: bool = False) 
     if not asked.models:
         _compared(asked, gather(asked.finished), {}, terms)  # its dry run ends here
     plans: dict[str, Plan] = {}
-    if failed := _each(
-        asked, terms, lambda name, loaded: plans.update({name: said_plan(partial(carry_out, loaded), full)})
-    ):
+
+    def planned(name: str, loaded: LoadedRecipe) -> None:
+        plans[name] = said_plan(replace(run_job(loaded), costs=list), loaded, full)  # those of all are said below
+
+    if failed := _each(asked, terms, planned):
         raise _none_left(failed)
     with noting():
         steps, _ = _costs(asked, terms)

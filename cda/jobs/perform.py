@@ -17,8 +17,7 @@ from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.recipe.load import LoadedRecipe
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, plan_lines
-from cda.results.base import Saved, Told, save
-from cda.results.shown import MadeBy, Shown
+from cda.results.base import MadeBy, Saved, Shown, Told, save
 from cda.run import RunFolder
 
 R = TypeVar("R", covariant=True)

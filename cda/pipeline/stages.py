@@ -41,15 +41,14 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.resources.artifacts import check_form, of_this_version, stage_counts
 from cda.resources.dry_run import plan_text, planned
-from cda.resources.llm_access import llm_counts, note_models, plan_lines
+from cda.resources.llm_access import llm_counts, note_models
 from cda.resources.scorers import watched
 from cda.results.audit import AuditResult, TrainResult
-from cda.results.base import Missing, Result, load
+from cda.results.base import MadeBy, Missing, Result, load
 from cda.results.commands import Plan
 from cda.results.dose import DoseResult
 from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.kinds import FILES
-from cda.results.shown import MadeBy
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
 from cda.training.hub import NOT_UPLOADED, asked_repository, made_repository, push
@@ -536,25 +535,30 @@ def carry_out(
     known = [stage for stage in STAGES if stage != "adapter"]
     if until not in known:
         raise RecipeError([f"until: {', '.join(known)}; found '{until}'"])
+    job = run_job(loaded, until, only, figures)
+    if not dry_run:
+        return perform(job, loaded)
+    return Run(loaded.recipe.run_path, said_plan(job, loaded) if is_main() else None)
 
-    def steps() -> list[str]:
+
+def run_job(loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None) -> Job[Run]:
+    """A run as a job; its stages lock the folder themselves: the main process alone, once it has checked everything."""
+
+    def plan() -> list[str]:
         planning.check(loaded)
         if only:
             check_earlier(loaded, until)
-        costs = plan_lines(audit.planned_calls(loaded)) if until in ("audit", "report") else []
-        return [*planning.plan(loaded, until, only).splitlines(), *costs]
+        return planning.plan(loaded, until, only).splitlines()
 
-    # The stages lock the folder themselves: the main process alone, once it has checked everything.
-    work = Job(
-        steps, lambda _: Made(Run(run_stages(loaded, until, only, figures).path)), unused=planning.UNUSED.get(until, ())
-    )
-    if not dry_run:
-        return perform(work, loaded)
-    return Run(loaded.recipe.run_path, said_plan(lambda: perform(work, loaded)) if is_main() else None)
+    def work(_: Path) -> Made[Run]:
+        return Made(Run(run_stages(loaded, until, only, figures).path))
+
+    costs = partial(audit.planned_calls, loaded) if until in ("audit", "report") else list
+    return Job(plan, work, costs=costs, unused=planning.UNUSED.get(until, ()))
 
 
-def said_plan(work: Callable[[], object], full: bool = False) -> Plan:
-    """Say and return the plan of what some work would do; `full`: with all settings, not only those that differ from the defaults."""
-    plan = planned(work, full)
+def said_plan(job: Job[Run], loaded: LoadedRecipe, full: bool = False) -> Plan:
+    """Say and return the plan of a run; `full`: with all settings, not only those that differ from the defaults."""
+    plan = planned(lambda: perform(job, loaded), full)
     say(plan_text(plan, full))
     return plan

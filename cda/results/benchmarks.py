@@ -7,10 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Missing, Result, Test
+from cda.results.base import Estimate, MadeBy, Missing, Result, Shown, Test
 from cda.results.effects import Level
 from cda.results.facts import Scorer
-from cda.results.shown import MadeBy, Shown
 
 
 class AskedModel(Result):

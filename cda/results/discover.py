@@ -12,7 +12,7 @@ from pydantic import Field, JsonValue, PlainSerializer, model_validator
 from cda.biases import Bias
 from cda.inert import clipped, inert
 from cda.records import Direction, Exclusions, Prompt, content_id, prompt_id
-from cda.results.base import Missing, Result, Saved
+from cda.results.base import MadeBy, Missing, Result, Saved, Shown
 from cda.results.effects import Grouping, Level
 from cda.results.evidence import (
     Confirmation,
@@ -24,7 +24,6 @@ from cda.results.evidence import (
     Verdicts,
 )
 from cda.results.facts import StageRun
-from cda.results.shown import MadeBy, Shown
 
 Part = Literal["train", "validation", "test"]
 Origin = Literal["proposed", "mutated", "given"]

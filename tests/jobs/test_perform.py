@@ -14,8 +14,8 @@ from cda.recipe.schema import LlmSection
 from cda.report.document import Document
 from cda.resources.dry_run import planning
 from cda.resources.llm_access import Planned
+from cda.results.base import MadeBy, Shown
 from cda.results.commands import Plan, Written
-from cda.results.shown import MadeBy, Shown
 
 
 def painted_document(result: Painted) -> Document:
