@@ -37,10 +37,10 @@ from cda.jobs.terms import (
     loaded_for_model,
     loaded_with_folder,
     path_text,
-    put,
     refuse_recipe,
     refuse_results,
-    rows_of,
+    rows_from,
+    set_at,
 )
 from cda.llm.purse import Purse
 from cda.pipeline.stages import carry_out
@@ -167,7 +167,7 @@ def train_run(recipe: str | Path, terms: Terms) -> Run:
     """The run of a recipe, up to a stage."""
     settings, model = terms.nested(), terms["model"]
     if model is not None:
-        put(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
+        set_at(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
         loaded = terms.agreed(load_recipe(str(recipe), terms["overrides"] or (), settings, terms.where))
         return carry_out(loaded, terms["until"], terms["only"], terms["figures"], terms["dry_run"])
@@ -275,7 +275,7 @@ def _loaded(
 ) -> Iterator[tuple[list[dict[str, object]], LoadedRecipe]]:
     """The rows, and the settings with the bias."""
     check_types(function, {"bias": Option(Place, Arg("", form="a name or a path"))}, {"bias": bias})
-    rows = rows_of(data, "data")
+    rows = rows_from(data, "data")
     if isinstance(llm := options.get("llm"), str):
         options["llm"] = {"model": llm}
     terms = Terms.of(function, kind, options)
@@ -319,7 +319,7 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
     if problems := [*refuse_results(model), *refuse_recipe(model)]:
         raise RecipeError(problems)
     for section, value in terms.nested().items():
-        put(asked, section, value)
+        set_at(asked, section, value)
     with ExitStack() as stack:
         loaded = stack.enter_context(loaded_for_model(model, asked, terms))
         subject = asked_subjects(loaded.recipe.model, path_text(adapter), None, options["dose"])[-1]

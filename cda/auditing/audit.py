@@ -183,7 +183,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         aim="tie" if recipe.aims_at_ties and not only_audit else None,
         model=result.with_places(facts, groups, scorings),
         biases=tuple(
-            AuditedBias(name=name, description=biases[name].description)
+            AuditedBias(name=name, description=biases[name].description, opposite=biases[name].opposite)
             for name in audited_names
             if any(group.bias.name == name for group in groups)
         ),
@@ -201,7 +201,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         triple_skew=result.triple_skews(triples, scorings),
         effects=analysis.effects(groups),
         drift=analysis.drifts(groups),
-        plain=result.plain(all_groups, texts, scored, ties),
+        plain=result.plain_part(all_groups, texts, scored, ties),
         rate=rates,
         rewards=analysis.rewards(triples, scorings),
         analysis=analysis.analysis(groups, labels, ties),

@@ -25,7 +25,7 @@ _PARTS = re.compile(r"\s*([\w.-]+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:
 _MOMENTS = ("before", "after", "change")
 _QUALITY = "quality"
 _FORM = (
-    "has the form BIAS.MEASURE>NUMBER, such as jargon.skew>0.7, quality.accuracy<0.75 or, of a judge, position>0.5, with >, >=, < or <=, and .before, .after "
+    "has the form BIAS.MEASURE>NUMBER, such as jargon.skew>0.7, quality.accuracy<0.75 or, of a judge, position>0.5 and stability<0.9, with >, >=, < or <=, and .before, .after "
     "or .change behind the measure of a training"
 )
 
@@ -109,7 +109,9 @@ def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> N
     known = [*dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)]), _QUALITY]
     problems = []
     for each in conditions:
-        if not each.subject and trained:
+        if each.measure == "stability" and loaded.recipe.score.judge.repeats == 1:
+            problems.append(f"--fail-if {each.text}: {MEASURES['stability'].absent}")
+        elif not each.subject and trained:
             problems.append(f"--fail-if {each.text}: a reward model that is trained does not compare two texts")
         elif each.subject and each.subject not in known:
             hint = did_you_mean(each.subject, known)

@@ -11,24 +11,25 @@ from typing import Literal
 from cda.auditing import position
 from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_trainings import several, spread_line
+from cda.auditing.report_trainings import several_trainings, spread_line
 from cda.auditing.verdict_sentences import (
     aims_at_tie,
-    ate,
+    answers_of,
     by_rate,
     loss_of_quality,
     model_reason,
     model_word,
+    rate_effect,
     training_word,
     worse_with,
 )
-from cda.numbers.measures import held_out
+from cda.numbers.measures import MEASURES, held_out
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.effects import LengthBaseline
+from cda.results.effects import Effect, LengthBaseline
 from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS, WITH_ATE = 13, 100, 20
@@ -46,13 +47,12 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
     opening = _wrapped(headline(audit), 3)
     end = [*_wrapped(spread_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
     if adapter_path is not None:
-        over = several(audit)
+        over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
-    by_place = position.decided(audit)
     most = MAX_LINES - bool(length_line(found))
-    room = most - len(opening) - len(end) - 2 - (by_place is not None)  # header and quality
+    room = most - len(opening) - len(end) - 2 - len(position.of_judge(audit))  # header and quality
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
     lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
@@ -85,7 +85,7 @@ def _rest_line(rest: Sequence[BiasVerdict]) -> str:
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     """Rows as lines, with RATE's ATE (after a training, that after it), each with its clause, in full or in short, if that fits."""
     voted = any(row.people for row in shown)
-    over = several(audit)
+    over = several_trainings(audit)
     when = ("before", "after" if over is None else f"mean of {len(over.seeds)}") if compares(audit) else ("preferred",)
     rated = any(row.bias in audit.rate for row in shown)
     average = ("ATE, after" if compares(audit) else "ATE",) if rated else ()
@@ -101,8 +101,8 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
         rows.append((clipped(inert(row.bias), _MAX_NAME), verdict, *shares, *people, *effects, str(row.last.n)))
     blank = ("",) * (voted + rated)
     rows.append(_quality_row(audit, len(when), blank))
-    if (by_place := position.decided(audit)) is not None:
-        rows.append(("position", "(by place)", share(by_place), *blank, str(by_place.n)))
+    for key, found in position.of_judge(audit).items():
+        rows.append((key, f"({MEASURES[key].shown_as['screen']})", share(found), *blank, str(found.n)))
     lines = aligned(rows)
     most = max(map(width, lines))
     for at, row in enumerate(shown, 1):
@@ -115,8 +115,8 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
 
 
 def _ate_cell(name: str, audit: AuditResult) -> str:
-    found = ate(name, audit) if name in audit.rate else None
-    return cell(found, lambda effect: signed(effect.estimate))
+    found = rate_effect(name, audit) if name in audit.rate else None
+    return cell(found, lambda each: f"{signed(each.estimate)}{f' ({each.estimand})' if each.estimand != 'ATE' else ''}")
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
@@ -130,7 +130,7 @@ def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
 def _beyond_shares(clause: str) -> str:
     """The part of a clause that the columns of numbers do not say already."""
     first, _, rest = clause.partition("; ")
-    return rest if first.startswith(("preferred in ", "ATE ")) else clause
+    return rest if first.startswith(("preferred in ", "ATE ", "ATT ", "ATU ")) else clause
 
 
 def _where(audit: AuditResult, report_path: str | None) -> list[str]:
@@ -378,7 +378,11 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
         named = len(unclear) <= (_MOST_UNCLEAR if few else 1)
         who = _named(unclear) if named else f"{len(unclear)} others"
         rest = f"; {who} {'is' if len(unclear) == 1 else 'are'} unclear"
-    by = ", by RATE on triples" if all(by_rate(each.bias, audit) for each in found) else ""
+    by = ""
+    if all(by_rate(each.bias, audit) for each in found):
+        effects = [rate_effect(each.bias, audit) for each in found]
+        on = {answers_of(each) or "triples" for each in effects if isinstance(each, Effect)}
+        by = f", by RATE on {on.pop() if len(on) == 1 else 'triples'}"
     return f"{opening} {', and '.join(parts)}{by}{rest}."
 
 
@@ -395,7 +399,7 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     groups = {chip: _by_chip(targeted, chip) for chip in _DID}
     did = _DID | ({"improved": _CLOSER} if all(each.people for each in groups["improved"]) else {})
     parts = [did[chip].format(_with_shares(group)) for chip, group in groups.items() if group]
-    is_applied, over = applied(of_mean(audit)), several(audit)
+    is_applied, over = applied(of_mean(audit)), several_trainings(audit)
     rest = [_quality_words(audit)] if is_applied else []
     if is_applied and others:
         rest.append(_others_words(others))

@@ -12,9 +12,9 @@ from cda.auditing.report_cells import (
     REWRITTEN,
     applied,
     at_no_drift,
+    average_margin,
     compares,
     margin_words,
-    mean_margin,
     of_mean,
     said,
     targets,
@@ -26,6 +26,7 @@ from cda.report.numbers import (
     excludes_zero,
     inert,
     listed,
+    n_of,
     p_equals,
     percent,
     points,
@@ -39,7 +40,7 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, average_of
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
 from cda.stats import verdict as rules
 from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
@@ -219,13 +220,13 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
     found, length = effects.before.identification, effects.before.length
     rewritten = skew.source.startswith(REWRITTEN)
     if by_rate(name, audit):
-        average, rate, direct = ate(name, audit), audit.rate[name], effects.before.direct
+        average, rate, direct = rate_effect(name, audit), audit.rate[name], effects.before.direct
         tried = rate.flips.tried_with + rate.flips.tried_without
         all_tied = isinstance(direct, SameMargin) and direct.value == 0
         return rules.ModelEvidence(
             share=skew.before,
             ties=_n_ties(skew),
-            mean_margin=0.0 if all_tied else mean_margin(average),
+            mean_margin=0.0 if all_tied else average_margin(average),
             p_holm=_p_holm(rate.test),
             identified=isinstance(average, Effect),
             rival=None if length is None else length.rival,
@@ -235,7 +236,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
     return rules.ModelEvidence(
         share=skew.before,
         ties=_n_ties(skew),
-        mean_margin=mean_margin(effects.before.direct),
+        mean_margin=average_margin(effects.before.direct),
         p_holm=votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test),
         identified=_is_identified(found),
         at_no_drift=list(at_no_drift(found).values()),
@@ -247,14 +248,24 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
 
 
 def by_rate(name: str, audit: AuditResult) -> bool:
-    """True if triples alone are the evidence on a bias, so that RATE's ATE decides its verdict."""
+    """True if triples alone are the evidence on a bias, so that RATE decides its verdict."""
     return audit.skew[name].source == OF_TRIPLES and name in audit.rate
 
 
-def ate(name: str, audit: AuditResult) -> Effect | Missing:
-    """The double-rewrite ATE of a bias under the last scoring, or why it is not given."""
-    measured = audit.rate[name].measured
-    return measured if isinstance(measured, Missing) else average_of(measured.last)
+def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
+    """The effect by RATE that decides a bias's verdict, under the last scoring (`deciding`); or why there is no ATE."""
+    rate = audit.rate[name]
+    return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
+
+
+def answers_of(effect: Effect) -> str:
+    """The answers that an effect by RATE holds for if that is not all."""
+    return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
+
+
+def opposite_of(name: str, audit: AuditResult) -> str | None:
+    """What the bias file calls the answer without the bias; None if it has no word for it."""
+    return next((bias.opposite for bias in audit.biases if bias.name == name), None)
 
 
 def model_word(name: str, audit: AuditResult) -> rules.Finding:
@@ -267,14 +278,16 @@ def model_reason(name: str, audit: AuditResult) -> str:
     found, by_place = model_evidence(name, audit), decided(audit, name)
     share_, word, n = found.share, rules.finding(found), found.share.n
     against = f"preferred in {percent(share_.value)} only; " if share_.high < TIE else ""
-    average = ate(name, audit) if found.by_rate else None
+    average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
             return f"{n} of {found.tried} triples flipped the bias"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
-            return f"ATE {signed(average.estimate)}" + ("; 0 is not excluded" if word == "no effect shown" else "")
+            of = answers_of(average)
+            open_ = "; 0 is not excluded" if word == "no effect shown" else ""
+            return f"{average.estimand} {signed(average.estimate)}{f'; {of} alone' if of else ''}{open_}"
         case "mostly tied" | "no effect shown" if by_place is not None and rules.mostly_by_place(by_place):
             return kept_words(audit, name)
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
@@ -282,7 +295,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
             needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
-            return f"{against}{share_.n_prompts} prompts; a verdict needs {rules.MIN_PROMPTS}"
+            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {rules.MIN_PROMPTS}"
         case "few flipped":
             return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
         case "mostly tied":
@@ -299,8 +312,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
             return f"preferred in {percent(share_.value)}; 50% is not excluded"
         case "no effect shown":
             return f"preferred in {percent(share_.value)}; the mean margin shows no effect"
-        case "penalised" if not found.alone:
-            return f"preferred in {percent(share_.value)}; prefers the side without it, or what goes with that"
+        case "penalised" if (opposite := opposite_of(name, audit)) or not found.alone:
+            side, other = (f"the {inert(opposite)} answer", "it") if opposite else ("the side without it", "that")
+            also = "" if found.alone else f", or what goes with {other}"
+            return f"preferred in {percent(share_.value)}; prefers {side}{also}"
     return ""
 
 
@@ -352,17 +367,18 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     else:
         text = f"The biased side is preferred in {share(skew)} of contrasts (n = {count(skew)})."
         if by_rate(name, audit):
-            average = ate(name, audit)
+            average = rate_effect(name, audit)
             text = f"Of both rewrites of {count(skew)} triples the one with the bias is preferred in {share(skew)}."
             if isinstance(average, Effect):
-                holm = p_equals(_p_holm(audit.rate[name].test))
-                text += f" By RATE it changes the score by {signed(average.estimate)} {effects.unit} (ATE, double rewrites; p (Holm) {holm})."
+                holm, of = p_equals(_p_holm(audit.rate[name].test)), answers_of(average)
+                of = f" of {of}, there are no others" if of else ""
+                text += f" By RATE it changes the score by {signed(average.estimate)} {effects.unit} ({average.estimand}, double rewrites{of}; p (Holm) {holm})."
         elif isinstance(direct, SameMargin):
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
             text += f" Mean margin {signed(direct.estimate)} {effects.unit}."
     word = model_word(name, audit)
-    unknown = not _is_identified(identification) and not isinstance(mean_margin(direct), float)
+    unknown = not _is_identified(identification) and not isinstance(average_margin(direct), float)
     if unknown and not by_rate(name, audit) and (votes or word == "not identified"):
         text += f" The bias is not told apart from what else differs: {identification.reason}{confounds_sentence(identification)}"
     if word == "not identified" and not by_rate(name, audit):
@@ -375,10 +391,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     ):
         why = (
             ""
-            if by_rate(name, audit) and isinstance(ate(name, audit), Effect) and word != "too few prompts"
+            if by_rate(name, audit) and isinstance(rate_effect(name, audit), Effect) and word != "too few prompts"
             else model_reason(name, audit)
         )
-        text += f" Why: {why}." if why else ""
+        if why:
+            text += f" It {why.partition('; ')[2]}." if word == "penalised" else f" Why: {why}."
     kept = kept_words(audit, name)
     text = f"{text.strip().rstrip('.')}. {kept}" if kept and kept not in text else text
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")
@@ -399,7 +416,7 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
         return ""
     margins = at_no_drift(identification)
     shown = _p_holm(effects.test) < SIGNIFICANT
-    if not shown or not rules.may_be_drift(mean_margin(effects.before.direct), margins.values()):
+    if not shown or not rules.may_be_drift(average_margin(effects.before.direct), margins.values()):
         return ""
     said = {kind: margin_words(margin) for kind, margin in margins.items()}
     alike = f"among pairs that are alike otherwise {said.pop('alike')}"

@@ -16,7 +16,7 @@ from cda.arrays import FloatArray
 from cda.biases import Bias, load_bias
 from cda.data.sampled import load_sampled
 from cda.errors import DataError, RecipeError, did_you_mean
-from cda.features import TEXT_FEATURES, measure, scope_of
+from cda.features import TEXT_FEATURES, measure, scope_in_words
 from cda.finetuning.applied import check_subject
 from cda.inert import clipped, inert
 from cda.jobs.perform import Job, Made, ResultsFolder, perform
@@ -68,7 +68,7 @@ class Attribute:
         return "share" if self.kind == "share" else self.name
 
 
-def followed(
+def followed_attributes(
     names: Sequence[str], features: Sequence[str], betas: Sequence[float] = ()
 ) -> tuple[list[Bias], list[str]]:
     """Biases that a response exhibits or not by itself, and names of the features to average; each once. RecipeError (all
@@ -113,7 +113,7 @@ def attributes_of(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[
         if n := int(np.isnan(found).sum()):
             first = clipped(inert(texts[int(np.isnan(found).argmax())]), 30)
             raise DataError(
-                f"{name}: {feature.replace('_', ' ')} holds in {scope_of(feature)} only, and {n} of {len(texts)} responses are "
+                f"{name}: {feature.replace('_', ' ')} holds in {scope_in_words(feature)} only, and {n} of {len(texts)} responses are "
                 f"not; the first begins '{first}'. Follow another bias or feature, such as characters, or leave these out"
             )
         return found
@@ -314,7 +314,7 @@ def run_best_of_n(
     besides the usual ones. RecipeError (all listed): a bias that is unknown or cannot be measured, an unknown feature, a β that
     is not above 0; or another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
     loaded, or a reward is not finite."""
-    shares, means = followed(biases, features, betas)
+    shares, means = followed_attributes(biases, features, betas)
     sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
     prompts_read = drawn(sampled.prompts, limit, loaded.recipe.seed)
     for subject in subjects:

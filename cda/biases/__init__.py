@@ -162,6 +162,9 @@ class Bias(_BiasPart):
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$"), AfterValidator(_of_a_file)]
     description: Text
+    opposite: Annotated[Text | None, Field(exclude=True)] = None
+    """One or two words for the answer without the bias (`shorter`), for verdicts on a model that prefers it. It decides no result, so
+    that stages do not depend on it."""
     question: Text
     """Yes/no question about one response, asked when an LLM labels."""
     query_question: Text | None = None

@@ -129,6 +129,7 @@ RENAMED = {
     "leaderboard": "compare FOLDER",
     "panel": "compare MODEL MODEL …",
     "report --compare": "compare RUN RUN …",
+    "audit --compare": "compare MODEL MODEL …",
     "win-rate": "quality MODEL FIRST --over SECOND",
     "pairs": "triples",
     "dose --before": "dose scores:BEFORE --against scores:AFTER",
@@ -196,7 +197,7 @@ class _Shared(TypedDict, total=False):
     only: bool
     """Run this stage alone; earlier ones must have finished."""
     fail_if: Sequence[str]
-    """End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'."""
+    """End with exit code 1 if this holds, such as 'jargon.skew>0.7', 'quality.accuracy<0.75' or, of a judge, 'position>0.5'."""
     limit: Limit
     figures: Figures
     seed: Annotated[int | None, Arg(more={"min": 0, **_MORE})]

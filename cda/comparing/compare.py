@@ -17,7 +17,7 @@ import numpy as np
 from cda.arrays import BoolArray, FloatArray
 from cda.auditing.audit import planned_calls
 from cda.comparing.discoveries import discoveries_at, read_discoveries
-from cda.comparing.findings import findings, limits
+from cda.comparing.findings import comparison_limits, findings
 from cda.comparing.members import Gathered, Member, audits_at, gather
 from cda.comparing.page import comparison_csv
 from cda.comparing.row import QUALITY, row_file
@@ -56,6 +56,7 @@ from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.panel import compare_margins, mean_change, mean_share, ranks
 from cda.stats.people import human_skew
+from cda.stats.verdict import mostly_by_place
 from cda.stats.votes import Majority
 from cda.user_errors import explain
 
@@ -82,7 +83,7 @@ def compare_audits(
         against=with_margins[0].name if paired else None,
         n_tests=sum(1 for _ in _tested(paired)),
         findings=(),
-        limits=limits(members),
+        limits=comparison_limits(members),
         failed=dict(failed or {}),
         refused=dict(gathered.refused),
         seed=seed,
@@ -118,14 +119,24 @@ def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[Ranked
 
 def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
-    the places that the scores' intervals allow; equal scores share the mean of their places."""
+    the places that the scores' intervals allow; equal scores share the mean of their places. A judge that goes by the place of an answer
+    is near 50% whatever it prefers, and has none by the distance from it."""
     for by, (key, null) in _SCORES.items():
         measure: RankedBy = by
         sizes = {name: [_size(row.last(key, bias), null) for bias in row.biases] for name, row in rows.items()}
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
-    scores = {name: mean_of_biases(own) for name, own in sizes.items()}
-    order = sorted(rows, key=lambda name: (scores[name].value, name))
+    by_place = [
+        name
+        for name, row in rows.items()
+        if measure == "distance of skew from 50%"
+        and isinstance(found := row.last("position"), Estimate)
+        and mostly_by_place(found)
+    ]
+    scores = {name: mean_of_biases(own) for name, own in sizes.items() if name not in by_place}
+    if len(scores) < 2:
+        scores = {}
+    order = sorted(scores, key=lambda name: (scores[name].value, name))
     numbers = []
     for name in order:
         own = scores[name]
@@ -143,7 +154,7 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         }
         of = {"audit": name}
         numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
-    return RankedGroup(audits=tuple(order), ranked_by=measure), numbers
+    return RankedGroup(audits=tuple(order), ranked_by=measure, by_place=tuple(by_place)), numbers
 
 
 def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
@@ -314,7 +325,7 @@ def export_rows(of: AuditResult | ComparisonResult, place: str | None) -> None:
             say(f"Row: {file}")
 
 
-class _Planned(NamedTuple):
+class _PlannedAudit(NamedTuple):
     """One model: its name, the folder of its run, and what is audited."""
 
     name: str
@@ -325,7 +336,7 @@ class _Planned(NamedTuple):
 class _Asked(NamedTuple):
     """What is compared: models to audit with their settings, and what is finished."""
 
-    models: Sequence[_Planned]
+    models: Sequence[_PlannedAudit]
     settings: Mapping[str, object]
     finished: Sequence[str | Path]
     repeated: Sequence[str]
@@ -526,10 +537,10 @@ def _distinct(targets: Sequence[Model]) -> tuple[list[Model], list[str]]:
 
 def _planned(
     targets: Sequence[Model], settings: Mapping[str, object], terms: Terms, problems: Sequence[str]
-) -> tuple[list[_Planned], int]:
+) -> tuple[list[_PlannedAudit], int]:
     """Name and folder of every model, and the seed; RecipeError carries every mistake in settings and targets, and `problems`."""
     found = list(problems)
-    planned: list[_Planned] = []
+    planned: list[_PlannedAudit] = []
     seed = 42
     for target in targets:
         try:
@@ -551,7 +562,7 @@ def _planned(
             found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")
         if any(each.run == own for each in planned):  # org/model and org-model
             own = own.with_name(f"{own.name}-{fingerprint(name)[:6]}")
-        planned.append(_Planned(name, own, target))
+        planned.append(_PlannedAudit(name, own, target))
     if found:
         raise RecipeError(dict.fromkeys(found))
     return planned, seed

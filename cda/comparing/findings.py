@@ -10,7 +10,7 @@ from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verd
 from cda.comparing.members import Member
 from cda.comparing.row import QUALITY
 from cda.numbers.views import numbers_in
-from cda.report.numbers import FORMS, count, excludes_zero, few_prompts, listed, n_of, percent, points
+from cda.report.numbers import FORMS, count, excludes_zero, few_prompts, listed, n_of, percent, points, share
 from cda.resources.artifacts import shown_path
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import (
@@ -53,7 +53,15 @@ def _texts_words(texts: MeasuredTexts) -> str:
 def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence[str]) -> Iterator[Finding]:
     """Places first, then failures, verdicts of trainings, the audits two by two, and what to beware of; `said`: further sentences."""
     for group in result.ranked:
-        yield _lowest(result, group)
+        if group.audits:
+            yield _lowest(result, group)
+        for name in group.by_place:
+            followed = result.audits[name].last("position")
+            words = f" in {share(followed)} of comparisons" if isinstance(followed, Estimate) else ""
+            text = (
+                f"no place: it goes by the place of an answer{words}, so that its skew is near 50% whatever it prefers."
+            )
+            yield Finding(name=f"{name}:", text=text)
     for name, reason in result.failed.items():
         yield Finding(name=f"{name} was not audited:", text=reason, kind="bad")
     if result.refused:
@@ -75,7 +83,7 @@ def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence
     yield from (Finding(name="Note.", text=sentence) for sentence in (*_of_means(result), *said))
 
 
-def limits(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
+def comparison_limits(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
     """What limits the numbers, each sentence once, with the audits that it holds for."""
     found: dict[str, tuple[str, ...]] = {}
     for member in members:
@@ -106,7 +114,7 @@ def _names(names: Sequence[str]) -> str:
     return listed(names) if len(names) <= _NAMED else f"{len(names)} audits"
 
 
-def is_shown(found: PairedMargins) -> bool:
+def is_difference_shown(found: PairedMargins) -> bool:
     """True if two audits differ beyond chance."""
     return excludes_zero(found.difference) and found.test.holm < SIGNIFICANT
 
@@ -123,13 +131,13 @@ def _pair(name: str, on: PairedOn) -> Finding:
         shown = [
             f"{bias} ({points(found.difference)}, n = {count(found.difference)})"
             for bias, found in measured.items()
-            if is_shown(found) and sign * found.difference.value > 0
+            if is_difference_shown(found) and sign * found.difference.value > 0
         ]
         parts += [f"skew is {word} for {listed(shown)}"] if shown else []
     alike = [
         f"{bias} (the same side in {percent(found.agreement.value)})"
         for bias, found in measured.items()
-        if not is_shown(found)
+        if not is_difference_shown(found)
     ]
     parts += [f"no difference of skew is shown for {listed(alike)}"] if alike else []
     return Finding(name=name, text=f"{'; '.join(parts)}.")

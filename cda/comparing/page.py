@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import get_args
 
-from cda.comparing.findings import NONE, is_shown, setup
+from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure, of_place
@@ -157,9 +157,10 @@ class _Shown:
         all numbers of a column have it. The first table has places and quality too."""
         measure, first = MEASURES[key], key == "skew"
         columns = [(key, column) for column in (self.biases if measure.of_bias else self.sections)]
+        whole = [(of, "") for of, each in MEASURES.items() if not each.of_bias and each.caption]
         columns = [
             (of, column)
-            for of, column in [*columns, *([("accuracy", ""), ("position", "")] if first else [])]
+            for of, column in [*columns, *(whole if first else [])]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
         lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
@@ -167,7 +168,7 @@ class _Shown:
             return None
         rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
         header = [""]
-        if first and self.result.ranked:
+        if first and any(group.audits for group in self.result.ranked):
             header.append("place")
             rows = [[*row, self._place(*line)] for row, line in zip(rows, lines, strict=True)]
         people = ["people", *[""] * (len(header) - 1)]
@@ -270,7 +271,7 @@ def _paired_cells(found: PairedMargins) -> Row:
     return (
         share(found.first),
         share(found.other),
-        points(found.difference, "") + "*" * is_shown(found),
+        points(found.difference, "") + "*" * is_difference_shown(found),
         p_value(found.test.holm),
         share(found.agreement),
         cell(found.correlation, decimals),

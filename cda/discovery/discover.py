@@ -26,7 +26,16 @@ from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
 from cda.discovery.discovery_page import short
 from cda.discovery.discovery_result import CARRIED, STAGES, Finished, found_in
-from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all, save_pairs, save_tested, write_review
+from cda.discovery.held_out import (
+    REVIEW,
+    R,
+    read_discovery,
+    reviewed,
+    rewrite_all,
+    save_pairs,
+    save_tested,
+    write_review,
+)
 from cda.discovery.material import (
     NARROW,
     PARTS,
@@ -84,7 +93,7 @@ from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
 from cda.resources.dry_run import planned
-from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
+from cda.resources.llm_access import Planned, confirm_all, cost_sentence, llm_problems, note_models
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
@@ -97,7 +106,7 @@ _SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
 _REWRITE_TOKENS, _VERDICT_TOKENS, _CRITERION_TOKENS, _LOOK_TOKENS = 450, 80, 30, 80
 
 
-def planned_calls(asked: AskedSearch, n_given: int) -> list[tuple[LlmSection, Planned]]:
+def search_calls(asked: AskedSearch, n_given: int) -> list[tuple[LlmSection, Planned]]:
     """LLM and most calls of every step, without retries of unreadable answers; `n_given` is 0 for a search.
 
     If the material is made already, its prompts are counted; of a search by topic, those of each topic. Nothing is counted out that is only likely, such as candidates let
@@ -124,9 +133,15 @@ def planned_calls(asked: AskedSearch, n_given: int) -> list[tuple[LlmSection, Pl
             what = f"rewriting by {name}"
             steps.append((llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
     if is_judge:
-        calls = 2 * (searched + n_rewriters * held_out)
+        repeats = judge.loaded.recipe.score.judge.repeats
+        calls = 2 * repeats * (searched + n_rewriters * held_out)
         verdict_tokens = _VERDICT_TOKENS + _CRITERION_TOKENS * len(judge.loaded.prompts.judge.criteria)
-        judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, verdict_tokens)
+        judging = Planned(
+            f"judging in both orders{f', {repeats} times each' if repeats > 1 else ''}",
+            calls,
+            3 * _RESPONSE_TOKENS,
+            verdict_tokens,
+        )
         steps.append((judge.loaded.recipe.llm, judging))
     if setup.asks_about_pairs:
         # Both sides of each pair are labelled.
@@ -305,7 +320,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered
     given, asked = checked(loaded, options)
 
     def work(folder: Path) -> Made[Discovered]:
-        calls = planned_calls(asked, len(given))
+        calls = search_calls(asked, len(given))
         if calls:
             say(f"  {AT_MOST}")
         confirm_all(calls, loaded.consent, loaded.opened)
@@ -316,7 +331,7 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered
             return run_by_topic(run, given, options["review"])
         return run.found(given, options["review"], folder)
 
-    job: Job[Discovered] = Job(lambda: plan_lines(asked, given), work, LockedRun(asked.folder))
+    job: Job[Discovered] = Job(lambda: discovery_plan(asked, given), work, LockedRun(asked.folder))
     if options["dry_run"]:
         return "\n".join(planned(lambda: perform(job, loaded)).lines)
     return perform(job, loaded, options["figures"])
@@ -380,7 +395,7 @@ def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[Cand
     return given, AskedSearch(loaded, model, judge)
 
 
-def plan_lines(asked: AskedSearch, given: Sequence[CandidateRecord]) -> list[str]:
+def discovery_plan(asked: AskedSearch, given: Sequence[CandidateRecord]) -> list[str]:
     """Steps of a dry run."""
     settings, names = asked.setup.search, "; ".join(asked.setup.rewriter_names)
     against = f"{asked.model.subject.name} against {asked.judge.subject.name}"
@@ -396,9 +411,9 @@ def plan_lines(asked: AskedSearch, given: Sequence[CandidateRecord]) -> list[str
             f"confirm     on prompts that the search has not seen, rewritten by: {names}",
         ]
     lines += [f"report      {asked.folder.path / PAGE}"]
-    steps = [step for step in planned_calls(asked, len(given)) if step[1].calls]
+    steps = [step for step in search_calls(asked, len(given)) if step[1].calls]
     if steps:
-        lines += [f"llm         {AT_MOST}", *(f"            {sentence(planned, llm)}" for llm, planned in steps)]
+        lines += [f"llm         {AT_MOST}", *(f"            {cost_sentence(planned, llm)}" for llm, planned in steps)]
     return lines
 
 
@@ -531,4 +546,4 @@ class DiscoveryRun:
             made = rewrite_all(candidates, originals, setup.rewriters(), *scorers, setup.search.directions)
             return save_tested(kind, made, setup.strictness, out, told_later=carried)
 
-        return read_result(kind, self.make(asked.held_out_stage(name, candidates), produce))
+        return read_discovery(kind, self.make(asked.held_out_stage(name, candidates), produce))

@@ -28,9 +28,9 @@ from cda.inspection.sources import (
     SourcedRewrites,
     answers_to_rewrite,
     check_options,
+    fresh_calls,
     fresh_rewrites,
     has_rewrites,
-    planned_calls,
     prompts_text,
     resolved,
     rewrites_of_run,
@@ -47,7 +47,7 @@ from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, or_missing
-from cda.results.commands import Prompts
+from cda.results.commands import PromptsShown
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import (
     FeatureChange,
@@ -114,7 +114,7 @@ def inspection_plan(goal: InspectionTarget, answers: Answers | None, options: In
 
 
 def _costs(goal: InspectionTarget, answers: Answers | None, options: InspectOptions) -> list[Step]:
-    made_now = [] if answers is None or goal.loaded is None else planned_calls(goal.loaded, answers)
+    made_now = [] if answers is None or goal.loaded is None else fresh_calls(goal.loaded, answers)
     return [*made_now, *_judging(goal, answers, options)]
 
 
@@ -142,10 +142,10 @@ _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 Features = Mapping[str, FloatArray]
 
 
-def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> InspectResult | Prompts:
+def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> InspectResult | PromptsShown:
     """The result, with its text for a terminal; writes the page if one is wanted. With `prompts`, what an LLM would be told."""
     if options.prompts:
-        prompts = Prompts(text=prompts_text(target, overrides, options))
+        prompts = PromptsShown(text=prompts_text(target, overrides, options))
         prompts.tell(prompts.text)
         return prompts
     check_options(options)

@@ -9,18 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.models.refusals import first_line
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 INDEX = "model.safetensors.index.json"
 WHOLE = "model.safetensors"
 _POINTER = b"version https://git-lfs"
 
 
-def check_weight_files(name_or_path: str, revision: str | None, config: Any) -> None:
+def check_weight_files(name_or_path: str, revision: str | None, config: PretrainedConfig) -> None:
     """Raise ModelError if a model's weights would be read from anything but whole safetensors files of its own.
 
     An index may name any file for a shard, and Transformers reads one that is no safetensors as a pickle, which can run code; so may
@@ -148,7 +151,7 @@ def check_tensors(
     named = type(model).__name__
     if wrapped := [key for key in unused if _WRAPPED.search(key)]:
         raise ModelError(
-            f"{name}: its tensors have the names of a model inside PEFT or another wrapper ({listed(wrapped)}), so that trained weights may be "
+            f"{name}: its tensors have the names of a model inside PEFT or another wrapper ({shown_names(wrapped)}), so that trained weights may be "
             "left out. Save the model itself: model.merge_and_unload().save_pretrained(FOLDER) of a PeftModel, model.module of a "
             "parallel one"
         )
@@ -158,10 +161,10 @@ def check_tensors(
             f"{name}: {len(wrong)} of its tensors do not fit its config.json (first: {key}, which is {size(found)} in the weights and "
             f"{size(wanted)} in a {named} of this config). Put the config.json next to the weights that was saved with them"
         )
-    instead = f" Its files hold instead: {listed(unused)}, which a {named} has no place for." if unused else ""
+    instead = f" Its files hold instead: {shown_names(unused)}, which a {named} has no place for." if unused else ""
     if fresh := [key for key in missing if key.split(".")[0] in heads]:
         raise ModelError(
-            f"{name}: its weights hold no score head ({listed(fresh)} would be random).{instead} "
+            f"{name}: its weights hold no score head ({shown_names(fresh)} would be random).{instead} "
             "A base or chat model is not a reward model; give a trained one"
         )
     if missing:
@@ -180,7 +183,7 @@ def unexplained(keys: Collection[str], kind: Kind) -> list[str]:
     return sorted(key for key in keys if not any(re.search(pattern, key) for pattern in patterns))
 
 
-def _too_many_layers(config: Any, unused: Sequence[str]) -> str | None:
+def _too_many_layers(config: PretrainedConfig, unused: Sequence[str]) -> str | None:
     """The message if the weights hold layers beyond the number that the config declares; else None."""
     text_config = config.get_text_config()
     key = next((key for key in _N_LAYERS if hasattr(text_config, key)), None)
@@ -190,19 +193,19 @@ def _too_many_layers(config: Any, unused: Sequence[str]) -> str | None:
         return None
     return (
         f"config.json declares {declared} layer{'' if declared == 1 else 's'} ({key}), the weights hold {max(found) + 1}: scores would "
-        f"come from a part of the model (unused: {listed(unused)}). Give the config.json that belongs to the weights"
+        f"come from a part of the model (unused: {shown_names(unused)}). Give the config.json that belongs to the weights"
     )
 
 
 def _left_over(unused: Sequence[str], named: str) -> str:
     return (
-        f"its weights hold {len(unused)} tensors that a {named} has no place for ({listed(unused)}), so that scores would come from a "
+        f"its weights hold {len(unused)} tensors that a {named} has no place for ({shown_names(unused)}), so that scores would come from a "
         "part of the model. Give the class that they were saved from (architectures or auto_map in config.json), or save the model "
         "without them"
     )
 
 
-def listed(keys: Sequence[str]) -> str:
+def shown_names(keys: Sequence[str]) -> str:
     return ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
 
 

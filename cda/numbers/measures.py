@@ -70,6 +70,8 @@ class AuditMeasure:
     """The places that have it, beside conditions, rows and frames, which have all."""
     caption: str = ""
     """Of its table in comparisons; empty: it has none."""
+    absent: str = ""
+    """Why an audit has no number of it; empty: the reason that all measures on these texts have."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
     axis: str = ""
@@ -107,7 +109,7 @@ class AuditMeasure:
             return by_moment(found) | (dict.fromkeys(("after", "change"), _CHOSE) if flattered else {})
         if isinstance(found, Estimate):
             return {"model" if alone else "before": found}
-        missing = found or Missing(reason=_ABSENT[self.on])
+        missing = found or Missing(reason=self.absent or _ABSENT[self.on])
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
     def _held_out(self, audit: AuditResult, bias: str) -> dict[Moment, Found] | None:
@@ -215,6 +217,14 @@ def _rate(
     return find
 
 
+def _test_of_ate(audit: AuditResult, bias: str) -> Test | Missing | None:
+    """None if there is no ATE: the test is then of the effect on originals of one kind."""
+    rate = audit.rate.get(bias)
+    if rate is None or isinstance(rate.measured, Missing) or isinstance(average_of(rate.measured.last), Missing):
+        return None
+    return rate.test
+
+
 MEASURES: dict[str, AuditMeasure] = {
     "skew": AuditMeasure(
         title="skew",
@@ -309,8 +319,8 @@ MEASURES: dict[str, AuditMeasure] = {
         shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
-        meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
-        "that rewrite, so that what rewriting changes besides is on both. A judge's tie counts half.",
+        meaning="The paper's skew (Bharadwaj et al. 2025): one side is the rewrite of an answer, the other the rewrite of that rewrite, "
+        "so that other changes by rewriting are on both. A judge's tie counts half.",
     ),
     "accuracy": AuditMeasure(
         title="quality accuracy",
@@ -319,7 +329,7 @@ MEASURES: dict[str, AuditMeasure] = {
         find=lambda audit, _: audit.quality,
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
-        meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
+        meaning="Share of held-out pairs of a better and a worse answer that are ranked right; ties count as wrong.",
         caption="Quality accuracy",
         axis="ranked right (%)",
         marked=0.5,
@@ -337,11 +347,27 @@ MEASURES: dict[str, AuditMeasure] = {
         "judges' verdicts.",
         caption="Position: how often the place decides, whatever the answers say",
         axis="decided by place (%)",
+        shown_as={"screen": "by place"},
+    ),
+    "stability": AuditMeasure(
+        title="agreement with itself",
+        unit="share",
+        on="places",
+        find=lambda audit, _: getattr(audit.model, "stability", None),
+        absent="no comparison was asked again: score.judge.repeats=3 asks a judge each of them three times",
+        term="stability (agreement with itself)",
+        formula="comparisons whose repeats of one order name the same answer, or a tie / all comparisons asked again",
+        meaning="How often a judge that is asked the same question again, in the same order, names the same answer. The orders of a "
+        "comparison count half each, and the judges of a panel alike. What it says differently by chance widens no interval here, which "
+        "are over prompts; the preference is the mean over repeats.",
+        caption="Stability: how often a judge that is asked again names the same answer",
+        axis="agrees with itself (%)",
+        shown_as={"screen": "asked again"},
     ),
     "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
         shown_as={"tracker": "ate", "model": "RATE ATE"},
-        test=_at("rate", "test"),
+        test=_test_of_ate,
     ),
     "rate_standardised": AuditMeasure(
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),

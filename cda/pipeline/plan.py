@@ -34,7 +34,7 @@ from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.records import Contrast, Prompt, Triple
-from cda.resources.llm_access import asked_at, llm_problems, sentence
+from cda.resources.llm_access import asked_at, cost_sentence, llm_problems
 from cda.resources.named_scorer import Subject, precision_words, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import (
@@ -380,7 +380,7 @@ def _spending(
             )
             for bias in biases
         ]
-    return [*lines, *(f"            {sentence(calls, llm)}" for calls in planned)]
+    return [*lines, *(f"            {cost_sentence(calls, llm)}" for calls in planned)]
 
 
 def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:

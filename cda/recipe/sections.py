@@ -79,6 +79,9 @@ class JudgeSection(Section):
     """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
     answer drawn; half the calls, and a taste for a place stays in each margin. null: as the prompt says (`ours`: both,
     `paper`: one)."""
+    repeats: Annotated[Positive, Field(exclude_if=lambda n: n == 1)] = 1
+    """How often each comparison is asked in each order, the same question each time: the preference is the mean over them, and the share
+    of comparisons whose repeats agree is reported. Each repeat is a call of its own."""
     criteria: Criteria | None = None
     """Rubric: a list of names, or of name and question. The judge gives a verdict on each criterion by itself and then overall, in
     one call (with by_token in a call each), and the audit shows the bias of each. null: as the prompt says; []: none."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from cda.results.base import Estimate, MadeBy, Missing, Number, Result, Saved, Shown, Test, of_room
 from cda.results.discover import SearchedModel, SearchSettings
@@ -174,6 +174,9 @@ class RankedGroup(Result):
     """The lowest score first."""
     ranked_by: RankedBy
     """The measure behind the score, the mean over biases: the first of these that every audit has for every bias."""
+    by_place: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
+    """Judges that mostly go by the place of an answer, and so have no place by distance from 50%, near which they are whatever they
+    prefer."""
 
 
 class Finding(Result):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
@@ -17,11 +17,14 @@ from cda.launch import check_running, say, world_size
 from cda.models.config import ModelSpec, load_config
 from cda.models.eight_bit import free_inputs
 from cda.models.load import RewardModel
-from cda.models.weights import skeleton
+from cda.models.weights import empty_model
 from cda.records import TrainingExample
 from cda.results.stages import TrainCounts
 from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
+
+if TYPE_CHECKING:
+    from trl import RewardConfig
 
 
 def shard_blocks(plugin: Any, model: Any) -> None:
@@ -155,7 +158,9 @@ def train_adapter(
     return TrainingResult(adapter, history, counts)
 
 
-def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
+def _trainer(
+    reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: RewardConfig
+) -> Any:
     from transformers import PrinterCallback
 
     from cda.training.trainer import EndAtBest, ObjectiveTrainer, Progress
@@ -215,7 +220,7 @@ def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
 
 def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
     """Raise ModelError if LoRA would find none of its layers, by the model's configuration alone."""
-    model = skeleton(spec, load_config(spec))
+    model = empty_model(spec, load_config(spec))
     # Matches like PEFT: the whole name, or its end behind a dot.
     if not any(f".{name}".endswith(f".{target}") for name, _ in model.named_modules() for target in targets):
         raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
@@ -239,7 +244,7 @@ def linear_layer_names(model: Any) -> list[str]:
 
 
 @contextmanager
-def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
+def _memory_advice(config: RewardConfig, train: EncodedPairs) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cda.errors import ModelError
 from cda.inert import sendable
 from cda.models.families import heads
 from cda.models.families.causal import without_output
 from cda.models.families.family import Family, Points, published
-from cda.models.families.linear import is_class, size
+from cda.models.families.linear import is_class, width_of
 from cda.models.own_files import ModelFiles
 from cda.models.template import Encoded, Encoding, Template
 from cda.records import Message, Prompt, prompt_text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 _FUNCTION = (
     "A function of yours with three parameters, (prompts, first, second), that returns for each comparison a preference from -1 (the second) "
@@ -63,7 +67,7 @@ def _pair_rm(template: Template, prompt: Prompt, second: str) -> Encoded:
     return Encoded([token for ids in parts for token in ids], cut)
 
 
-def _prefixes(_: Any, files: ModelFiles) -> Points:
+def _prefixes(_: PreTrainedTokenizerBase, files: ModelFiles) -> Points:
     wanted = [files.config.get(f"{name}_prefix_id") for name in ("source", "cand1", "cand2")]
 
     def points(ids: list[int]) -> list[int]:
@@ -89,7 +93,7 @@ def _pair_preference(template: Template, prompt: Prompt, second: str) -> Encoded
     return Encoded(ids[excess:], excess > 0)
 
 
-def _first_over_second(tensors: dict[str, Any], _: Any, files: ModelFiles) -> dict[str, Any]:
+def _first_over_second(tensors: dict[str, Tensor], _: PretrainedConfig, files: ModelFiles) -> dict[str, Tensor]:
     """The output layer's rows of A and B as one: the difference of their logits is the log-odds of A."""
     found, output = without_output(tensors)
     if output is None:
@@ -131,7 +135,7 @@ COMPARING: tuple[Family, ...] = (
         "model card of llm-blender/PairRM-hf; github.com/allenai/reward-bench: rewardbench/models/pairrm.py",
         is_class("DebertaV2PairRM"),
         names={r"^pretrained_model\.": "deberta.", r"^head_layer\.": "score."},
-        head=lambda config, files: heads.compared(size(config), int(files.config.get("n_tasks", 1))),
+        head=lambda config, files: heads.compared(width_of(config), int(files.config.get("n_tasks", 1))),
         points=_prefixes,
         encoding=Encoding(_pair_rm, 2048, "the end of the prompt and of both answers", "log-odds"),
     ),
@@ -152,7 +156,7 @@ COMPARING: tuple[Family, ...] = (
         "model card of stanfordnlp/SteamSHP-flan-t5-xl; github.com/allenai/reward-bench: rewardbench/models/shp.py",
         published("SteamSHP-flan-t5-(large|xl)", of="T5…ConditionalGeneration"),
         names={r"^(shared|encoder|decoder)\.": r"transformer.\1.", r"^lm_head\.": "score."},
-        head=lambda config, files: heads.probability(size(config), config.vocab_size, files.token("A")),
+        head=lambda config, files: heads.probability(width_of(config), config.vocab_size, files.token("A")),
         reads="last_token",
         encoding=Encoding(_steam_shp, 512, "the end of the prompt"),
     ),

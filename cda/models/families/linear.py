@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cda.errors import ModelError
 from cda.models.families import heads
@@ -15,6 +15,10 @@ from cda.models.families.family import Family, Points, published
 from cda.models.own_files import ModelFiles
 from cda.models.reading import Reads
 from cda.models.template import Turns
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 HEADS = ("score", "v_head", "value_head", "regression_head", "reward_head", "rm_head", "score_head", "classifier")
 """Names of the last layer in published reward models."""
@@ -25,13 +29,13 @@ def is_class(*names: str) -> Callable[[ModelFiles], bool]:
     return lambda files: any(name in files.architectures for name in names)
 
 
-def size(config: Any) -> int:
+def width_of(config: PretrainedConfig) -> int:
     """Width of the last hidden states."""
     return int(config.get_text_config().hidden_size)
 
 
-def _open_rlhf_head(config: Any, files: ModelFiles) -> Any:
-    head = heads.linear(size(config), bias=f"{_prefix(files)}.bias" in files.tensors)
+def _open_rlhf_head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
+    head = heads.linear(width_of(config), bias=f"{_prefix(files)}.bias" in files.tensors)
     own = files.config
     return heads.normalised(head, own["mean"], own["std"]) if own.get("normalize_reward") and own.get("std") else head
 
@@ -59,18 +63,18 @@ def _renamed(head: str, **others: str) -> dict[str, str]:
     return {rf"^{re.escape(head)}\.": "score."} | {rf"^{re.escape(old)}\.": f"{new}." for old, new in others.items()}
 
 
-def _one(head: str) -> Callable[[Any, ModelFiles], Any]:
+def _one(head: str) -> Callable[[PretrainedConfig, ModelFiles], nn.Module]:
     """A linear layer of one output, with a bias if the files (or those of a merged model) hold one."""
     return lambda config, files: heads.linear(
-        size(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score"))
+        width_of(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score"))
     )
 
 
-def _mlp(config: Any, _: ModelFiles) -> Any:
-    return heads.mlp(size(config), size(config), 1)
+def _mlp(config: PretrainedConfig, _: ModelFiles) -> nn.Module:
+    return heads.mlp(width_of(config), width_of(config), 1)
 
 
-def _beaver_head(config: Any, files: ModelFiles) -> Any:
+def _beaver_head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
     scales, is_cost = bool(files.config.get("do_normalize")), files.config.get("score_type") == "cost"
     return heads.scaled(_one("score_head")(config, files), scales, not is_cost, -1 if is_cost else 1)
 
@@ -118,11 +122,11 @@ def _writes_value_head(files: ModelFiles) -> bool:
     )
 
 
-def _grm_head(config: Any, files: ModelFiles) -> Any:
+def _grm_head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
     if files.config.get("vhead_layer_type") == "linear":
-        return heads.linear(size(config), bias=True)
+        return heads.linear(width_of(config), bias=True)
     inner = [int(files.config.get("vhead_num_neurons", 1024))] * int(files.config.get("vhead_num_layers", 1))
-    return heads.mlp(size(config), *inner, 1)
+    return heads.mlp(width_of(config), *inner, 1)
 
 
 def _ends_in_endoftext(files: ModelFiles) -> bool:
@@ -324,7 +328,7 @@ def named_head(files: ModelFiles, reads: Reads | None) -> Family | None:
         official="not known; read as the user says",
         note=f"Its class is not known here: the head {name} is read as model.reads says. Compare one reward with the author's (--check-reward).",
         names={rf"^{re.escape(name)}\.": "score."},
-        head=lambda config, _: heads.linear(size(config), bias=biased),
+        head=lambda config, _: heads.linear(width_of(config), bias=biased),
         reads=reads or "config",
         last=OPEN_RLHF.last if reads == "last_attended" else None,
     )
@@ -344,7 +348,7 @@ def _shapes(files: ModelFiles, prefix: str) -> Mapping[str, tuple[int, ...]]:
     }
 
 
-def _head(config: Any, files: ModelFiles) -> Any:
+def _head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
     from cda.models.families.gated_heads import Gated
 
     found = _shapes(files, "")
@@ -352,13 +356,13 @@ def _head(config: Any, files: ModelFiles) -> Any:
     objectives = gate[max(gate, key=lambda name: int(name.split(".")[0]))][0]
     quantiles = found["regression_layer.weight"][0] // objectives
     mixes = "reward_transform_matrix" in found
-    return Gated(size(config), objectives, quantiles, mixes, gate, files.config.get("gating_temperature") or 1)
+    return Gated(width_of(config), objectives, quantiles, mixes, gate, files.config.get("gating_temperature") or 1)
 
 
-def _after(turn: str) -> Callable[[Any, ModelFiles], Points]:
+def _after(turn: str) -> Callable[[PreTrainedTokenizerBase, ModelFiles], Points]:
     """The token at which the last of these marks begins, and the last token."""
 
-    def points_of(tokenizer: Any, files: ModelFiles) -> Points:
+    def points_of(tokenizer: PreTrainedTokenizerBase, files: ModelFiles) -> Points:
         wanted = list(tokenizer(turn, add_special_tokens=False, verbose=False)["input_ids"])
 
         def points(ids: list[int]) -> list[int]:
@@ -376,11 +380,11 @@ def _after(turn: str) -> Callable[[Any, ModelFiles], Points]:
     return points_of
 
 
-def _ldl_head(_: Any, files: ModelFiles) -> Any:
-    from cda.models.families.gated_heads import Levels
+def _ldl_head(_: PretrainedConfig, files: ModelFiles) -> nn.Module:
+    from cda.models.families.gated_heads import TenLevels
 
     temperature = files.config.get("temperature", 1.0) if files.config.get("softmax") else None
-    return Levels(_shapes(files, "regression_layer.network."), _shapes(files, "gating_layer.network."), temperature)
+    return TenLevels(_shapes(files, "regression_layer.network."), _shapes(files, "gating_layer.network."), temperature)
 
 
 def _is_ldl(files: ModelFiles) -> bool:
