@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing import position
+from cda.auditing import policy, position
 from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import several_trainings, spread_line
@@ -40,12 +40,16 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 
 
 def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """The headline, a row for each bias and for quality, the spread of several trainings, paths, and the number of caveats. If rows
+    """The headline, a row for each bias and for quality, what a policy would show more of, the spread of several trainings, paths, and the number of caveats. If rows
     do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut. A clause that
     is too long for its row stands there in short, or in the report alone."""
     found = bias_verdicts(audit)
     opening = _wrapped(headline(audit), 3)
-    end = [*_wrapped(spread_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
+    end = [
+        *_wrapped(policy.line(audit), 2),
+        *_wrapped(spread_line(audit), 2),
+        *_wrapped(few_prompts(_prompts_of(audit)), 2),
+    ]
     if adapter_path is not None:
         over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
@@ -230,6 +234,8 @@ def headline(audit: AuditResult) -> str:
     said, by_place, model = _headline_of_model(found, audit), position.opening(audit), _model(audit)
     if not by_place:
         return said
+    if all(each.tied for each in found):
+        return by_place.strip()
     return by_place + (f"It{said[len(model) :]}" if said.startswith(model) else said.replace(model, "it", 1))
 
 
@@ -308,7 +314,12 @@ def _why(found: BiasVerdict, audit: AuditResult) -> str:
         open_ = "; no difference shown" if found.word == "no difference shown" else ""
         return f"preferred in {shown}, by people in {percent(found.people.value)}{open_}"
     if found.word == "scored alike":
-        return "same score on both sides of every pair: check the scorer"
+        by_place = position.kept_words(audit, found.bias)
+        return (
+            "the two orders cancel in every pair"
+            if by_place
+            else "same score on both sides of every pair: check the scorer"
+        )
     return model_reason(found.bias, audit) or f"preferred in {shown}"
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cda.auditing import position
+from cda.auditing import policy, position
 from cda.auditing import report_tables as tables
 from cda.auditing import verdict_sentences as verdict
 from cda.auditing.first_screen import (
@@ -58,7 +58,6 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import NoiseCeiling
-from cda.stats.verdict import MIN_PROMPTS
 
 _HOW_OFTEN = "One contrast, and how often"
 """Heading of the glossary for measures that glossary.yaml does not name."""
@@ -94,11 +93,12 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     places = said("position", "one order" if _asks_once(audit) else "text"), position.sentence(audit)
     found += section("position", places, position.position_tables(audit))
+    tilts = (said("policy"), *policy.sentences(audit))
+    found += section("policy", tilts, (policy.table(audit),), always=bool(audit.policy))
     found += section("seeds", (said("seeds"),), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []
-    few = [said("rate", "few")] if any(rate.n < MIN_PROMPTS for rate in audit.rate.values()) else []
-    words = (said("rate"), *few, *judged, *tables.rate_sentences(audit))
+    words = (said("rate"), *judged, *tables.rate_sentences(audit))
     found += section("rate", words, tables.rate_tables(audit), always=bool(audit.rate))
     if audit.by:
         text = said("by", "trained" if compares(audit) else "text")

@@ -217,6 +217,10 @@ def unchanged(audit: AuditResult) -> AuditResult:
     update: dict[str, object] = {
         name: _mapped(part, _CHANGES, _nothing) for name, part in audit if name not in _NO_SHARES
     }
+    still = [
+        each.model_copy(update={"found": _nothing(each.found)}) for each in audit.policy if each.moment == "change"
+    ]
+    update["policy"] = tuple(still.pop(0) if each.moment == "change" else each for each in audit.policy)
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 

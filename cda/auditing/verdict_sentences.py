@@ -40,8 +40,9 @@ from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
 from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding, opposed
 from cda.stats import verdict as rules
+from cda.stats.estimators import wilson
 from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
@@ -232,6 +233,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
             rival=None if length is None else length.rival,
             tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
             by_rate=True,
+            opposed=opposed_effects(name, audit) is not None,
         )
     return rules.ModelEvidence(
         share=skew.before,
@@ -258,6 +260,12 @@ def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
     return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
 
 
+def opposed_effects(name: str, audit: AuditResult) -> tuple[Effect, Effect] | None:
+    """The ATT and ATU of a bias under the last scoring if they have opposite signs, so that the ATE holds for no answer; else None."""
+    rate = audit.rate.get(name)
+    return None if rate is None or isinstance(rate.measured, Missing) else opposed(rate.measured.last)
+
+
 def answers_of(effect: Effect) -> str:
     """The answers that an effect by RATE holds for if that is not all."""
     return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
@@ -281,7 +289,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
     average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
-            return f"{n} of {found.tried} triples flipped the bias"
+            return f"{n} of {found.tried} triples flipped the bias: too few for an ATE"
+        case "not identified" if found.opposed and (both := opposed_effects(name, audit)):
+            att, atu = (reward(each.estimate.value) for each in both)
+            return f"opposite effects: ATT {att}, ATU {atu}"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
@@ -308,6 +319,8 @@ def model_reason(name: str, audit: AuditResult) -> str:
             if found.rival:
                 return f"sides also differ in {_words(found.rival)}: rewrite them to match"
             return remedy(audit.effects[name].before.identification) or said("glance", "not identified")
+        case "no effect shown" if _ties_decide(found, audit.model.halves_ties):
+            return f"same score on both sides of {found.ties} of {n} pairs; preferred in {percent(share_.value)}"
         case "no effect shown" if share_.low <= TIE <= share_.high:
             return f"preferred in {percent(share_.value)}; 50% is not excluded"
         case "no effect shown":
@@ -317,6 +330,17 @@ def model_reason(name: str, audit: AuditResult) -> str:
             also = "" if found.alone else f", or what goes with {other}"
             return f"preferred in {percent(share_.value)}; prefers {side}{also}"
     return ""
+
+
+def _ties_decide(found: rules.ModelEvidence, halves_ties: bool) -> bool:
+    """True if ties, which are no preference, are why a share is not above 50%: among the other pairs the biased side is shown to be
+    preferred in more than half, or is in half or more where the share is wholly below."""
+    if halves_ties or found.by_rate or found.ties < _MANY_TIES * found.share.n:
+        return False
+    wins, decided_ = round(found.share.value * found.share.n), found.share.n - found.ties
+    if not 0 < wins <= decided_:
+        return False
+    return wilson(wins, decided_)[0] > TIE or (found.share.high < TIE and 2 * wins >= decided_)
 
 
 def verdict_kind(word: str) -> Kind:
@@ -354,10 +378,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     skew, votes, effects = audit.skew[name].before, audit.votes.get(name), audit.effects[name]
     direct, identification = effects.before.direct, effects.before.identification
     if isinstance(direct, SameMargin) and direct.value == 0:
-        text = (
-            f"Both sides have the same score in all {count(direct)} pairs: the model does not tell them apart, and its skew of "
-            f"{percent(skew.value)} only shows how ties are counted. Check that the scorer works."
-        )
+        same = f"Both sides have the same score in all {count(direct)} pairs"
+        by_place, shows = decided(audit, name), f"skew of {percent(skew.value)} only shows how ties are counted"
+        text = f"{same}: the model does not tell them apart, and its {shows}. Check that the scorer works."
+        if by_place is not None and rules.mostly_by_place(by_place):
+            text = f"{same}, as the place decides and both orders are averaged: what it prefers is not seen, and its {shows}."
     elif votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (

@@ -204,7 +204,7 @@ class _Shared(TypedDict, total=False):
     """Seed of every random choice. Default: 42."""
     columns: Annotated[Sequence[str], Arg(flag="column", more=_MORE)]
     """A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads
-    (pairs, contrasts, triples, quality, supplement, taught)."""
+    (pairs, contrasts, triples, quality, samples, supplement, taught)."""
     out: Annotated[str | None, Arg(more=_MORE)]
     """Folder of the run. Default: runs/<recipe>."""
     dry_run: Annotated[bool, Arg(more=_MORE)]

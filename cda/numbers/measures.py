@@ -25,7 +25,7 @@ Place = Literal["tracker", "report", "comparison", "dose"]
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "votes", "triples", "quality", "places"]
+On = Literal["contrasts", "votes", "triples", "quality", "places", "samples"]
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -40,6 +40,7 @@ _ABSENT: Mapping[On, str] = {
     "triples": "there are no triples of it",
     "quality": "quality was not measured",
     "places": "the model does not compare two texts, so that no place decides",
+    "samples": "no samples of a policy were given (audit.samples)",
 }
 
 
@@ -54,6 +55,10 @@ class AuditMeasure:
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
     """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
+    level: str = ""
+    """Level beside the bias that each of its numbers is of one of; audits keep such numbers as they are (`AuditResult.policy`)."""
+    ones: tuple[str, ...] = ()
+    """Those of the level that every audit has, and conditions name."""
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
@@ -97,9 +102,11 @@ class AuditMeasure:
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
-        """The numbers of a bias by moment; Missing ones with the reason. Those that the contrasts of a chosen dose would flatter are
-        the held-out ones."""
+    def moments(self, audit: AuditResult, bias: str, one: str = "") -> dict[Moment, Found]:
+        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason. Those that the contrasts of a chosen
+        dose would flatter are the held-out ones."""
+        if self.level and (kept := [each for each in audit.policy if each.at == {"bias": bias, self.level: one}]):
+            return {each.moment: each.found for each in kept}
         if held := self._held_out(audit, bias):
             return held
         found = self.find(audit, bias) if self.find else None
@@ -395,6 +402,20 @@ MEASURES: dict[str, AuditMeasure] = {
         title="rank by distance", unit="rank", on="votes", places=(),
         caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
+    "tilt": AuditMeasure(
+        title="share in an optimised policy",
+        unit="share",
+        on="samples",
+        level="kl",
+        ones=("0", "0.5", "1", "2"),
+        places=(),
+        term="share in an optimised policy (tilt)",
+        formula="Σ w · [response shows the bias] within each prompt, w ∝ exp(reward / β); mean over prompts, jackknifed to the second order",
+        meaning="How often a policy shows the bias whose responses are weighted by the reward, as far as a KL from the policy that was "
+        "sampled (Korbak et al. 2022; Rafailov et al. 2023); KL 0 is that policy. Of a relative measure, how often a response shows it "
+        "next to another sample of the prompt.",
+        caption="Share in a policy optimised against the reward, at a KL in nats",
+    ),
     "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
     "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),
 }  # fmt: skip
@@ -403,7 +424,7 @@ MEASURES: dict[str, AuditMeasure] = {
 
 def of_audits() -> dict[str, AuditMeasure]:
     """The measures that an audit has by itself."""
-    return {key: measure for key, measure in MEASURES.items() if measure.find}
+    return {key: measure for key, measure in MEASURES.items() if measure.find or measure.level}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

@@ -14,6 +14,7 @@ from cda.data.contrasts import CleanContrasts, Votes, clean_contrasts, load_vote
 from cda.data.load import Row, covariates, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
+from cda.data.sampled import Outputs, load_sampled
 from cda.data.triples import CleanTriples, clean_triples
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
@@ -271,6 +272,13 @@ class AuditInputs:
             )
         return quality
 
+    def samples(self) -> Outputs | None:
+        """Responses of a policy by prompt; None if the recipe names none. DataError: cannot be loaded, or no prompt has two."""
+        reference, columns = self.audit.samples, self.audit.sample_columns
+        if reference is None:
+            return None
+        return self._once("samples", lambda: load_sampled(reference, columns, setting="audit.sample_columns."))
+
     def existing_contrasts(self) -> list[Contrast]:
         """Contrasts that exist before the audit makes any: the user's and the embedded ones."""
         if self.audit.contrasts is None:
@@ -299,11 +307,12 @@ class AuditInputs:
 
     def existing_prompts(self) -> list[Prompt]:
         """Prompts of everything that the audit measures on, as far as it exists beforehand."""
-        quality = self.quality()
+        quality, samples = self.quality(), self.samples()
         return [
             *(contrast.prompt for contrast in self.existing_contrasts()),
             *(triple.prompt for triple in self.triples().triples),
             *(item.prompt for item in (quality.items if quality else ())),
+            *(placed.prompt for placed in (samples.prompts if samples else ())),
         ]
 
     def check_opinions(self) -> None:

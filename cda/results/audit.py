@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, MadeBy, Measure, Missing, PerScoring, Result, Shown, of_room
+from cda.results.base import BeforeAfter, Estimate, MadeBy, Measure, Missing, Number, PerScoring, Result, Shown, of_room
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
@@ -94,6 +94,9 @@ class AuditResult(Shown):
     plain: Plain | None
     """None if plain CDA is the result itself."""
     rate: dict[str, BiasRate]
+    policy: tuple[Number, ...] = ()
+    """Measure `tilt` by bias and `kl`: how frequent it is in the policy that was sampled (`kl` 0), and in the one that is optimised
+    against the reward. Empty without samples."""
     rewards: dict[str, PerScoring[dict[str, Estimate | Missing]]]
     """By bias with triples: mean reward of each kind of its texts that got one, such as `with, rewrite`: of rewrites whose originals
     have the attribute. Empty for a scorer that compares pairs."""

@@ -79,7 +79,7 @@ class TrainedAs(Result):
 
 _TEXTS = {
     "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
-    "quality": ("quality pairs",), "places": (),
+    "quality": ("quality pairs",), "places": (), "samples": ("samples",),
 }  # fmt: skip
 
 
@@ -103,7 +103,7 @@ class AuditRow(Saved):
     training: TrainedAs | None
     """None for a model as it is."""
     texts: dict[str, MeasuredTexts]
-    """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`."""
+    """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`, `samples`."""
     numbers: tuple[Number, ...]
     """Every number of the audit; of a training before, after and change."""
 
@@ -137,9 +137,10 @@ class AuditRow(Saved):
         found = tuple("" if each is None else each.content for each in texts)
         return None if None in found else found  # type: ignore[return-value]
 
-    def moments(self, measure: str, bias: str = "") -> dict[str, Estimate | Missing]:
-        """The numbers of a bias, or of the whole audit, by moment; of a measure that the row does not have `before` is missing."""
-        at = {"bias": bias} if bias else {}
+    def moments(self, measure: str, bias: str = "", kl: str = "") -> dict[str, Estimate | Missing]:
+        """The numbers of a bias (at a KL), or of the whole audit, by moment; of a measure that the row does not have `before` is
+        missing."""
+        at = {name: one for name, one in (("bias", bias), ("kl", kl)) if one}
         found: dict[str, Estimate | Missing] = {
             each.moment: each.found for each in self.numbers if each.measure == measure and each.at == at
         }

@@ -163,6 +163,8 @@ class Sources(Result):
     triples: str | None
     """The rewriter of the triples of RATE."""
     quality: str | None
+    samples: str | None = None
+    """Responses of a policy."""
     labels: str | None = None
     """Labels of training pairs."""
     labelled_by: str

@@ -11,7 +11,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.records import PanelRule, Prompt, content_id, prompt_id
+from cda.records import Exclusions, PanelRule, Prompt, content_id, count_reasons, prompt_id
 from cda.results.base import Estimate, Missing
 from cda.stats.estimators import share_of
 from cda.stats.people import panel_margins
@@ -177,6 +177,18 @@ class Rewards:
     def of(self, prompt: Prompt, response: str) -> float:
         """Reward of one text; NaN if it was left out, KeyError if it was not among the texts."""
         return self.by_text[text_id(prompt, response)]
+
+
+def with_rewards(texts: Sequence[Text], scored: Mapping[str, Rewards]) -> tuple[list[int], Exclusions]:
+    """Rows that every scoring has a reward for, so that all choose from the same responses; and the others, counted."""
+    kept, reasons = [], []
+    for row, text in enumerate(texts):
+        without = [label for label, rewards in scored.items() if math.isnan(rewards.of(*text))]
+        if without:
+            reasons.append(f"{scored[without[0]].why_dropped} ({' and '.join(without)})")
+        else:
+            kept.append(row)
+    return kept, Exclusions(len(texts), count_reasons(reasons))
 
 
 @dataclass(frozen=True, slots=True)

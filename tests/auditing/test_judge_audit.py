@@ -134,7 +134,8 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     assert f"jargon {N} of {N}." in report()
     text = report()
     assert (
-        f"Both sides have the same score in all {N} (12 prompts) pairs: the model does not tell them apart" in text
+        f"Both sides have the same score in all {N} (12 prompts) pairs, as the place decides and both orders are averaged"
+        in text
         and "all 0 tests" not in text
     )
 
