@@ -16,7 +16,6 @@ from pydantic_core import to_jsonable_python
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.report import audit_document
-from cda.auditing.tracked import as_metrics, seed_metrics
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
 from cda.errors import CdaError, DataError, ModelError, MovedError, RecipeError, RunError
@@ -33,6 +32,7 @@ from cda.jobs.perform import PAGE, Job, LockedRun, Made, ResultsFolder, perform
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
+from cda.numbers.views import as_metrics, seed_metrics
 from cda.pipeline import plan as planning
 from cda.pipeline.merge import write_adapter_cards
 from cda.pipeline.plan import STAGES, check_conversations, planned_progress, stages_of

@@ -19,7 +19,6 @@ from cda.auditing.groups import Group
 from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
 from cda.auditing.shares import means
-from cda.auditing.tracked import as_metrics, tracked_numbers
 from cda.biases import load_bias
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
@@ -27,7 +26,7 @@ from cda.comparing.page import comparison_csv, comparison_document
 from cda.comparing.row import audit_row, read_row
 from cda.errors import DataError, RecipeError
 from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.views import Numbers, numbers_in
+from cda.numbers.views import Numbers, as_metrics, numbers_in, tracked_numbers
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, Number, save
 from cda.results.base import Measure as Share
