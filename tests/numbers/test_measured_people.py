@@ -19,7 +19,6 @@ from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import glossary
 from cda.auditing.report_tables import main_table, votes_table
 from cda.auditing.report_trainings import dose_tables
-from cda.auditing.tracked import as_metrics
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
 from cda.comparing.page import comparison_csv, comparison_document
