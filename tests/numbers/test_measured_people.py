@@ -27,7 +27,7 @@ from cda.dosing.choice import DoseCurve
 from cda.dosing.held_out import cross_validated_doses
 from cda.errors import DataError
 from cda.numbers.people import against_people, measured_against
-from cda.numbers.views import numbers_in
+from cda.numbers.views import as_metrics, numbers_in
 from cda.records import Exclusions
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Measure, save
