@@ -7,12 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-<<<<<<< HEAD
 from changed import changed, with_measured
-=======
-from changed import changed
 from made_audits import tied
->>>>>>> words
 
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import shares as audit_result
