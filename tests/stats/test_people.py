@@ -97,17 +97,17 @@ def test_a_shift_of_all_margins_moves_everything_but_the_auc() -> None:
 
 
 def test_contingency_by_hand() -> None:
-    chosen = [True, True, True, False, False, None, True]
-    rejected = [True, False, False, True, False, True, None]
-    found = contingency(chosen, rejected, ids(7))
-    assert (found.both, found.only_chosen, found.only_rejected, found.neither) == (1, 2, 1, 1)
+    chosen = [True, True, True, False, False, False, None, True]
+    rejected = [True, False, False, True, False, False, True, None]
+    found = contingency(chosen, rejected, ids(8))
+    assert (found.both, found.only_chosen, found.only_rejected, found.neither) == (1, 2, 1, 2)
     assert (found.selection_rate.value, found.selection_rate.n) == (2 / 3, 3)
     assert (found.selection_rate.low, found.selection_rate.high) == pytest.approx(wilson(2, 3))
-    assert (found.chosen_rate.value, found.rejected_rate.value) == (3 / 5, 2 / 5)
+    assert (found.chosen_rate.value, found.rejected_rate.value) == (1 / 2, 1 / 3)
     assert found.exclusions.reasons == {"unparsed label": 2}
-    swapped = contingency(rejected, chosen, ids(7))
+    swapped = contingency(rejected, chosen, ids(8))
     assert swapped.selection_rate.value == pytest.approx(1 - found.selection_rate.value)
-    assert contingency(chosen, rejected, ["p"] * 7).selection_rate.n_prompts == 1
+    assert contingency(chosen, rejected, ["p"] * 8).selection_rate.n_prompts == 1
 
 
 def test_r_train_is_what_random_swaps_give_on_average() -> None:
