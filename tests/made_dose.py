@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from rows import estimate
 
-from cda.results.base import Estimate
+from cda.results.base import BeforeAfter, Estimate
 from cda.results.dose import (
     Aim,
     DoseMethod,
@@ -36,6 +36,7 @@ def held_out(before: float, after: float, half: float, quality: Estimate | None)
         plain_change={"skew": moved, "miscalibration": moved},
         against_base=change,
         against_plain=change,
+        distance=BeforeAfter(before=estimate(before), after=estimate(after), change=moved),
     )
 
 

@@ -22,7 +22,6 @@ from cda.auditing.verdict_sentences import (
     training_word,
     worse_with,
 )
-from cda.numbers.measures import held_out
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
@@ -286,13 +285,10 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
 
 
 def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, Estimate | None]:
-    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(audit, name)
-    people = None if votes is None else votes.human_skew
-    if held is not None:
-        # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.
-        by_people = people is not None and not aims_at_tie(name, audit)
-        return held.base.skew, held.people.skew, held.people.human_skew if by_people else None
-    own = skew if votes is None else votes.skew_on_voted
+    votes = audit.votes.get(name)
+    own, people = (audit.skew[name], None) if votes is None else (votes.skew_on_voted, votes.human_skew)
+    if votes is not None and compares(audit) and aims_at_tie(name, audit):
+        own, people = audit.skew[name], None
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 
 

@@ -64,7 +64,8 @@ def of_mean(audit: AuditResult) -> AuditResult:
         over = mean.get(key, {}).get(name)
         if not isinstance(over, OverSeeds) or over.test is None:
             return measure
-        return measure.model_copy(update={"after": over.after, "change": over.change, "test": over.test})
+        numbers = {"before": over.before, "after": over.after, "change": over.change, "test": over.test}
+        return measure.model_copy(update=numbers)
 
     def voted(votes: VotedBias, name: str) -> VotedBias:
         skew, missed = (moved(getattr(votes, key), key, name) for key in ("skew_on_voted", "miscalibration"))
@@ -74,7 +75,7 @@ def of_mean(audit: AuditResult) -> AuditResult:
     skew = {name: moved(one, "skew", name).model_copy(update={"by_direction": {}}) for name, one in audit.skew.items()}
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
-        "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "dose": None,
+        "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "in_sample": None,
         "quality": None if audit.quality is None else moved(audit.quality, "accuracy", ""),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip

@@ -80,7 +80,7 @@ def caveats(audit: AuditResult) -> list[str]:
         notes.append(said("caveats", "cut", n=model.truncated, of=model.texts, length=length))
     if isinstance(model, RewardModelFacts) and model.dropped:
         notes.append(said("caveats", "dropped", n=model.dropped, of=model.texts))
-    used = {name: skew.before.n + skew.unread for name, skew in audit.skew.items()}
+    used = {name: audit.n_measured(name) + skew.unread for name, skew in audit.skew.items()}
     drawn = [
         f"{name} ({n} of {audit.skew[name].available})" for name, n in used.items() if n < audit.skew[name].available
     ]
@@ -89,9 +89,10 @@ def caveats(audit: AuditResult) -> list[str]:
 
 def _people_notes(audit: AuditResult) -> list[str]:
     notes = []
-    if audit.dose is not None and audit.dose.chosen:
-        also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
-        dose, names = f"{audit.dose.chosen:g}", listed(list(audit.dose.biases))
+    if chosen := audit.in_sample:
+        pairs = any(each.measure == "accuracy" for each in chosen.numbers)
+        also = ", and on quality pairs that limited the choice" if pairs else ""
+        dose, names = f"{audit.dose_applied:g}", listed(list(chosen.biases))
         notes.append(said("caveats", "in sample", dose=dose, names=names, also=also))
     notes += [said("caveats", "undecided", n=n, name=name) for name, n in audit.votes_undecided.items()]
     without = [name for name in targets(audit) if name not in audit.votes and name not in audit.votes_undecided]

@@ -297,7 +297,7 @@ def effects_table(audit: AuditResult) -> Table:
     two, rows = compares(audit), list[Row]()
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
-            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.skew[name].before.n)
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.n_measured(name))
             tests = () if two else (cell(effects.test, lambda test: cell(test.p_holm, p_words), ""),)
             label = f"{name}, {when}" if two else name
             rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
@@ -324,7 +324,7 @@ def drift_sentences(audit: AuditResult) -> list[str]:
     names = targets(audit) if compares(audit) else audit.drift
     found = {name: _differences(name, audit) for name in names}
     return [
-        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.skew[name].before.n})."
+        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.n_measured(name)})."
         for name, what in found.items()
         if what
     ]
@@ -581,7 +581,7 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
     yield "matching votes", None, {"items that are none of the contrasts": audit.votes_unmatched}
     for name, skew in audit.skew.items():
         reasons = {f"no rewrite: {reason}": number for reason, number in skew.rewrites_failed.items()}
-        reasons["not drawn (audit.max_contrasts)"] = skew.available - skew.before.n - skew.unread
+        reasons["not drawn (audit.max_contrasts)"] = skew.available - audit.n_measured(name) - skew.unread
         reasons[unread] = skew.unread
         left_out = audit.votes[name].left_out if name in audit.votes else {}
         reasons |= {
@@ -589,7 +589,7 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
         }
         yield f"contrasts of {name}", skew.available + sum(skew.rewrites_failed.values()), reasons
     if (quality := audit.quality) is not None:
-        not_drawn = audit.available_quality - quality.before.n - quality.unread
+        not_drawn = audit.available_quality - audit.n_measured() - quality.unread
         reasons = {"not drawn (audit.max_quality)": not_drawn, unread: quality.unread}
         yield "comparing quality pairs", audit.available_quality, reasons
     for name, rate in audit.rate.items():

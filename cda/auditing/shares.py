@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import compress
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,11 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
-from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, test_of_change
+from cda.numbers.measures import CHOSE, MEASURES, AuditMeasure, by_moment, test_of_change, test_of_interval
+from cda.numbers.views import numbers_in
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, InSample
 from cda.results.base import (
     NOT_TRAINED,
     BeforeAfter,
@@ -47,9 +49,10 @@ from cda.results.base import (
     or_missing,
 )
 from cda.results.benchmarks import Accuracies, SetQuality
+from cda.results.dose import DoseResult, HeldOutBias
 from cda.results.effects import BiasRate, Effect, average_of
 from cda.results.facts import ComparerFacts, Scorer
-from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
+from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds, VotedBias
 from cda.scorers.compared import Comparison, Preferences
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
 from cda.stats.estimators import mean_of, paired_change, share_of
@@ -248,6 +251,76 @@ def _rate_still(rate: BiasRate) -> BiasRate:
         effect.model_copy(update=no_change | {"estimate": _nothing(effect.estimate)}) for effect in after.effects
     )
     return rate.model_copy(update={"changes": after.model_copy(update={"effects": effects})})
+
+
+def held_out(audit: AuditResult, dose: DoseResult | None) -> AuditResult:
+    """The audit with held-out numbers of the biases and the quality pairs that chose its dose; `in_sample` keeps those that they replace.
+
+    A held-out change is tested by its interval, which covers the choice; Holm's p is over the biases that chose, measure by measure. It
+    has no unpaired change. Under a dose for a tie the votes on a bias, which had no say in it, stay as they are.
+    """
+    if dose is None or not dose.chosen or dose.chosen != audit.dose_applied:
+        return audit
+    biases = {name: held for name, held in dose.own.held_out.items() if name in audit.skew}
+    tests = {what: _held_tests(biases, what) for what in ("skew", "miscalibration")}
+    update: dict[str, Any] = {"skew": dict(audit.skew), "votes": dict(audit.votes)}
+    for name, held in biases.items():
+        update["skew"][name] = _held(audit.skew[name], held, "skew", tests["skew"][name])
+        if name in audit.votes and (dose.aim == "votes" or name in dose.guards):
+            own = {what: test[name] for what, test in tests.items()}
+            update["votes"][name] = _held_votes(audit.votes[name], held, own)
+    flattered = dict.fromkeys(("after", "change"), CHOSE)
+    update["means"] = {
+        key: {name: one.model_copy(update=flattered) if name in biases else one for name, one in means.items()}
+        for key, means in audit.means.items()
+    }
+    response, change = next(iter(dose.own.response.values())), next(iter(biases.values())).against_base.quality
+    if audit.quality and dose.own.quality and change:
+        numbers = {"before": response[0].quality, "after": dose.own.quality, "change": change, "unpaired": CHOSE}
+        update["quality"] = audit.quality.model_copy(update=numbers | {"test": _alone(change)})
+    held_audit = audit.model_copy(update=update)
+    now = {(each.measure, each.moment, each.at.get("bias")): each.found for each in numbers_in(held_audit)}
+    replaced = (each for each in numbers_in(audit) if now[each.measure, each.moment, each.at.get("bias")] != each.found)
+    kept = InSample(aim=dose.aim, biases=tuple(biases), numbers=tuple(replaced), also=_also(audit))
+    return held_audit.model_copy(update={"in_sample": kept})
+
+
+def _held(own: BiasSkew | Measure, held: HeldOutBias, what: str, test: Test) -> Any:
+    """A share with its held-out numbers."""
+    before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
+    return own.model_copy(update={"before": before, "after": after, "change": change, "unpaired": CHOSE, "test": test})
+
+
+def _held_votes(own: VotedBias, held: HeldOutBias, tests: Mapping[str, Test]) -> VotedBias:
+    return own.model_copy(
+        update={
+            "skew_on_voted": _held(own.skew_on_voted, held, "skew", tests["skew"]),
+            "miscalibration": _held(own.miscalibration, held, "miscalibration", tests["miscalibration"]),
+            "gap": held.distance,
+            "signed_gap": PerScoring[Estimate](before=held.base.signed_gap, after=held.people.signed_gap),
+        }
+    )
+
+
+def _held_tests(biases: Mapping[str, HeldOutBias], what: str) -> dict[str, Test]:
+    """The tests of held-out changes, each with Holm's p over all of them."""
+    found = [test_of_interval(getattr(held.against_base, what)) for held in biases.values()]
+    adjusted = holm([test.p_value for test in found])
+    pairs = zip(found, adjusted, strict=True)
+    return dict(zip(biases, (test.model_copy(update={"p_holm": p}) for test, p in pairs), strict=True))
+
+
+def _alone(change: Estimate) -> Test:
+    """The test of a held-out change that is a family by itself."""
+    test = test_of_interval(change)
+    return test.model_copy(update={"p_holm": test.p_value})
+
+
+def _also(audit: AuditResult) -> tuple[str, ...]:
+    """Fields with numbers after the dose on the contrasts that chose it, of which no held-out ones are computed."""
+    parts = ("by", "beyond_noise", "quality_sections", "effects", "analysis", "seeds", "unseen_phrases", "examples")
+    inner = [*(["votes.*.auc"] if audit.votes else []), "skew.*.by_direction", "skew.*.mean_margin", "skew.*.sd_margin"]
+    return (*inner, *(name for name in parts if getattr(audit, name)))
 
 
 def adjust_for_all_tests(audit: AuditResult) -> AuditResult:

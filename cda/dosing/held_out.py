@@ -29,7 +29,7 @@ from cda.dosing.choice import (
     prompt_codes,
     prompt_sums,
 )
-from cda.results.base import Estimate
+from cda.results.base import BeforeAfter, Estimate
 from cda.results.dose import DoseMethod, HeldOutBias, HeldOutChange
 from cda.results.skew import AgainstPeople
 from cda.stats.estimators import ROUNDING, of_draws, paired_change, share_of
@@ -99,16 +99,27 @@ def _measured(curve: DoseCurve, held: OutOfFold, drawn: Resampled) -> HeldOutBia
     used = curve.people.used
     target, ids = curve.people.target[used], list(compress(curve.prompt_ids, used))
     before, after = (margins[0, used] > 0 for margins in fixed.values())
+    against_base = held_out_change(curve, 0.0, held, drawn, people.gap.value - base.gap.value)
     return HeldOutBias(
         people=people,
         base=base,
         plain=plain,
-        against_base=held_out_change(curve, 0.0, held, drawn, people.gap.value - base.gap.value),
+        against_base=against_base,
         against_plain=held_out_change(curve, 1.0, held, drawn, people.gap.value - plain.gap.value),
         plain_change={
             "skew": paired_change(before * 1.0, after * 1.0, ids),
             "miscalibration": paired_change(np.abs(before - target), np.abs(after - target), ids),
         },
+        distance=_distance(base.signed_gap, people.signed_gap, against_base.skew, drawn),
+    )
+
+
+def _distance(base: Estimate, chosen: Estimate, skew: Estimate, drawn: Resampled) -> BeforeAfter:
+    """|skew − human skew| of all held-out rows together, from the signed ones and the change of skew."""
+    before, after = absolute(base), absolute(chosen)
+    moved = np.abs(drawn.dose.signed_gap) - np.abs(drawn.base.signed_gap)
+    return BeforeAfter(
+        before=before, after=after, change=covering(bounded_by_skew(after.value - before.value, skew), moved)
     )
 
 

@@ -16,7 +16,6 @@ from cda.launch import say
 from cda.records import LEVEL, PERCENT
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
-from cda.results.dose import HeldOutBias
 from cda.results.effects import Effect, RateEffects, average_of
 
 Found = Estimate | Missing
@@ -33,7 +32,7 @@ BOUNDS: Mapping[Unit, tuple[float, float]] = {
     "correlation": (-1.0, 1.0), "reward": _FREE, "standard deviations": _FREE, "rank": _FREE,
 }  # fmt: skip
 """Least and largest value of a unit, in the order in which tables have the units."""
-_CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
+CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
     "votes": "people did not vote on its contrasts",
@@ -57,8 +56,8 @@ class AuditMeasure:
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
-    held_out: Callable[[HeldOutBias], dict[Moment, Found]] | None = None
-    """The same of a bias whose contrasts chose the dose; None: choosing does not flatter it."""
+    held_out: bool = False
+    """Held out of a bias whose contrasts chose the dose, and of quality pairs that helped to; the audit keeps those of the same contrasts as `in_sample`."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -96,42 +95,22 @@ class AuditMeasure:
         return (-high, high) if moment == "change" else (low, high)
 
     def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
-        """The numbers of a bias by moment; Missing ones with the reason. Those that the contrasts of a chosen dose would flatter are
-        the held-out ones."""
-        if held := self._held_out(audit, bias):
-            return held
+        """The numbers of a bias by moment; Missing ones with the reason."""
         found = self.find(audit, bias) if self.find else None
         alone = len(audit.scorings) == 1
         if isinstance(found, PerScoring):
-            flattered = self.values and held_out(audit, bias)
-            return by_moment(found) | (dict.fromkeys(("after", "change"), _CHOSE) if flattered else {})
+            return by_moment(found)
         if isinstance(found, Estimate):
             return {"model" if alone else "before": found}
         missing = found or Missing(reason=_ABSENT[self.on])
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
-    def _held_out(self, audit: AuditResult, bias: str) -> dict[Moment, Found] | None:
-        """Its held-out numbers; None if none were, or the dose of a training that aims at ties was chosen without any votes."""
-        held = held_out(audit, bias)
-        voted = self.on != "votes" or bias in audit.votes
-        return self.held_out(held) if self.held_out and held and voted else None
-
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
-        """The test of a number; of a held-out change by its interval."""
-        if held := self._held_out(audit, bias):
-            change = held["change"]
-            return test_of_interval(change) if moment == "change" and isinstance(change, Estimate) else None
+        """The test of a number."""
         if self.find and moment == "change":
             return test_of_change(self.find(audit, bias))
         found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
         return found if isinstance(found, Test) else None
-
-
-def held_out(audit: AuditResult, bias: str) -> HeldOutBias | None:
-    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or none but 0 was chosen: there the
-    model after is the model before, whatever halves choose."""
-    dose = getattr(audit, "dose", None)
-    return dose.methods["dose"].held_out.get(bias) if dose and dose.chosen else None
 
 
 def test_of_interval(change: Estimate) -> Test:
@@ -144,16 +123,6 @@ def test_of_interval(change: Estimate) -> Test:
     towards_0 = change.value - change.low if change.value > 0 else change.high - change.value
     z = 0.0 if change.value == 0 else _Z * abs(change.value) / towards_0 if towards_0 > 0 else LARGEST
     return Test(p_value=2 * NormalDist().cdf(-z), method="normal, by the held-out interval")
-
-
-def _held(name: str, change: str = "") -> Callable[[HeldOutBias], dict[Moment, Found]]:
-    """A number of held-out rows before and after, and its change, if that has another name."""
-
-    def found(held: HeldOutBias) -> dict[Moment, Found]:
-        before, after = getattr(held.base, name), getattr(held.people, name)
-        return {"before": before, "after": after, "change": getattr(held.against_base, change or name)}
-
-    return found
 
 
 def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
@@ -221,7 +190,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_at("skew"),
-        held_out=_held("skew"),
+        held_out=True,
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
@@ -239,6 +208,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_mean("probability"),
+        held_out=True,
         values=_probability,
         term="mean probability",
         formula="mean of 1 / (1 + exp(−margin)); of a judge, of (1 + margin) / 2",
@@ -253,14 +223,14 @@ MEASURES: dict[str, AuditMeasure] = {
     ),
     "skew_on_voted": AuditMeasure(
         title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
-        held_out=_held("skew"),
+        held_out=True,
     ),
     "signed_gap": AuditMeasure(
         title="skew − human skew",
         unit="share difference",
         on="votes",
         find=_signed_gap,
-        held_out=_held("signed_gap", "skew"),
+        held_out=True,
         test=_at("votes", "gap_test"),
         places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
@@ -271,7 +241,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="votes",
         find=_at("votes", "miscalibration"),
-        held_out=_held("miscalibration"),
+        held_out=True,
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
@@ -282,6 +252,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="distance of shares",
         on="votes",
         find=_at("votes", "gap"),
+        held_out=True,
         places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
@@ -317,6 +288,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="quality",
         find=lambda audit, _: audit.quality,
+        held_out=True,
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from cda.numbers.measures import MEASURES, of_audits
 from cda.numbers.number import Numbers, flat
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, InSample
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Number, Test
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.effects import Level
@@ -87,7 +87,7 @@ def rows_of(result: BaseModel) -> Iterator[dict[str, object]]:
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
     if isinstance(value, Estimate | Missing):
         yield path, value, None
-    elif isinstance(value, Plain):
+    elif isinstance(value, Plain | InSample):
         for each in value.numbers:
             yield (*path, each.measure, *each.at.values(), each.moment), each.found, each.test
     elif isinstance(value, BaseModel):

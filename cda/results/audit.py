@@ -8,9 +8,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Result
+from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number, PerScoring, Result
 from cda.results.benchmarks import SetQuality
-from cda.results.dose import DoseResult
+from cda.results.dose import Aim, DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.shown import MadeBy, Shown, of_room
@@ -41,6 +41,20 @@ class TrainResult(Result):
     """The change that it made; `Missing` before an audit of this very training."""
 
 
+class InSample(Result):
+    """Numbers of the contrasts and quality pairs that chose the dose, at that dose: the choice flatters them. The audit's own fields hold
+    the held-out ones in their place, of doses that one half of the prompts chose and the other half measured."""
+
+    aim: Aim
+    """The target of the dose: people's majorities, or ties."""
+    biases: tuple[str, ...]
+    """Those whose contrasts chose the dose."""
+    numbers: tuple[Number, ...]
+    """By measure, moment and bias; quality accuracy without a bias."""
+    also: tuple[str, ...]
+    """Fields of the audit that are of the same contrasts or quality pairs, have no held-out numbers, and are as they were."""
+
+
 class AuditResult(Shown):
     """Everything that an audit measures of one model, or of a model before and after its training. In a notebook it shows verdicts,
     figure and table."""
@@ -50,7 +64,7 @@ class AuditResult(Shown):
     )
     in_memory: ClassVar[frozenset[str]] = frozenset({"dose", "run"})
 
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     recipe: str
     """Name of the recipe."""
     scorings: tuple[str, ...]
@@ -61,6 +75,9 @@ class AuditResult(Shown):
     """`tie` if the training aimed at equal rewards for both sides; None: counterfactual pairs, or no training."""
     model: Scorer
     """The model, and how it was asked."""
+    in_sample: InSample | None = None
+    """If a dose other than 0 was chosen on the audit's own contrasts: their numbers, which are no evidence of what it does elsewhere.
+    `skew`, `votes`, `quality` and `means` are held out then; None: nothing was chosen on them."""
     biases: tuple[AuditedBias, ...]
     """The recipe's; of a model as it is also the second turns measured beside them."""
     sources: Sources
@@ -124,6 +141,15 @@ class AuditResult(Shown):
     """Only in memory, for the report: how the dose was chosen."""
     run: RunFacts | None = None
     """Only in memory, for the report: time, machine and cost of the run's stages."""
+
+    def n_measured(self, bias: str = "") -> int:
+        """Contrasts of a bias with a margin, or quality pairs; held-out numbers may be of fewer."""
+        key, at = ("skew", {"bias": bias}) if bias else ("accuracy", {})
+        numbers = self.in_sample.numbers if self.in_sample else ()
+        known = (each.found for each in numbers if (each.measure, each.moment, each.at) == (key, "before", at))
+        own = self.skew[bias] if bias else self.quality
+        first = next(known, own.before if own else None)
+        return first.n if isinstance(first, Estimate) else 0
 
     def failures(self, *conditions: str) -> list[str]:
         """Conditions such as `jargon.skew>0.7` or `quality.accuracy<0.75` that hold, or that have no number here, each with what

@@ -166,7 +166,7 @@ class HeldOutChange(Result):
 
 
 class HeldOutBias(Result):
-    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1. Each gap is that of the halves,
+    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1. Each `gap` is that of the halves,
     averaged over them and over repeats: on half of the votes chance makes it larger than on all of them, at any dose."""
 
     people: AgainstPeople
@@ -179,6 +179,8 @@ class HeldOutBias(Result):
     """Change from dose 0."""
     against_plain: HeldOutChange
     """Change from dose 1."""
+    distance: BeforeAfter
+    """|skew − human skew| of the held-out rows together: at dose 0, at the chosen doses, and its change. It can be 0, unlike a mean size on halves."""
     plain_change: dict[Literal["skew", "miscalibration"], Estimate]
     """Change of dose 1 against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
 
@@ -207,7 +209,7 @@ class DoseResult(Shown):
     """The choice of a dose, for a training or by mixing two scorings."""
 
     made_by = MadeBy("cda dose", "dose.json", "cda.auditing.report_trainings:dose_document")
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     doses: tuple[float, ...]
     """Those that were tried, in ascending order."""
     biases: tuple[str, ...]
