@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 from statistics import fmean
 from typing import get_args
@@ -17,7 +18,7 @@ from cda.comparing.row import QUALITY
 from cda.errors import DataError
 from cda.provenance import versions
 from cda.records import content_id
-from cda.results.base import Estimate, Missing, Number
+from cda.results.base import Estimate, Missing, Number, or_missing
 from cda.results.comparison import (
     AuditRow,
     ComparisonResult,
@@ -216,15 +217,16 @@ def _shares(
 def _ranks(
     bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None
 ) -> Iterator[Number]:
-    """Places by skew and, if people voted, by distance; none with fewer than two prompts."""
+    """Places by skew and, if people voted, by distance; Missing with too few prompts."""
     wanted = {"rank_by_skew": (common, None)}
     if people is not None:
         wanted["rank_by_distance"] = (people.used, people.target[people.used])  # type: ignore[assignment]
     for key, (used, target) in wanted.items():
         ids = list(compress(alike[0].margins[bias].prompt_ids, used))
-        places = ranks(hits[:, used], ids, target) if len(set(ids)) > 1 else []
-        for member, place in zip(alike, places, strict=False):
-            yield Number.of(key, "model", {"audit": member.name, "kind": member.row.kinds, "bias": bias}, place)
+        places = or_missing(partial(ranks, hits[:, used], ids, target))
+        for at, member in enumerate(alike):
+            of = {"audit": member.name, "kind": member.row.kinds, "bias": bias}
+            yield Number.of(key, "model", of, places if isinstance(places, Missing) else places[at])
 
 
 def _on_both(first: Member, other: Member) -> PairedOn:
