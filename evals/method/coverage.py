@@ -277,7 +277,7 @@ def ceiling(n_votes: int) -> Callable[[Rows], Found]:
 def _true_ceiling(n_votes: int, spread: tuple[float, float]) -> float:
     """Chance that two majorities of an odd number of votes differ."""
     chance = stats.beta.ppf((np.arange(200_000) + 0.5) / 200_000, *spread)
-    most = stats.binom.sf(n_votes // 2, n_votes, chance)
+    most = np.asarray(stats.binom.sf(n_votes // 2, n_votes, chance))
     return float((2 * most * (1 - most)).mean())
 
 
@@ -376,7 +376,7 @@ SKEWED = ("mean", "direct contrast", "RATE double ATE", "slope of a covariate")
 def cell(kind: str, n: int, shape: Shape) -> dict[str, dict[str, float]]:
     """By kind: shares of samples whose interval is printed, and of those that hold the truth."""
     estimators.N_DRAWS = DRAWS
-    held_out.draw_prompts = partial(draw_prompts, n_draws=HELD_DRAWS)  # type: ignore[assignment]
+    held_out.draw_prompts = partial(draw_prompts, n_draws=HELD_DRAWS)
     rng = np.random.default_rng([SEED, n, len(kind), sum(map(ord, kind)), sum(map(ord, shape))])
     few, fewest = next((own for name, own in FEWER.items() if kind.startswith(name)), (1000, 1000))
     runs = min(RUNS.get(n, 1000), fewest if n in RUNS else few)
