@@ -230,7 +230,7 @@ OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
 FEATURE_NAMES = (*TEXT_FEATURES, *OWN_FEATURES)
 
 
-def scope_of(feature: str) -> str:
+def scope_in_words(feature: str) -> str:
     """The texts for which a feature holds, in words."""
     return TEXT_FEATURES[feature].holds_in if feature in TEXT_FEATURES else "the language of the bias's own phrases"
 

@@ -58,7 +58,7 @@ def never_fails(stream: object) -> None:
         stream.reconfigure(errors=_LAID_OUT)
 
 
-def fitted(text: str, stream: TextIO) -> str:
+def fitted_to_stream(text: str, stream: TextIO) -> str:
     """Text as a stream can show it: in its encoding, and on a terminal with no line wider than that, but for a word that is."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     known = text.encode(encoding, _ERRORS).decode(encoding)
@@ -69,7 +69,7 @@ def fitted(text: str, stream: TextIO) -> str:
 def put(text: str, stream: TextIO | None = None) -> None:
     """Print text as its stream can show it; standard error by default."""
     stream = sys.stderr if stream is None else stream
-    print(fitted(text, stream), file=stream, flush=True)
+    print(fitted_to_stream(text, stream), file=stream, flush=True)
 
 
 def _columns(stream: TextIO) -> int | None:

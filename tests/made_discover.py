@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from cda.records import Exclusions
-from cda.results.discover import DiscoverResult, Made, MaterialCounts, SearchedModel, SearchSettings
+from cda.results.discover import DiscoverResult, MadeFrom, MaterialCounts, SearchedModel, SearchSettings
 from cda.results.evidence import ConfirmSettings
 
 MATERIAL = MaterialCounts(
-    made=Made(responses="sampled"), prompts={"train": 40, "validation": 12, "test": 12}, responses=256,
+    made=MadeFrom(responses="sampled"), prompts={"train": 40, "validation": 12, "test": 12}, responses=256,
     repeated={"prompts": 0, "responses": 0}, single=0, unanswered=0, unrated=0,
     sampled={"gpt-x": Exclusions(260, {"cut off": 3})}, rewards=Exclusions(257, {"no reward": 1}),
 )  # fmt: skip

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cda.inert import width
-from cda.terminal import ascii_of, fitted, never_fails
+from cda.terminal import ascii_of, fitted_to_stream, never_fails
 
 SIGNS = "skew 50% ± 3 → 40% … ▲ rewarded ≤ é 中 🎉 \udc80"
 COMMANDS = (
@@ -50,7 +50,7 @@ def surroundings(encoding: str, columns: str, **others: str) -> dict[str, str]:
 )
 def test_signs_have_a_form_in_every_encoding(encoding: str, known: str) -> None:
     stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
-    assert fitted(SIGNS, stream) == known
+    assert fitted_to_stream(SIGNS, stream) == known
     never_fails(stream)
     print(SIGNS, file=stream, flush=True)
     assert stream.buffer.getvalue().decode(encoding) == known.replace("...", ".") + "\n"
@@ -65,12 +65,12 @@ def test_every_sign_of_ours_has_a_form_that_says_something() -> None:
 def test_lines_wrap_at_the_width_of_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "30")
     text = "  name    what it does and why it is there, in a sentence of some length\nshort\n" + "汉字" * 20
-    assert fitted(text, io.StringIO()) == text
-    lines = fitted(text, Screen()).split("\n")
+    assert fitted_to_stream(text, io.StringIO()) == text
+    lines = fitted_to_stream(text, Screen()).split("\n")
     assert max(map(width, lines)) <= 30 and "short" in lines
     assert "".join(lines).replace(" ", "") == text.replace(" ", "").replace("\n", "")
     path = "/a/folder/with/a/name/that/is/longer/than/the/terminal.html"
-    assert path in fitted(f"report      {path}", Screen()).split("\n")
+    assert path in fitted_to_stream(f"report      {path}", Screen()).split("\n")
 
 
 def test_widths_of_marks_wide_and_right_to_left_letters() -> None:

@@ -31,7 +31,7 @@ from cda.jobs.terms import (
     loaded_for_model,
     loaded_with_folder,
     path_text,
-    put,
+    set_at,
     several,
 )
 from cda.preferences.stage import DataOptions, run_data, without_effect
@@ -147,7 +147,7 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
         others = [*terms.words, *several(biases), *(f"{ours}={theirs}" for ours, theirs in columns.items())]
         others += [] if split == "train" else [split]
         inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": options["limit"]}
-        put(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
+        set_at(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
     asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None)
     with loaded_for_model("embedded", settled, terms) as loaded:
         return run_data(file, loaded, asked)
@@ -232,8 +232,8 @@ def _loaded(
     """The settings of a correction with its data; and the name of the second model."""
     nested, file = terms.nested(), None if votes is None else as_reference(votes, "votes", terms.inputs)
     if file is not None:
-        put(nested, "audit.votes", None if file == "none" else file)
-    put(nested, "audit.triples", None)  # votes are on contrasts alone
+        set_at(nested, "audit.votes", None if file == "none" else file)
+    set_at(nested, "audit.triples", None)  # votes are on contrasts alone
     inputs = {"by": file, "on": terms.files.get("contrasts")}
     others = (*terms.words, str(options["biases"]), str(terms.files.get("quality")))
     with loaded_with_folder(model, terms, nested, inputs, others, second) as opened:

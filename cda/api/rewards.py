@@ -13,7 +13,7 @@ from cda.errors import RecipeError, RunError
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.options import Model, RewardArguments
-from cda.jobs.terms import Terms, declared, loaded_for_model, path_text, put, refuse_recipe, refuse_results
+from cda.jobs.terms import Terms, declared, loaded_for_model, path_text, refuse_recipe, refuse_results, set_at
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.named_scorer import scorer_settings
@@ -58,7 +58,7 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
     if problems := [*refuse_results(model), *refuse_recipe(model)]:
         raise RecipeError(problems)
     for section, value in terms.nested().items():
-        put(asked, section, value)
+        set_at(asked, section, value)
     with ExitStack() as stack:
         loaded = stack.enter_context(loaded_for_model(model, asked, terms))
         subject = asked_subjects(loaded.recipe.model, path_text(adapter), None, options["dose"])[-1]

@@ -31,9 +31,9 @@ from cda.jobs.terms import (
     loaded_for_model,
     loaded_with_folder,
     path_text,
-    put,
     refuse_results,
-    rows_of,
+    rows_from,
+    set_at,
 )
 from cda.llm.purse import Purse
 from cda.pipeline.stages import carry_out
@@ -154,7 +154,7 @@ def train_run(recipe: str | Path, terms: Terms) -> Run:
     """The run of a recipe, up to a stage."""
     settings, model = terms.nested(), terms["model"]
     if model is not None:
-        put(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
+        set_at(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
         loaded = terms.agreed(load_recipe(str(recipe), terms["overrides"] or (), settings, terms.where))
         return carry_out(loaded, terms["until"], terms["only"], terms["figures"], terms["dry_run"])
@@ -262,7 +262,7 @@ def _loaded(
 ) -> Iterator[tuple[list[dict[str, object]], LoadedRecipe]]:
     """The rows, and the settings with the bias."""
     check_types(function, {"bias": Option(Place, Arg("", form="a name or a path"))}, {"bias": bias})
-    rows = rows_of(data, "data")
+    rows = rows_from(data, "data")
     if isinstance(llm := options.get("llm"), str):
         options["llm"] = {"model": llm}
     terms = Terms.of(function, kind, options)

@@ -11,7 +11,7 @@ from typing import Literal
 from cda.auditing import position
 from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
-from cda.auditing.report_trainings import several, spread_line
+from cda.auditing.report_trainings import several_trainings, spread_line
 from cda.auditing.verdict_sentences import (
     aims_at_tie,
     ate,
@@ -45,7 +45,7 @@ def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_pa
     opening = _wrapped(headline(audit), 3)
     end = [*_wrapped(spread_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
     if adapter_path is not None:
-        over = several(audit)
+        over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
@@ -84,7 +84,7 @@ def _rest_line(rest: Sequence[BiasVerdict]) -> str:
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     """Rows as lines, with RATE's ATE (after a training, that after it), each with its clause, in full or in short, if that fits."""
     voted = any(row.people for row in shown)
-    over = several(audit)
+    over = several_trainings(audit)
     when = ("before", "after" if over is None else f"mean of {len(over.seeds)}") if compares(audit) else ("preferred",)
     rated = any(row.bias in audit.rate for row in shown)
     average = ("ATE, after" if compares(audit) else "ATE",) if rated else ()
@@ -391,7 +391,7 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     groups = {chip: _by_chip(targeted, chip) for chip in _DID}
     did = _DID | ({"improved": _CLOSER} if all(each.people for each in groups["improved"]) else {})
     parts = [did[chip].format(_with_shares(group)) for chip, group in groups.items() if group]
-    is_applied, over = applied(of_mean(audit)), several(audit)
+    is_applied, over = applied(of_mean(audit)), several_trainings(audit)
     rest = [_quality_words(audit)] if is_applied else []
     if is_applied and others:
         rest.append(_others_words(others))

@@ -113,7 +113,7 @@ def margin_unit(audit: AuditResult) -> str:
 
 def margin_cell(direct: Effect | SameMargin | Missing, missing: str | None = NOT_ESTIMATED) -> str:
     """A mean margin, or the one that all pairs share; `missing` as for `cell`."""
-    margin = mean_margin(direct)
+    margin = average_margin(direct)
     return direct.reason if margin is None and missing is None and isinstance(direct, Missing) else margin_words(margin)
 
 
@@ -126,11 +126,11 @@ def at_no_drift(identification: Identification | Missing) -> dict[str, Margin | 
     """The mean margin among like pairs (`alike`) and each adjusted form's; None for one that could not be estimated."""
     if isinstance(identification, Missing):
         return {}
-    adjusted: dict[str, Margin | None] = {form: mean_margin(fit) for form, fit in identification.adjusted.items()}
-    return {"alike": mean_margin(identification.overlap_effect), **adjusted}
+    adjusted: dict[str, Margin | None] = {form: average_margin(fit) for form, fit in identification.adjusted.items()}
+    return {"alike": average_margin(identification.overlap_effect), **adjusted}
 
 
-def mean_margin(found: Effect | Estimate | SameMargin | Missing) -> Margin | None:
+def average_margin(found: Effect | Estimate | SameMargin | Missing) -> Margin | None:
     """An estimate of the audit; a plain number if all pairs share it, None if there is neither."""
     match found:
         case SameMargin():

@@ -172,7 +172,7 @@ def _people_cells(people: AgainstPeople, tie: bool) -> Row:
     )
 
 
-def several(audit: AuditResult) -> Seeds | None:
+def several_trainings(audit: AuditResult) -> Seeds | None:
     """The audit's part on several trainings; None if there is one, or none."""
     return audit.seeds if audit.seeds is not None and audit.seeds.several else None
 
@@ -181,7 +181,7 @@ def seeds_caveat(audit: AuditResult) -> str:
     """Uncertainty that the intervals leave out; empty for an audit of a model as it is."""
     if not compares(audit):
         return ""
-    seeds = several(audit)
+    seeds = several_trainings(audit)
     if seeds is None:
         seed = f" (seed {audit.seeds.seeds[0]})" if audit.seeds else ""
         return said("caveats", "one training", seed=seed)
@@ -190,7 +190,7 @@ def seeds_caveat(audit: AuditResult) -> str:
 
 def spread_line(audit: AuditResult) -> str:
     """How far several trainings lie apart in the skew of each target and in quality, on one line; empty without several."""
-    seeds = several(audit)
+    seeds = several_trainings(audit)
     if seeds is None:
         return ""
     skew, quality = seeds.measures["skew"], seeds.measures.get("accuracy", {})
@@ -202,7 +202,7 @@ def spread_line(audit: AuditResult) -> str:
 
 def seed_sentences(audit: AuditResult) -> list[str]:
     """Skew of each target over all trainings, and the evidence of its change with trainings as a random factor."""
-    seeds = several(audit)
+    seeds = several_trainings(audit)
     return [] if seeds is None else [_seed_sentence(name, seeds) for name in targets(audit)]
 
 
@@ -221,7 +221,7 @@ def _seed_sentence(name: str, seeds: Seeds) -> str:
 
 def place_sentences(audit: AuditResult, at: int) -> list[str]:
     """What one of several trainings is among them, for its own card, then `seed_sentences`."""
-    seeds = several(audit)
+    seeds = several_trainings(audit)
     if seeds is None:
         return []
     place = (
@@ -234,7 +234,7 @@ def place_sentences(audit: AuditResult, at: int) -> list[str]:
 
 def seed_table(audit: AuditResult, at: int | None = None) -> Table | None:
     """Every measure over all trainings, with the result of each, or of the one at a place; None if there is one training."""
-    seeds = several(audit)
+    seeds = several_trainings(audit)
     if seeds is None:
         return None
     # Doses that were chosen on the very contrasts that they are shown on.

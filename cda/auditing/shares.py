@@ -382,7 +382,7 @@ def _double_contrasts(triples: Sequence[Triple]) -> dict[str, list[Comparison]]:
     return compared
 
 
-def plain(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
+def plain_part(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
     """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
     result. No test of it joins the audit's family."""
     if PLAIN not in scorings:

@@ -11,9 +11,9 @@ from cda.auditing.report_cells import (
     REWRITTEN,
     applied,
     at_no_drift,
+    average_margin,
     compares,
     margin_words,
-    mean_margin,
     of_mean,
     said,
     targets,
@@ -217,7 +217,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
         return rules.ModelEvidence(
             share=skew.before,
             ties=_n_ties(skew),
-            mean_margin=0.0 if all_tied else mean_margin(average),
+            mean_margin=0.0 if all_tied else average_margin(average),
             p_holm=_p_holm(rate.test),
             identified=isinstance(average, Effect),
             rival=None if length is None else length.rival,
@@ -227,7 +227,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
     return rules.ModelEvidence(
         share=skew.before,
         ties=_n_ties(skew),
-        mean_margin=mean_margin(effects.before.direct),
+        mean_margin=average_margin(effects.before.direct),
         p_holm=votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test),
         identified=_is_identified(found),
         at_no_drift=list(at_no_drift(found).values()),
@@ -354,7 +354,7 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
         elif isinstance(direct, Effect):
             text += f" Mean margin {signed(direct.estimate)} {effects.unit}."
     word = model_word(name, audit)
-    unknown = not _is_identified(identification) and not isinstance(mean_margin(direct), float)
+    unknown = not _is_identified(identification) and not isinstance(average_margin(direct), float)
     if unknown and not by_rate(name, audit) and (votes or word == "not identified"):
         text += f" The bias is not told apart from what else differs: {identification.reason}{confounds_sentence(identification)}"
     if word == "not identified" and not by_rate(name, audit):
@@ -391,7 +391,7 @@ def drift_sentence(name: str, audit: AuditResult) -> str:
         return ""
     margins = at_no_drift(identification)
     shown = _p_holm(effects.test) < SIGNIFICANT
-    if not shown or not rules.may_be_drift(mean_margin(effects.before.direct), margins.values()):
+    if not shown or not rules.may_be_drift(average_margin(effects.before.direct), margins.values()):
         return ""
     said = {kind: margin_words(margin) for kind, margin in margins.items()}
     alike = f"among pairs that are alike otherwise {said.pop('alike')}"

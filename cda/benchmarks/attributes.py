@@ -11,7 +11,7 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.biases import Bias, load_bias
 from cda.errors import DataError, RecipeError, did_you_mean
-from cda.features import TEXT_FEATURES, measure, scope_of
+from cda.features import TEXT_FEATURES, measure, scope_in_words
 from cda.inert import clipped, inert
 from cda.results.benchmarks import Followed
 from cda.rewriting.labels import exhibits, measure_of
@@ -32,7 +32,7 @@ class Attribute:
         return "share" if self.kind == "share" else self.name
 
 
-def followed(
+def followed_attributes(
     names: Sequence[str], features: Sequence[str], betas: Sequence[float] = ()
 ) -> tuple[list[Bias], list[str]]:
     """Biases that a response exhibits or not by itself, and names of the features to average; each once. RecipeError (all
@@ -77,7 +77,7 @@ def attributes_of(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[
         if n := int(np.isnan(found).sum()):
             first = clipped(inert(texts[int(np.isnan(found).argmax())]), 30)
             raise DataError(
-                f"{name}: {feature.replace('_', ' ')} holds in {scope_of(feature)} only, and {n} of {len(texts)} responses are "
+                f"{name}: {feature.replace('_', ' ')} holds in {scope_in_words(feature)} only, and {n} of {len(texts)} responses are "
                 f"not; the first begins '{first}'. Follow another bias or feature, such as characters, or leave these out"
             )
         return found

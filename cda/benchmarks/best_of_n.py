@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
-from cda.benchmarks.attributes import Attribute, attributes_of, followed
+from cda.benchmarks.attributes import Attribute, attributes_of, followed_attributes
 from cda.data.sampled import load_sampled
 from cda.errors import DataError
 from cda.finetuning.applied import check_subject
@@ -228,7 +228,7 @@ def run_best_of_n(
     besides the usual ones. RecipeError (all listed): a bias that is unknown or cannot be measured, an unknown feature, a β that
     is not above 0; or another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
     loaded, or a reward is not finite."""
-    shares, means = followed(biases, features, betas)
+    shares, means = followed_attributes(biases, features, betas)
     sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
     prompts_read = drawn(sampled.prompts, limit, loaded.recipe.seed)
     for subject in subjects:

@@ -22,7 +22,7 @@ from cda.auditing.groups import (
 )
 from cda.auditing.texts import AuditTexts
 from cda.biases import Bias
-from cda.calibration.effects import Effects, effects
+from cda.calibration.effects import Effects, calibration_effects
 from cda.calibration.fit import Problem, Scored
 from cda.dosing.choice import MIN_PROMPTS
 from cda.dosing.stage import Material, calls_on_votes, joint_majority, voted_in
@@ -188,7 +188,7 @@ def _calibrated(voted: Voted) -> Made[CalibrationResult]:
         )
     is_preference = compared.unit == "preference"
     order = next((at for at, term in enumerate(terms) if term.part == "order"), None)
-    found = effects(problem, recipe.seed, recipe.dose.repeats, recipe.dose.max_quality_loss, order)
+    found = calibration_effects(problem, recipe.seed, recipe.dose.repeats, recipe.dose.max_quality_loss, order)
     left_out = _left_out(texts, groups, problem.people, n_unread)
     given = {"contrasts": recipe.audit.contrasts, "votes": recipe.audit.votes, "quality": recipe.audit.quality}
     unit: Unit = "log odds" if is_preference else "reward"

@@ -19,7 +19,7 @@ from cda.calibration.fit import (
     corrected_apart,
     fit_of,
 )
-from cda.dosing.choice import DoseCurve, OutOfFold, Prompts, Rows
+from cda.dosing.choice import DoseCurve, OutOfFold, PromptNumbers, Rows
 from cda.dosing.held_out import (
     Measures,
     Resampled,
@@ -58,7 +58,9 @@ class Effects:
     corrected: FloatArray
 
 
-def effects(problem: Problem, seed: int, repeats: int, max_loss: float, order_column: int | None = None) -> Effects:
+def calibration_effects(
+    problem: Problem, seed: int, repeats: int, max_loss: float, order_column: int | None = None
+) -> Effects:
     """Choose a strength on all rows, and measure corrections of this strength out of fold (repeated 2-fold, split by prompt).
 
     Every number after calibration comes from corrections that the row's prompt had no part in, at the strength that is given out; gaps
@@ -101,7 +103,9 @@ def _curve(problem: Problem, rows: Rows) -> DoseCurve:
     )
 
 
-def _bias(problem: Problem, prompts: Prompts, bias: str, held: Held, first: Rows, drawn: Resampled) -> CalibratedBias:
+def _bias(
+    problem: Problem, prompts: PromptNumbers, bias: str, held: Held, first: Rows, drawn: Resampled
+) -> CalibratedBias:
     rows = problem.rows_of(bias)
     curve, ties = _curve(problem, rows), problem.ties
     quality = held.quality if len(problem.quality.margins) else None
@@ -139,7 +143,7 @@ def _prefers_first(problem: Problem, held: Held, column: int) -> BeforeAfter:
 
 
 def _drawn(
-    problem: Problem, prompts: Prompts, weights: FloatArray, rng: np.random.Generator, strength: float
+    problem: Problem, prompts: PromptNumbers, weights: FloatArray, rng: np.random.Generator, strength: float
 ) -> dict[str, Resampled]:
     """The whole procedure on resampled prompts: what each bias measures, as it is and corrected, on the same halves."""
     step = max(1, _MAX_NUMBERS // (len(problem.contrasts.margins) + len(problem.quality.margins)))
@@ -154,7 +158,7 @@ def _drawn(
 
 
 def _measures(
-    problem: Problem, prompts: Prompts, bias: str, weights: FloatArray, splits: list[Rows], held: list[Held]
+    problem: Problem, prompts: PromptNumbers, bias: str, weights: FloatArray, splits: list[Rows], held: list[Held]
 ) -> Iterator[Measures]:
     """Of one bias in some draws: corrected, then as the scorer is."""
     rows = problem.rows_of(bias)

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.special import expit
 
 from cda.arrays import FloatArray
-from cda.dosing.choice import DECIMALS, Codes, Prompts, Rows, prompts_of
+from cda.dosing.choice import DECIMALS, Codes, PromptNumbers, Rows, prompts_of
 from cda.stats.estimators import Mean, mean_of
 from cda.stats.proportions import ModelTies, hits_of
 from cda.stats.votes import Majority
@@ -60,7 +60,7 @@ class Problem:
     ties: ModelTies
 
     @property
-    def prompts(self) -> Prompts:
+    def prompts(self) -> PromptNumbers:
         return prompts_of(self.contrasts.prompt_ids, self.people.used, self.quality.prompt_ids)
 
     @property
@@ -128,7 +128,9 @@ def folds_of(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Co
     return folds
 
 
-def corrected_apart(problem: Problem, prompts: Prompts, weights: FloatArray, first: Rows, strength: float) -> Held:
+def corrected_apart(
+    problem: Problem, prompts: PromptNumbers, weights: FloatArray, first: Rows, strength: float
+) -> Held:
     """Fit on each half of the prompts, and correct the other at a strength. `weights`: of the prompts, shape (draws, prompts);
     `first`: True for those of the first half."""
     margins = np.repeat(problem.contrasts.margins[None], len(weights), axis=0)
@@ -140,14 +142,14 @@ def corrected_apart(problem: Problem, prompts: Prompts, weights: FloatArray, fir
     return Held(margins, quality)
 
 
-class Choice(NamedTuple):
+class StrengthChoice(NamedTuple):
     """A strength, and how much less each one above 0 misses people's majorities by than 0 does."""
 
     strength: float
     gains: dict[float, Mean]
 
 
-def choose_strength(problem: Problem, repeats: int, rng: np.random.Generator, max_loss: float) -> Choice:
+def choose_strength(problem: Problem, repeats: int, rng: np.random.Generator, max_loss: float) -> StrengthChoice:
     """The strength that forecasts held-out majorities best; 0 unless its gain over 0 is shown.
 
     A bias's forecast is the scorer's own share for the side with the bias, over all of its voted contrasts at corrections fitted without
@@ -186,10 +188,10 @@ def choose_strength(problem: Problem, repeats: int, rng: np.random.Generator, ma
         for (strength, gain), accuracy in zip(gains.items(), right[1:], strict=True)
         if gain.p_value(side="greater") <= ALPHA and round(right[0] - accuracy, DECIMALS) <= max_loss
     }
-    return Choice(max(size, key=lambda strength: size[strength], default=0.0), gains)
+    return StrengthChoice(max(size, key=lambda strength: size[strength], default=0.0), gains)
 
 
-def fit_of(problem: Problem, prompts: Prompts, weights: FloatArray) -> Fit:
+def fit_of(problem: Problem, prompts: PromptNumbers, weights: FloatArray) -> Fit:
     """The fit on the rows with a majority, under each weighting of the prompts, shape (draws, prompts)."""
     return fitted(problem.contrasts, problem.people.target, weights[:, prompts.of_contrast] * problem.people.used)
 

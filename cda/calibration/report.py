@@ -31,10 +31,10 @@ def calibration_document(result: CalibrationResult) -> Document:
         how_made(result.versions, sentences, result.sources | {"people's ties": result.ties, "seed": str(result.seed)}),
         meaning(*_TERMS),
     )
-    return Document(f"Calibration of {clipped(result.scorer, 120)}", verdict(result), (), sections)
+    return Document(f"Calibration of {clipped(result.scorer, 120)}", calibration_verdict(result), (), sections)
 
 
-def verdict(result: CalibrationResult) -> str:
+def calibration_verdict(result: CalibrationResult) -> str:
     """A sentence that says if a calibration is worth applying."""
     if result.strength == 0:
         return (

@@ -372,7 +372,7 @@ def inspect(
     MAKE,
     "limit seed columns",
     declared.TriplesOptions,
-    does="cda.counterfactuals.triples:make_triples",
+    does="cda.counterfactuals.triples:write_triples",
     files=("triples",),
 )
 def triples(

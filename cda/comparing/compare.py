@@ -12,7 +12,7 @@ from typing import get_args
 import numpy as np
 
 from cda.arrays import BoolArray, FloatArray
-from cda.comparing.findings import findings, limits
+from cda.comparing.findings import comparison_limits, findings
 from cda.comparing.members import Gathered, Member
 from cda.comparing.row import QUALITY
 from cda.errors import DataError
@@ -59,7 +59,7 @@ def compare_audits(
         against=with_margins[0].name if paired else None,
         n_tests=sum(1 for _ in _tested(paired)),
         findings=(),
-        limits=limits(members),
+        limits=comparison_limits(members),
         failed=dict(failed or {}),
         refused=dict(gathered.refused),
         seed=seed,

@@ -75,7 +75,7 @@ def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence
     yield from (Finding(name="Note.", text=sentence) for sentence in (*_of_means(result), *said))
 
 
-def limits(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
+def comparison_limits(members: Sequence[Member]) -> dict[str, tuple[str, ...]]:
     """What limits the numbers, each sentence once, with the audits that it holds for."""
     found: dict[str, tuple[str, ...]] = {}
     for member in members:
@@ -106,7 +106,7 @@ def _names(names: Sequence[str]) -> str:
     return listed(names) if len(names) <= _NAMED else f"{len(names)} audits"
 
 
-def is_shown(found: PairedMargins) -> bool:
+def is_difference_shown(found: PairedMargins) -> bool:
     """True if two audits differ beyond chance."""
     return excludes_zero(found.difference) and found.test.holm < SIGNIFICANT
 
@@ -123,13 +123,13 @@ def _pair(name: str, on: PairedOn) -> Finding:
         shown = [
             f"{bias} ({points(found.difference)}, n = {count(found.difference)})"
             for bias, found in measured.items()
-            if is_shown(found) and sign * found.difference.value > 0
+            if is_difference_shown(found) and sign * found.difference.value > 0
         ]
         parts += [f"skew is {word} for {listed(shown)}"] if shown else []
     alike = [
         f"{bias} (the same side in {percent(found.agreement.value)})"
         for bias, found in measured.items()
-        if not is_shown(found)
+        if not is_difference_shown(found)
     ]
     parts += [f"no difference of skew is shown for {listed(alike)}"] if alike else []
     return Finding(name=name, text=f"{'; '.join(parts)}.")

@@ -15,7 +15,7 @@ from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.groups import People, people_in
 from cda.auditing.report_cells import compares
-from cda.comparing.row import MARGINS, QUALITY, audit_row, margin_rows, read_row
+from cda.comparing.row import MARGINS, QUALITY, audit_row, margins_beside, read_row
 from cda.errors import DataError, RunError, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, is_a_folder, is_there, user_path
@@ -175,7 +175,7 @@ def _of_run(run: Path, source: str) -> Member:
     audit = load(AuditResult, file, "cda audit")
     with of_this_version(file):
         rows: dict[str, dict[str, Mapping[str, Any]]] = {}
-        for row in margin_rows(run) or ():
+        for row in margins_beside(run) or ():
             rows.setdefault(str(row.get("bias") or QUALITY), {})[str(row["id"])] = row
         margins = {name: _margins(name, own, audit) for name, own in rows.items()}
         return Member("", source, audit_row(audit, run), margins, audit)

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property, partial
 from typing import get_args
 
-from cda.comparing.findings import NONE, is_shown, setup
+from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure, of_place
@@ -272,7 +272,7 @@ def _paired_cells(found: PairedMargins) -> Row:
     return (
         share(found.first),
         share(found.other),
-        points(found.difference, "") + "*" * is_shown(found),
+        points(found.difference, "") + "*" * is_difference_shown(found),
         p_value(found.test.holm),
         share(found.agreement),
         cell(found.correlation, decimals),

@@ -41,7 +41,7 @@ def export_row(audit: AuditResult, folder: Path | None) -> AuditRow:
             "an audit that was read from a file alone cannot be exported: its run's folder says which texts were measured. "
             "Load that folder: cda.load(folder).audit"
         )
-    if not RunFolder(folder).record("audit") or margin_rows(folder) is None:
+    if not RunFolder(folder).record("audit") or margins_beside(folder) is None:
         raise RunError(f"{folder}: no finished audit with its {MARGINS} here; run `cda audit` again")
     return audit_row(audit, folder)
 
@@ -94,7 +94,7 @@ def read_row(file: Path) -> AuditRow:
     return row
 
 
-def margin_rows(folder: Path | None, name: str = MARGINS) -> list[dict[str, Any]] | None:
+def margins_beside(folder: Path | None, name: str = MARGINS) -> list[dict[str, Any]] | None:
     """Rows of a file next to an audit; None if there is none. DataError: it cannot be read."""
     file = None if folder is None else RunFolder(folder).stage("audit") / name
     return list(read_jsonl(file)) if file is not None and file.is_file() else None
@@ -102,7 +102,7 @@ def margin_rows(folder: Path | None, name: str = MARGINS) -> list[dict[str, Any]
 
 def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
     """The row of an audit; without its run's folder the content of the texts is unknown."""
-    rows, triples = margin_rows(folder), margin_rows(folder, TRIPLES)
+    rows, triples = margins_beside(folder), margins_beside(folder, TRIPLES)
     run = None if folder is None else RunFolder(folder)
     record = run.record("audit") if run else None
     settings = record.settings if record else {}

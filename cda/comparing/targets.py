@@ -54,7 +54,7 @@ def export_rows(of: AuditResult | ComparisonResult, place: str | None) -> None:
             say(f"Row: {file}")
 
 
-class _Planned(NamedTuple):
+class _PlannedAudit(NamedTuple):
     """One model: its name, the folder of its run, and what is audited."""
 
     name: str
@@ -65,7 +65,7 @@ class _Planned(NamedTuple):
 class _Asked(NamedTuple):
     """What is compared: models to audit with their settings, and what is finished."""
 
-    models: Sequence[_Planned]
+    models: Sequence[_PlannedAudit]
     settings: Mapping[str, object]
     finished: Sequence[str | Path]
     repeated: Sequence[str]
@@ -261,10 +261,10 @@ def _distinct(targets: Sequence[Model]) -> tuple[list[Model], list[str]]:
 
 def _planned(
     targets: Sequence[Model], settings: Mapping[str, object], terms: Terms, problems: Sequence[str]
-) -> tuple[list[_Planned], int]:
+) -> tuple[list[_PlannedAudit], int]:
     """Name and folder of every model, and the seed; RecipeError carries every mistake in settings and targets, and `problems`."""
     found = list(problems)
-    planned: list[_Planned] = []
+    planned: list[_PlannedAudit] = []
     seed = 42
     for target in targets:
         try:
@@ -286,7 +286,7 @@ def _planned(
             found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")
         if any(each.run == own for each in planned):  # org/model and org-model
             own = own.with_name(f"{own.name}-{fingerprint(name)[:6]}")
-        planned.append(_Planned(name, own, target))
+        planned.append(_PlannedAudit(name, own, target))
     if found:
         raise RecipeError(dict.fromkeys(found))
     return planned, seed

@@ -48,7 +48,7 @@ from cda.resources.sources import (
     taught_contrasts,
 )
 from cda.results.stages import Rewritten, SynthesizeCounts, TaughtContrasts
-from cda.rewriting.rewriter import Gated, Rewriter, rewrite_request
+from cda.rewriting.rewriter import GatedRewriter, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stats.draws import Stream, drawn, generator
 
@@ -114,7 +114,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
             rejected=dict(made.exclusions.reasons),
             supplementary=len(extra),
             prompt=prompt_name(recipe.rewrite.prompt, llm.prompts.rewrite) if recipe.rewrites_by_llm else None,
-            gate=by.report(bias) if isinstance(by, Gated) else None,
+            gate=by.report(bias) if isinstance(by, GatedRewriter) else None,
         )
     contrasts: TaughtContrasts | None = None
     if recipe.data.contrasts is not None:

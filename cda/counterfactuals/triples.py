@@ -35,7 +35,7 @@ _ANSWER_TOKENS, _QUESTIONS_TOKENS, _REQUEST_TOKENS = 300, 150, 300
 """Tokens of a baseline response, of the questions on a topic, and of a request around its text; estimated."""
 
 
-def make_triples(file: str, overrides: Sequence[str], options: TriplesOptions) -> tuple[Written, str]:
+def write_triples(file: str, overrides: Sequence[str], options: TriplesOptions) -> tuple[Written, str]:
     """Write triples in both directions, as `cda audit --triples` reads them, and count them by bias. RecipeError: not exactly
     one source, or no LLM, or no key of it, where one is needed. DataError: nothing usable. RunError: `out` not
     writable.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
-from cda.data.shapes import UnreadableError, grouped, shape_of
+from cda.data.shapes import UnreadableError, grouped_rows, shape_of
 from cda.data.tables import structured
 from cda.errors import DataError, refuse
 from cda.records import (
@@ -79,7 +79,7 @@ def clean_pairs(
 def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> ReadPairs:
     """The pair of each row, repeated ones included; `columns`, `setting` and errors as of `clean_pairs`."""
     shape = shape_of(rows, columns, where, setting)
-    items = list(grouped(rows, shape.grouped) if shape.grouped else enumerate(rows, 1))
+    items = list(grouped_rows(rows, shape.grouped) if shape.grouped else enumerate(rows, 1))
     taken = "; ".join(filter(None, (shape.taken, earlier_in(rows))))
     found = ReadPairs([], [], len(items), taken and f"read as {shape.name}: {taken}")
     unknown: dict[str, list[tuple[int, str]]] = {}

@@ -58,14 +58,14 @@ class UnreadableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class SideNames:
     """Words that name each of two answers, as tokens without those that name no side (`model_a` is `a`)."""
 
     first: frozenset[str]
     second: frozenset[str]
 
     @classmethod
-    def of(cls, first: str, second: str, *models: object) -> Names:
+    def of(cls, first: str, second: str, *models: object) -> SideNames:
         """By the names of their columns (`response_a`, and its last part `a`), their places, and their `models` if these differ."""
         sides = [{_key(column), *_tokens(column)[-1:]} for column in (first, second)]
         for side, place, model in zip(sides, _PLACES, models or (None, None), strict=True):
@@ -85,7 +85,7 @@ def two_answers(names: Mapping[str, object]) -> tuple[str, str] | None:
     return found[0] if len(found) == 1 else None
 
 
-def verdict(column: str, cell: object, names: Names, scale: Scale | None = None) -> Verdict | None:
+def stated_preference(column: str, cell: object, names: SideNames, scale: Scale | None = None) -> Verdict | None:
     """The answer that a cell prefers; None if it states nothing. UnreadableError for another word or number."""
     if _is_missing(cell):
         return None
@@ -163,9 +163,11 @@ def _first_ranked(ranking: Sequence[Mapping[str, Any]]) -> object:
     return best[0] if len(best) == 1 else "tie"
 
 
-def agreed(column: str, cell: object, names: Names, scale: Scale | None = None) -> Verdict | None:
+def agreed(column: str, cell: object, names: SideNames, scale: Scale | None = None) -> Verdict | None:
     """The verdict in a cell, or of more of its people than prefer the other answer; a tie if as many do. None if it says nothing."""
-    found = [said for choice in choices_in(cell) if (said := verdict(column, choice, names, scale)) is not None]
+    found = [
+        said for choice in choices_in(cell) if (said := stated_preference(column, choice, names, scale)) is not None
+    ]
     if not found:
         return None
     lead = found.count("first") - found.count("second")
@@ -238,7 +240,7 @@ def two_sided(
 
     def read(row: Row) -> Sides:
         ends = [column.rpartition("_")[2] for column in (first, second)]
-        names = Names.of(first, second, *(row.get(f"model_{end}") for end in ends))
+        names = SideNames.of(first, second, *(row.get(f"model_{end}") for end in ends))
         said = agreed(stated, _submitted(row, stated), names, scale)
         return _sides(_asked(row, prompt), row.get(first), row.get(second), said)
 
@@ -299,7 +301,7 @@ def _shp(number: float) -> Verdict | None:
 
 def _arena(row: Row) -> Sides:
     """A verdict on turn 1 (MT-Bench) saw the first exchange alone, though the rows hold both."""
-    names = Names.of("conversation_a", "conversation_b", row.get("model_a"), row.get("model_b"))
+    names = SideNames.of("conversation_a", "conversation_b", row.get("model_a"), row.get("model_b"))
     said = agreed("winner", row.get("winner"), names)
     first, second = (_seen(row.get(f"conversation_{end}"), number_in(row.get("turn"))) for end in "ab")
     return _sides(None, first, second, said)
@@ -376,7 +378,7 @@ def _annotated(name: str, fields: str, given: str) -> Shape:
         if columns is None:
             raise RowError(f"no two answers in {fields}")
         prompt = next((shown[name] for name in PROMPTS if name in shown), None)
-        return _sides(prompt, shown[columns[0]], shown[columns[1]], agreed(given, answers, Names.of(*columns)))
+        return _sides(prompt, shown[columns[0]], shown[columns[1]], agreed(given, answers, SideNames.of(*columns)))
 
     return Shape(name, (fields, given), read, f"prompt and two answers from {fields}, the preferred one by {given}")
 
@@ -426,7 +428,7 @@ def chosen_rejected(
 
     A column that prefers the second one turns the sides round; under the names chosen and rejected, the row contradicts itself.
     """
-    names = Names.of(chosen, rejected)
+    names = SideNames.of(chosen, rejected)
 
     def read(row: Row) -> Sides:
         said = {agreed(column, row.get(column), names) for column in stated if column != "tie"}
@@ -458,7 +460,7 @@ def _together(said: Set[Verdict | None]) -> Verdict:
     """What all columns say that say anything; the first answer, whose column is named for it, if none does."""
     if {"first", "second"} <= said:
         raise RowError("columns state different preferences")
-    return next((verdict for verdict in ("tie", "both bad", "second") if verdict in said), "first")
+    return next((word for word in ("tie", "both bad", "second") if word in said), "first")
 
 
 def shape_of(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> Shape:
@@ -503,7 +505,7 @@ def _generic(columns: Mapping[str, str], present: Mapping[str, None]) -> Shape:
     return chosen_rejected(asked, chosen, rejected, stated, scores)
 
 
-def grouped(rows: Sequence[Row], column: str) -> Iterator[tuple[int, Row]]:
+def grouped_rows(rows: Sequence[Row], column: str) -> Iterator[tuple[int, Row]]:
     """One row for all that share a value of a column, with the number of the first of them; all of them are its `answers`."""
     groups: dict[str, list[tuple[int, Row]]] = {}
     for number, row in enumerate(rows, 1):

@@ -96,7 +96,7 @@ def merged_groups(groups: Sequence[Sequence[int]], together: Iterable[Sequence[i
     return sorted(sorted(place for group in joined for place in groups[group]) for joined in together)
 
 
-def shipped(folder: Literal["formats", "marks"]) -> list[Bias]:
+def shipped_attributes(folder: Literal["formats", "marks"]) -> list[Bias]:
     """The seven `formats` that studies of reward models name, each of which can be asked about, rewritten and measured.
 
     Or the `marks`: further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name.
@@ -107,7 +107,7 @@ def shipped(folder: Literal["formats", "marks"]) -> list[Bias]:
 @cache
 def catalogue() -> tuple[Bias, ...]:
     """Everything that can be looked for in any responses: formats, marks, and the built-in biases that rules can add."""
-    return (*shipped("formats"), *shipped("marks"), *(load_bias(name) for name in _BUILT_IN))
+    return (*shipped_attributes("formats"), *shipped_attributes("marks"), *(load_bias(name) for name in _BUILT_IN))
 
 
 def attribute_bias(text: str, name: str | None = None) -> Bias:
@@ -198,7 +198,7 @@ def given_candidates(attributes: Sequence[str], formats: bool, llm: bool) -> lis
     RecipeError lists all that cannot be an attribute, or have no rules although rules have to write them (without `llm`).
     """
     problems: list[str] = []
-    biases: list[Bias] = shipped("formats") if formats else []
+    biases: list[Bias] = shipped_attributes("formats") if formats else []
     for text in attributes:
         try:
             if text.endswith((".yaml", ".yml")) or text in builtin_names():

@@ -16,7 +16,7 @@ from pathlib import Path
 from cda.discovery.attribute import bias_yaml, opposite_bias
 from cda.discovery.discover import DiscoveryRun
 from cda.discovery.discovery_result import BIASES, CARRIED, earlier_tests, stage_run
-from cda.discovery.held_out import REVIEW, ROWS, confirm, read_result
+from cda.discovery.held_out import REVIEW, ROWS, confirm, read_discovery
 from cda.discovery.material import material_counts, read_material, topics_made
 from cda.discovery.search import read_measured
 from cda.discovery.setup import FOLDER, topic_folder
@@ -129,7 +129,7 @@ def _tests(run: DiscoveryRun, own: DiscoverResult, chosen: Mapping[str, Candidat
 
 
 def _read(folder: Path) -> HeldOutTests:
-    result = read_result(ConfirmationResult, folder)
+    result = read_discovery(ConfirmationResult, folder)
     rows: dict[str, list[Measured]] = {entry.candidate: [] for entry in result.results}
     for row in read_measured(folder / ROWS):
         rows[row.candidate].append(row)

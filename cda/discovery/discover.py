@@ -26,7 +26,16 @@ from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
 from cda.discovery.discovery_page import short
 from cda.discovery.discovery_result import CARRIED, STAGES, Finished, discover_result, write_result
-from cda.discovery.held_out import REVIEW, R, read_result, reviewed, rewrite_all, save_pairs, save_tested, write_review
+from cda.discovery.held_out import (
+    REVIEW,
+    R,
+    read_discovery,
+    reviewed,
+    rewrite_all,
+    save_pairs,
+    save_tested,
+    write_review,
+)
 from cda.discovery.material import (
     NARROW,
     PARTS,
@@ -84,7 +93,7 @@ from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
 from cda.resources.artifacts import PAGE
 from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import Planned, confirm_all, llm_problems, note_models, sentence
+from cda.resources.llm_access import Planned, confirm_all, cost_sentence, llm_problems, note_models
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
@@ -97,7 +106,7 @@ _SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
 _REWRITE_TOKENS, _VERDICT_TOKENS, _CRITERION_TOKENS, _LOOK_TOKENS = 450, 80, 30, 80
 
 
-def planned_calls(asked: AskedSearch, n_given: int) -> list[tuple[LlmSection, Planned]]:
+def search_calls(asked: AskedSearch, n_given: int) -> list[tuple[LlmSection, Planned]]:
     """LLM and most calls of every step, without retries of unreadable answers; `n_given` is 0 for a search.
 
     If the material is made already, its prompts are counted; of a search by topic, those of each topic. Nothing is counted out that is only likely, such as candidates let
@@ -303,11 +312,11 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
     given, asked = checked(loaded, options)
-    stop_if_dry(loaded, lambda: plan_text(asked, given).splitlines(), ("biases", "name"))
+    stop_if_dry(loaded, lambda: discovery_plan(asked, given).splitlines(), ("biases", "name"))
     if options["dry_run"]:
-        return plan_text(asked, given)
+        return discovery_plan(asked, given)
     with asked.folder.lock():
-        calls = planned_calls(asked, len(given))
+        calls = search_calls(asked, len(given))
         if calls:
             say(f"  {AT_MOST}")
         confirm_all(calls, loaded.consent, loaded.opened)
@@ -377,7 +386,7 @@ def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[Cand
     return given, AskedSearch(loaded, model, judge)
 
 
-def plan_text(asked: AskedSearch, given: Sequence[CandidateRecord]) -> str:
+def discovery_plan(asked: AskedSearch, given: Sequence[CandidateRecord]) -> str:
     settings, names = asked.setup.search, "; ".join(asked.setup.rewriter_names)
     against = f"{asked.model.subject.name} against {asked.judge.subject.name}"
     n_topics = len(parts_at_most(asked.setup)) if asked.setup.section.by_topic else 0
@@ -392,9 +401,9 @@ def plan_text(asked: AskedSearch, given: Sequence[CandidateRecord]) -> str:
             f"confirm     on prompts that the search has not seen, rewritten by: {names}",
         ]
     lines += [f"report      {asked.folder.path / PAGE}"]
-    steps = [step for step in planned_calls(asked, len(given)) if step[1].calls]
+    steps = [step for step in search_calls(asked, len(given)) if step[1].calls]
     if steps:
-        lines += [f"llm         {AT_MOST}", *(f"            {sentence(planned, llm)}" for llm, planned in steps)]
+        lines += [f"llm         {AT_MOST}", *(f"            {cost_sentence(planned, llm)}" for llm, planned in steps)]
     return "\n".join(lines)
 
 
@@ -527,4 +536,4 @@ class DiscoveryRun:
             made = rewrite_all(candidates, originals, setup.rewriters(), *scorers, setup.search.directions)
             return save_tested(kind, made, setup.strictness, out, told_later=carried)
 
-        return read_result(kind, self.make(asked.held_out_stage(name, candidates), produce))
+        return read_discovery(kind, self.make(asked.held_out_stage(name, candidates), produce))

@@ -237,7 +237,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
     elif tested:
         yield f"None of {n_of(len(tested), 'candidate')} held on the test prompts: {nothing_shown}."
         yield from _without_objection(
-            [entry.attribute for at, entry in enumerate(tested) if decided(at, result) == NO_OBJECTION]
+            [entry.attribute for at, entry in enumerate(tested) if decision_on(at, result) == NO_OBJECTION]
         )
     elif n_dropped := _n_dropped(result):
         yield f"Nothing was tested: the review dropped all {n_dropped} candidates that held on the validation prompts."
@@ -245,7 +245,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
         yield f"None of {n_of(len(result.validated), 'candidate')} held on the validation prompts: {nothing_shown}."
         alpha = result.strictness.validation_alpha
         yield from _without_objection(
-            [attribute_of(row.candidate, result) for row in result.validated if row.rewarded(alpha)]
+            [attribute_cell(row.candidate, result) for row in result.validated if row.rewarded(alpha)]
         )
 
 
@@ -276,13 +276,15 @@ def limits(result: DiscoverResult) -> Iterator[str]:
         yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
     for row in result.validated:
         if row.untested:
-            yield f"{short(attribute_of(row.candidate, result))}: not validated, because {row.untested}."
+            yield f"{short(attribute_cell(row.candidate, result))}: not validated, because {row.untested}."
     yield from _power(result)
 
 
 def _power(result: DiscoverResult) -> Iterator[str]:
     """The smallest reward that would have been found, of those results on which it is the reward that was not shown."""
-    missed = [entry.smallest_detectable for at, entry in enumerate(result.tested) if decided(at, result) == "not shown"]
+    missed = [
+        entry.smallest_detectable for at, entry in enumerate(result.tested) if decision_on(at, result) == "not shown"
+    ]
     if not result.tested:
         alpha = result.strictness.validation_alpha
         missed = [
@@ -306,7 +308,7 @@ def _p_of_reward(at: int, result: DiscoverResult) -> float:
     return corrected(family, result.strictness.correct)[at]
 
 
-def decided(at: int, result: DiscoverResult) -> str:
+def decision_on(at: int, result: DiscoverResult) -> str:
     """What the test says of an attribute: confirmed, rewarded while no objection of the judge is shown, or not shown."""
     entry = result.tested[at]
     if entry.confirmed or entry.untested or entry.p_value is None:
@@ -315,7 +317,7 @@ def decided(at: int, result: DiscoverResult) -> str:
     return NO_OBJECTION if rewarded else "not shown"
 
 
-def attribute_of(name: str, result: DiscoverResult) -> str:
+def attribute_cell(name: str, result: DiscoverResult) -> str:
     candidate = result.candidates.get(name)
     return candidate.bias.description if candidate else name
 
@@ -386,7 +388,7 @@ def tested_table(result: DiscoverResult) -> Table | None:
     rows = []
     for at, (name, entry) in enumerate(numbered(result.tested, _LONG)):
         ps = [cell(p, p_value) for p in ((entry.p_value, entry.p_corrected) if method else (entry.p_value,))]
-        rows.append((name, *numbers_of(entry.pooled), *ps, decided(at, result), entry.file or ""))
+        rows.append((name, *numbers_of(entry.pooled), *ps, decision_on(at, result), entry.file or ""))
     n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
     caption = "Tested on prompts that nothing was selected on"
     if result.given:  # an attribute may have been found on these very prompts
@@ -481,7 +483,7 @@ def _drift_table(result: DiscoverResult) -> Table | None:
 def _validation_table(result: DiscoverResult) -> Table | None:
     alpha = result.strictness.validation_alpha
     rows = (
-        (attribute_of(row.candidate, result), *numbers_of(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
+        (attribute_cell(row.candidate, result), *numbers_of(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
          "passed" if row.passed else NO_OBJECTION if row.rewarded(alpha) else "not tested" if row.untested else "not shown")
         for row in result.validated
     )  # fmt: skip

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from cda.data.load import prompt_of
 from cda.discovery.attribute import bias_yaml
-from cda.discovery.held_out import ROWS, counted_rows, read_pairs, read_result
+from cda.discovery.held_out import ROWS, counted_rows, read_discovery, read_qualities
 from cda.discovery.material import material_counts
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling, read_measured
 from cda.discovery.setup import Asked, AskedSearch
@@ -69,8 +69,8 @@ def discover_result(finished: Finished) -> DiscoverResult:
     asked, generations = finished.asked, finished.generations
     setup, folder = asked.setup, asked.folder
     finalists, tested = finished.finalists, finished.tested
-    validation = read_result(ValidationResult, folder.stage("validate")) if finalists else None
-    test = read_result(ConfirmationResult, folder.stage("confirm")) if tested else None
+    validation = read_discovery(ValidationResult, folder.stage("validate")) if finalists else None
+    test = read_discovery(ConfirmationResult, folder.stage("confirm")) if tested else None
     searched, was_tested = bool(generations), bool(tested)
     took_part = dict(zip(STAGES, (True, searched, bool(finalists), was_tested, was_tested), strict=True))
     result = DiscoverResult(
@@ -95,7 +95,7 @@ def discover_result(finished: Finished) -> DiscoverResult:
         already=test.already if test else {},
         verdicts=test.verdicts if test else None,
         cut_for_judge=test.cut_for_judge if test else 0,
-        pairs=read_pairs(folder.stage("pairs")) if test else {},
+        pairs=read_qualities(folder.stage("pairs")) if test else {},
         strength=None
         if validation is None
         else validated_strengths(finalists, validation, setup.strictness.validation_alpha),

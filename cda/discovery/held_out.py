@@ -353,7 +353,7 @@ def save_tested(
     return {"candidates": len(results), name: n}
 
 
-def read_result(kind: type[R], folder: Path) -> R:
+def read_discovery(kind: type[R], folder: Path) -> R:
     return load(kind, folder / RESULT, "cda discover")
 
 
@@ -375,7 +375,7 @@ def counted_rows(folder: Path, result: ValidationResult | ConfirmationResult) ->
 def save_pairs(setup: Setup, run: RunFolder, candidates: Sequence[CandidateRecord], folder: Path) -> dict[str, int]:
     """Write pairs.json: the quality of each candidate's rewrites by the rewriters that count for it."""
     confirmed = run.stage("confirm")
-    rows = counted_rows(confirmed, read_result(ConfirmationResult, confirmed))
+    rows = counted_rows(confirmed, read_discovery(ConfirmationResult, confirmed))
     asks = setup.asks_about_pairs
     qualities = {
         candidate.id: pair_quality(
@@ -392,7 +392,7 @@ def save_pairs(setup: Setup, run: RunFolder, candidates: Sequence[CandidateRecor
     return {"candidates": len(qualities)}
 
 
-def read_pairs(folder: Path) -> dict[str, PairQuality]:
+def read_qualities(folder: Path) -> dict[str, PairQuality]:
     """The qualities that `save_pairs` wrote, by candidate `id`."""
     return load(PairQualities, folder / PAIRS_RESULT, "cda discover").candidates
 

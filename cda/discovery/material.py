@@ -30,7 +30,7 @@ from cda.records import Exclusions, Prompt, content_id, count_reasons, prompt_id
 from cda.resources.artifacts import prompt_row
 from cda.results.base import load, save
 from cda.results.discover import (
-    Made,
+    MadeFrom,
     MaterialCounts,
     Part,
     TopicMaterial,
@@ -512,7 +512,7 @@ def prompt_topics(reference: str) -> dict[str, str]:
     return {} if is_text else named_topics(reference, {}, "train", _prompt_in)
 
 
-def responses_of(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
+def responses_of(setup: Setup) -> tuple[Sampling, dict[str, str], MadeFrom]:
     """Responses by prompt, the prompts' topics, and how they came about; `discover.max_prompts` prompts at most."""
     section, source = setup.section, source_of(setup)
     if source is None:
@@ -521,26 +521,26 @@ def responses_of(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
         sampling, topics, made = embedded_samples(source, section.by_topic)
     else:
         topics = named_topics(source, section.columns, section.split, prompt_of)
-        sampling, made = responses_in(source, section.columns, section.split), Made(responses=source)
+        sampling, made = responses_in(source, section.columns, section.split), MadeFrom(responses=source)
     samples = drawn(sampling.samples, section.max_prompts, setup.seed)
     made = made.model_copy(update={"not_drawn": len(sampling.samples) - len(samples)})
     return replace(sampling, samples=tuple(samples)), topics, made
 
 
-def _asked_responses(setup: Setup) -> tuple[Sampling, dict[str, str], Made]:
+def _asked_responses(setup: Setup) -> tuple[Sampling, dict[str, str], MadeFrom]:
     """The same of responses that policies are asked for."""
     section = setup.section
     topics: dict[str, str] = {}
     if section.prompts is not None:
         prompts, exclusions = prompts_in(section.prompts)
         topics = prompt_topics(section.prompts)
-        made = Made(responses=_SAMPLED, prompts=section.prompts, rows=exclusions)
+        made = MadeFrom(responses=_SAMPLED, prompts=section.prompts, rows=exclusions)
     else:
         names = topics_to_write(section)
         written = generated_prompts(names, setup.warm_llm(), section.scenarios, section.prompts_each)
         prompts = [prompt for prompt, _ in written.prompts]
         topics = {prompt_id(prompt): topic for prompt, topic in written.prompts}
-        made = Made(
+        made = MadeFrom(
             responses=_SAMPLED,
             prompts="written",
             topics=len(names),
@@ -563,14 +563,14 @@ def topics_source(setup: Setup) -> str:
     return source_of(setup) or setup.section.prompts or setup.section.topics or "the topics that prompts are written on"
 
 
-def embedded_samples(source: str, broad: bool = False) -> tuple[Sampling, dict[str, str], Made]:
+def embedded_samples(source: str, broad: bool = False) -> tuple[Sampling, dict[str, str], MadeFrom]:
     rows = authored_responses("responses" if source == EMBEDDED else "narrow")
     samples = tuple(
         PromptSamples(row.prompt, tuple(Rated(text, source=EMBEDDED) for text in row.responses)) for row in rows
     )
     n = sum(len(row.responses) for row in rows)
     topics = {prompt_id(row.prompt): broad_topic(row.domain) if broad else row.domain for row in rows}
-    return Sampling(samples, {source: Exclusions(n, {})}), topics, Made(responses=source)
+    return Sampling(samples, {source: Exclusions(n, {})}), topics, MadeFrom(responses=source)
 
 
 @dataclass(frozen=True, slots=True)

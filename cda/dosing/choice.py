@@ -246,7 +246,7 @@ def mean_size(gaps: FloatArray) -> FloatArray:
         return np.asarray(np.where(there, np.abs(gaps), 0.0).sum(axis=-1) / there.sum(axis=-1))
 
 
-class Prompts(NamedTuple):
+class PromptNumbers(NamedTuple):
     """Number of the prompt of each contrast and of each quality pair; per prompt 2 with a majority, + 1 with pairs."""
 
     of_contrast: Codes
@@ -254,15 +254,15 @@ class Prompts(NamedTuple):
     strata: Codes
 
 
-def prompts_of(contrasts: Sequence[str], used: Rows, quality: Sequence[str]) -> Prompts:
+def prompts_of(contrasts: Sequence[str], used: Rows, quality: Sequence[str]) -> PromptNumbers:
     """Prompts by the ids of contrasts, which of them have a majority, and the ids of quality pairs: rows of one stay together."""
     names, of_row = np.unique(np.asarray([*contrasts, *quality], dtype=str), return_inverse=True)
     of_contrast, of_quality = np.split(of_row.astype(np.int64), [len(contrasts)])
     voted, checked = (np.isin(np.arange(len(names)), codes) for codes in (of_contrast[used], of_quality))
-    return Prompts(of_contrast, of_quality, (2 * voted + checked).astype(np.int64))
+    return PromptNumbers(of_contrast, of_quality, (2 * voted + checked).astype(np.int64))
 
 
-def prompt_codes(curve: DoseCurve) -> Prompts:
+def prompt_codes(curve: DoseCurve) -> PromptNumbers:
     """The prompts of a curve; those with a majority on a guard are strata of their own, + 4."""
     guarded = np.isin(np.asarray(curve.biases or [""] * len(curve.prompt_ids)), curve.guards)
     used = curve.people.used

@@ -27,7 +27,7 @@ from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import load_pairs, prompt_name, rewriter, training_pairs
 from cda.rewriting.labels import label_request, pair_request
-from cda.rewriting.rewriter import Gated, Labeller, ResamplingRewriter, Rewriter, rewrite_request
+from cda.rewriting.rewriter import GatedRewriter, Labeller, ResamplingRewriter, Rewriter, rewrite_request
 from cda.rewriting.triples import Original
 from cda.stats.draws import drawn
 
@@ -89,7 +89,7 @@ def answers_to_rewrite(loaded: LoadedRecipe, n: int, seed: int, responses: str |
     return Answers(texts, frozenset(alone), frozenset(labelled), tuple(notes))
 
 
-def planned_calls(loaded: LoadedRecipe, answers: Answers) -> list[Step]:
+def fresh_calls(loaded: LoadedRecipe, answers: Answers) -> list[Step]:
     """The LLM's calls; none if rules rewrite."""
     recipe, told = loaded.recipe, loaded.prompts.rewrite
     if not recipe.rewrites_by_llm:
@@ -108,9 +108,9 @@ def fresh_rewrites(loaded: LoadedRecipe, answers: Answers, responses: str | None
     """Rewrite answers with the recipe's rewriter, in both directions; `responses` is the file that they are of, if any."""
     recipe, llm, gate, texts = loaded.recipe, llm_access(loaded), loaded.recipe.synthesize.gate, answers.texts
     notes = list(answers.notes)
-    confirm_all(planned_calls(loaded, answers), llm.consent, llm.opened)
+    confirm_all(fresh_calls(loaded, answers), llm.consent, llm.opened)
     by, written = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm), dict[RewriteRequest, str]()
-    if isinstance(by, Gated):
+    if isinstance(by, GatedRewriter):
         by = replace(by, rewriter=_Watched(by.rewriter, written))
     if not gate.on:
         notes.append(UNGATED)

@@ -19,7 +19,7 @@ from cda.features import PATTERN_FEATURES
 from cda.files.jsonl import write_page
 from cda.files.paths import free_place, user_path
 from cda.finetuning.applied import check_subject
-from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_rewrites, planned_calls, prompts_text
+from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_calls, fresh_rewrites, prompts_text
 from cda.inspection.sources import (
     TRAINING,
     InspectionTarget,
@@ -42,7 +42,7 @@ from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, or_missing
-from cda.results.commands import Prompts
+from cda.results.commands import PromptsShown
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import (
     FeatureChange,
@@ -94,7 +94,7 @@ def inspection_plan(goal: InspectionTarget, answers: Answers | None, options: In
     """Steps of a dry run; `answers` are those to rewrite now."""
     steps: list[Step] = []
     if answers is not None and goal.loaded is not None:
-        steps, recipe = planned_calls(goal.loaded, answers), goal.loaded.recipe
+        steps, recipe = fresh_calls(goal.loaded, answers), goal.loaded.recipe
         where = shown_path(options.responses) if options.responses else "embedded answers"
         by = recipe.llm.model if recipe.rewrites_by_llm else "embedded rules"
         lines = [
@@ -136,11 +136,11 @@ Features = Mapping[str, FloatArray]
 
 def inspect_rewrites(
     target: str, overrides: Sequence[str], options: InspectOptions
-) -> tuple[InspectResult | Prompts, str]:
+) -> tuple[InspectResult | PromptsShown, str]:
     """The result, and the text for the terminal; writes the page if one is wanted. With `prompts`, what an LLM would be told."""
     if options.prompts:
         told = prompts_text(target, overrides, options)
-        return Prompts(text=told), told
+        return PromptsShown(text=told), told
     check_options(options)
     goal = resolved(target, overrides, options)
     if goal.scored_by is not None:

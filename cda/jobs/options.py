@@ -426,20 +426,20 @@ _WORDS: Mapping[Any, str] = {
 """Types to their words in messages; an option of a type without words, such as rows or a model, is checked where it is read."""
 
 
-def fits(value: object, kind: Any) -> bool:
+def is_of_type(value: object, kind: Any) -> bool:
     """True if a value is of a declared type: True and False are no numbers, and a text is no list."""
     origin, members = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
-        return any(fits(value, member) for member in members)
+        return any(is_of_type(value, member) for member in members)
     if origin is Literal:
         return isinstance(value, str) and value in members
     if origin is Mapping:
         pairs = value.items() if isinstance(value, Mapping) else [(None, None)]
-        return all(fits(key, members[0]) and fits(each, members[1]) for key, each in pairs)
+        return all(is_of_type(key, members[0]) and is_of_type(each, members[1]) for key, each in pairs)
     if origin is Sequence:
         if not isinstance(value, Collection) or isinstance(value, str | bytes | Mapping):
             return False
-        return all(fits(each, members[0]) for each in value)
+        return all(is_of_type(each, members[0]) for each in value)
     found = {int: Integral, float: Real, Path: PathLike}.get(kind, kind)
     return isinstance(value, found) and (kind is bool or not isinstance(value, bool))
 
@@ -468,7 +468,7 @@ class Option(NamedTuple):
         """True for None, and for a value of its type that is not too small."""
         if value is None or self.form is None:
             return True
-        return fits(value, self.plain) and ("min" not in self.arg.more or value >= self.arg.more["min"])
+        return is_of_type(value, self.plain) and ("min" not in self.arg.more or value >= self.arg.more["min"])
 
     def word(self, name: str) -> str:
         """Its name on the command line, without the dashes."""

@@ -158,7 +158,7 @@ class Terms:
             value = several(value) if option.several else str(value) if isinstance(value, Path) else value
             if value is not None and value is not False and value != []:
                 for path in option.arg.setting.split():
-                    put(settings, path, None if name in self.files and value == "none" else value)
+                    set_at(settings, path, None if name in self.files and value == "none" else value)
         return settings
 
     def agreed(self, loaded: LoadedRecipe) -> LoadedRecipe:
@@ -195,11 +195,11 @@ def nested(given: Mapping[str, object]) -> dict[str, object]:
     """
     settings: dict[str, object] = {}
     for key, value in given.items():
-        put(settings, key, value)
+        set_at(settings, key, value)
     return settings
 
 
-def put(into: dict[str, object], path: str, value: object) -> None:
+def set_at(into: dict[str, object], path: str, value: object) -> None:
     """Set a value at a dotted path, keeping the other settings of its section; a section given as a word names a preset.
 
     Raises RecipeError if a section is neither a dict nor a word.
@@ -224,7 +224,7 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
     """
     if isinstance(data, str | PathLike):
         return str(data)
-    rows = rows_of(data, name)
+    rows = rows_from(data, name)
     file = place_for(folder / f"{name}-{content_id(rows)}.jsonl")
     if not file.is_file():
         with writing(file):
@@ -232,7 +232,7 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
     return str(file)
 
 
-def rows_of(data: Data, name: str) -> list[dict[str, object]]:
+def rows_from(data: Data, name: str) -> list[dict[str, object]]:
     """Rows of data in memory, or of a file; DataError as `as_reference`, or for a file that cannot be read."""
     if isinstance(data, str | PathLike):
         return [dict(row) for row in load_rows(str(data))]
@@ -313,7 +313,7 @@ def loaded_with_folder(
         if second is not None:
             other, scorer = stack.enter_context(opened_model(second, MEMORY_TOKENS))
             if argument == "judge":
-                put(settings, "discover.judge", other)
+                set_at(settings, "discover.judge", other)
         loaded = stack.enter_context(loaded_for_model(model, settings, terms))
         if loaded.recipe.run.folder is None:
             target = str(model) if isinstance(model, str | PathLike) else "memory"

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 from cda.errors import Terminated
 from cda.inert import inert, visible
 from cda.llm.protocol import Completion, Request
-from cda.terminal import fitted
+from cda.terminal import fitted_to_stream
 
 if TYPE_CHECKING:
     from cda.progress import Bar
@@ -32,7 +32,7 @@ def print_line(message: str) -> None:
     """Print one line on stderr that leaves a progress bar whole."""
     from tqdm import tqdm
 
-    tqdm.write(fitted(visible(message), sys.stderr), file=sys.stderr)
+    tqdm.write(fitted_to_stream(visible(message), sys.stderr), file=sys.stderr)
 
 
 def with_progress(

@@ -18,7 +18,7 @@ from cda.inert import inert, sendable
 from cda.llm.ledger import on_disk
 from cda.llm.limiter import retry_after_s
 from cda.llm.openai_client import OpenAIClient
-from cda.llm.outcome import Endpoint, Problem, problem_inside
+from cda.llm.outcome import Endpoint, ErrorBody, problem_inside
 
 if TYPE_CHECKING:
     import openai
@@ -62,7 +62,7 @@ class _Answer(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Made(_Answer):
+class MadeOnServer(_Answer):
     """A file or batch that the server says it has made, by the name under which it can be asked for."""
 
     id: Name
@@ -102,7 +102,7 @@ class Batch(_Answer):
         return f"batch {self.status}" + (f": {_short(words)}" if words else "")
 
     @property
-    def _problem(self) -> Problem | None:
+    def _problem(self) -> ErrorBody | None:
         listed = self.errors.get("data", self.errors) if isinstance(self.errors, dict) else self.errors
         return problem_inside({"errors": listed})
 
@@ -232,7 +232,7 @@ class BatchServer:
             # A handle, not a path: openai would read a path's 200 MB into memory.
             with path.open("rb") as file:
                 made = self._files.create(file=(path.name, file, "application/jsonl"), purpose="batch")
-            return read(Made, made.content, self._endpoint).id
+            return read(MadeOnServer, made.content, self._endpoint).id
 
         return self._call(upload, f"the upload of {n_requests} requests")
 
@@ -246,7 +246,7 @@ class BatchServer:
                 completion_window="24h",
                 metadata={"cda_part": part_id},
             )
-            return read(Made, made.content, self._endpoint).id
+            return read(MadeOnServer, made.content, self._endpoint).id
 
         return self._call(create, "a batch", once=True)
 

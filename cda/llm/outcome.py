@@ -253,7 +253,7 @@ def of_status(status: int, headers: Mapping[str, str], content: bytes, endpoint:
     return _acted(status, problem, {**problem.waits, **headers}, f"status {status}", endpoint)
 
 
-def of_problem(problem: Problem, endpoint: Endpoint, input_tokens: int = 0, output_tokens: int = 0) -> Outcome:
+def of_problem(problem: ErrorBody, endpoint: Endpoint, input_tokens: int = 0, output_tokens: int = 0) -> Outcome:
     """The same of an error inside an answer that was paid for with these tokens. Without a status, asking again may help."""
     status, words = problem.told_status, _shown(problem, endpoint)
     reason = unfinished(": ".join(filter(None, (f"error {status}" if status else "error", words))))
@@ -271,7 +271,7 @@ def tokens_used(outcome: Outcome) -> tuple[int, int]:
 
 
 def _acted(
-    status: int | None, problem: Problem, headers: Mapping[str, str], reason: str, endpoint: Endpoint
+    status: int | None, problem: ErrorBody, headers: Mapping[str, str], reason: str, endpoint: Endpoint
 ) -> Outcome:
     words = _shown(problem, endpoint)
     said = f": {words}" if words else ""
@@ -308,7 +308,7 @@ def _acted(
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ErrorBody:
     """The problem in an error answer."""
 
     message: str
@@ -333,7 +333,7 @@ class Problem:
         return next((status for status, words in _IN_WORDS if words.search(text)), None)
 
 
-def problem_inside(data: object) -> Problem | None:
+def problem_inside(data: object) -> ErrorBody | None:
     """The problem in an answer of status 200, next to its choices, in the first one, or in place of them."""
     first = _mapping(data[0] if isinstance(data, list) and data else data)  # Gemini puts its error into a list
     for place in (first, _first_choice(first)):
@@ -344,27 +344,27 @@ def problem_inside(data: object) -> Problem | None:
     return None
 
 
-def _read(content: bytes) -> Problem:
+def _read(content: bytes) -> ErrorBody:
     """The problem in an error answer, as JSON or as plain text."""
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
-        return Problem(content[:2000].decode("utf-8", "replace"))
+        return ErrorBody(content[:2000].decode("utf-8", "replace"))
     return _problem(data)
 
 
-def _problem(error: object, depth: int = 0) -> Problem:
+def _problem(error: object, depth: int = 0) -> ErrorBody:
     """A problem in the form of OpenAI, vLLM, FastAPI, Google, OpenRouter or Cloudflare, or in words. Some hold another server's
     as a text of JSON."""
     if isinstance(error, str) and error.lstrip()[:1] in ("{", "[") and depth < _DEEPEST:
         try:
             error = json.loads(error)
         except (ValueError, RecursionError):
-            return Problem(str(error))
+            return ErrorBody(str(error))
     if isinstance(error, list) and error:
         error = error[0]
     if not isinstance(error, dict) or depth >= _DEEPEST:
-        return Problem(str(error))
+        return ErrorBody(str(error))
     inner = error.get("error") or error.get("errors")
     if inner and inner is not True:  # some only say that there is one, and the words stand beside it
         found = _problem(inner, depth + 1)
@@ -373,13 +373,13 @@ def _problem(error: object, depth: int = 0) -> Problem:
     if isinstance(detail, list) and detail and isinstance(detail[0], dict):
         location = detail[0].get("loc")
         param = location[-1] if isinstance(location, list) and location else None
-        return Problem(str(detail[0].get("msg", "")), param=_string(param))
+        return ErrorBody(str(detail[0].get("msg", "")), param=_string(param))
     raw = _mapping(error.get("metadata")).get("raw")
     parts = [_problem(part, depth + 1) for part in (error.get("message") or _words_in(error) or detail, raw) if part]
     inside = list(_inside(error))
     names = [value for key, value in inside if key in _NAMES and isinstance(value, str)]
     status = next((found for found in (_number(error), *(part.status for part in parts)) if found is not None), None)
-    return Problem(
+    return ErrorBody(
         ": ".join(dict.fromkeys(part.message for part in parts)),
         _string(error.get("code")),
         _string(error.get("param")),
@@ -418,7 +418,7 @@ def _number(error: Mapping[str, object]) -> int | None:
     return None
 
 
-def _shown(problem: Problem, endpoint: Endpoint) -> str:
+def _shown(problem: ErrorBody, endpoint: Endpoint) -> str:
     """The server's words in one short line without keys."""
     return " ".join(sendable(endpoint.hide(problem.message)).split())[:_SHORT_CHARACTERS].rstrip(" .")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from cda.errors import DataError, ModelError, did_you_mean, type_in_words
 from cda.files.jsonl import read_json
-from cda.models.agreement import listed, size
+from cda.models.agreement import shown_names, size
 from cda.models.config import ModelSpec
 from cda.models.declared import shown
 from cda.models.refusals import first_line
-from cda.models.weights import skeleton
+from cda.models.weights import empty_model
 
 PREFIX = "base_model.model."
 SIDE_A, SIDE_B = ".lora_A.weight", ".lora_B.weight"
@@ -109,7 +109,7 @@ def check_base(adapter: Path, spec: ModelSpec, config: object) -> str | None:
     base, revision = named.get("base_model_name_or_path"), named.get("revision")
     trained_on = f", which was trained on {base}," if base else ""
     shapes = {name.removeprefix(PREFIX): _of_base(name, shape) for name, shape in _shapes(adapter).items()}
-    wanted = _base_shapes(skeleton(spec, config))
+    wanted = _base_shapes(empty_model(spec, config))
     odd = [name for name in shapes if name.endswith(tuple(_SIDES)) and name not in wanted]
     wrong = [name for name, shape in shapes.items() if (wanted.get(name) or shape) != shape]
     if odd or wrong:
@@ -185,14 +185,14 @@ def check_adapter_tensors(model: Any, adapter: Path) -> None:
     if missing:
         raise ModelError(
             f"{adapter}: its file lacks {len(missing)} of the {len(own)} tensors that its adapter_config.json asks for on this base "
-            f"({listed(missing)}), which would be random. Save the adapter again, whole, or train it again"
+            f"({shown_names(missing)}), which would be random. Save the adapter again, whole, or train it again"
         )
     base = set(model.get_base_model().state_dict())
     in_base = {key for key in saved - own if key.removeprefix(PREFIX) in base and not _EMBEDDINGS.search(key)}
     odd = sorted({*in_base, *(_in_file(key, model.active_adapter) for key in loaded.unexpected_keys)})
     if odd:
         raise ModelError(
-            f"{adapter}: its file holds {len(odd)} tensors that its adapter_config.json has no place for on this base ({listed(odd)}). "
+            f"{adapter}: its file holds {len(odd)} tensors that its adapter_config.json has no place for on this base ({shown_names(odd)}). "
             "Give the base and the adapter_config.json that it was trained with"
         )
 

@@ -148,7 +148,7 @@ def check_tensors(
     named = type(model).__name__
     if wrapped := [key for key in unused if _WRAPPED.search(key)]:
         raise ModelError(
-            f"{name}: its tensors have the names of a model inside PEFT or another wrapper ({listed(wrapped)}), so that trained weights may be "
+            f"{name}: its tensors have the names of a model inside PEFT or another wrapper ({shown_names(wrapped)}), so that trained weights may be "
             "left out. Save the model itself: model.merge_and_unload().save_pretrained(FOLDER) of a PeftModel, model.module of a "
             "parallel one"
         )
@@ -158,10 +158,10 @@ def check_tensors(
             f"{name}: {len(wrong)} of its tensors do not fit its config.json (first: {key}, which is {size(found)} in the weights and "
             f"{size(wanted)} in a {named} of this config). Put the config.json next to the weights that was saved with them"
         )
-    instead = f" Its files hold instead: {listed(unused)}, which a {named} has no place for." if unused else ""
+    instead = f" Its files hold instead: {shown_names(unused)}, which a {named} has no place for." if unused else ""
     if fresh := [key for key in missing if key.split(".")[0] in heads]:
         raise ModelError(
-            f"{name}: its weights hold no score head ({listed(fresh)} would be random).{instead} "
+            f"{name}: its weights hold no score head ({shown_names(fresh)} would be random).{instead} "
             "A base or chat model is not a reward model; give a trained one"
         )
     if missing:
@@ -190,19 +190,19 @@ def _too_many_layers(config: Any, unused: Sequence[str]) -> str | None:
         return None
     return (
         f"config.json declares {declared} layer{'' if declared == 1 else 's'} ({key}), the weights hold {max(found) + 1}: scores would "
-        f"come from a part of the model (unused: {listed(unused)}). Give the config.json that belongs to the weights"
+        f"come from a part of the model (unused: {shown_names(unused)}). Give the config.json that belongs to the weights"
     )
 
 
 def _left_over(unused: Sequence[str], named: str) -> str:
     return (
-        f"its weights hold {len(unused)} tensors that a {named} has no place for ({listed(unused)}), so that scores would come from a "
+        f"its weights hold {len(unused)} tensors that a {named} has no place for ({shown_names(unused)}), so that scores would come from a "
         "part of the model. Give the class that they were saved from (architectures or auto_map in config.json), or save the model "
         "without them"
     )
 
 
-def listed(keys: Sequence[str]) -> str:
+def shown_names(keys: Sequence[str]) -> str:
     return ", ".join(keys[:_SHOWN]) + (f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else "")
 
 

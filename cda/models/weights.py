@@ -72,7 +72,7 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     """Names of the modules that turn hidden states into the score: everything with weights outside the base model. They
     stay out of 8-bit (a fresh head would become an uninitialised 8-bit layer) and are trained whole.
     """
-    model = skeleton(spec, config)
+    model = empty_model(spec, config)
     names = tuple(
         name
         for name, module in model.named_children()
@@ -83,7 +83,7 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     return names
 
 
-def skeleton(spec: ModelSpec, config: Any) -> Any:
+def empty_model(spec: ModelSpec, config: Any) -> Any:
     """The reward model of a configuration without weights."""
     import torch
 
@@ -129,7 +129,7 @@ def _one_output(config: Any, _: ModelFiles) -> Any:
 def n_weights(spec: ModelSpec) -> int:
     """Number of a reward model's weights, by its configuration; of anything that is no classifier 0."""
     try:
-        return sum(weights.numel() for weights in skeleton(spec, load_config(spec, compares=True)).parameters())
+        return sum(weights.numel() for weights in empty_model(spec, load_config(spec, compares=True)).parameters())
     except ModelError:  # a causal model that a log-ratio is of; loading says what is wrong with others
         return 0
 

@@ -30,7 +30,7 @@ from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.records import Prompt
-from cda.resources.llm_access import asked_at, llm_problems, sentence
+from cda.resources.llm_access import asked_at, cost_sentence, llm_problems
 from cda.resources.named_scorer import Subject, precision_words, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
@@ -367,7 +367,7 @@ def _spending(
             )
             for bias in biases
         ]
-    return [*lines, *(f"            {sentence(calls, llm)}" for calls in planned)]
+    return [*lines, *(f"            {cost_sentence(calls, llm)}" for calls in planned)]
 
 
 def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:

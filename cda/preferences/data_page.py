@@ -24,7 +24,7 @@ from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import AFTER, Mark, Plot, in_words, levels_plot, named, percent_scale, rows_plot, slugs
 from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
-from cda.results.data import DataBias, DataResult, Regression
+from cda.results.data import DataBias, DataResult, OddsRegression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
 
 
@@ -181,7 +181,7 @@ def data_sentences(result: DataResult) -> list[str]:
     return lines
 
 
-def _regression_sentence(found: Regression | Missing) -> str:
+def _regression_sentence(found: OddsRegression | Missing) -> str:
     if isinstance(found, Missing):
         return f"No odds are adjusted: {found.reason}."
     if len(found.terms) < 2:

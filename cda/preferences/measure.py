@@ -14,7 +14,7 @@ from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.features import n_words
 from cda.results.base import Estimate, Missing, Test, or_missing
-from cda.results.data import DataBias, Regression
+from cda.results.data import DataBias, OddsRegression
 from cda.results.effects import ChoiceOdds, Grouping, LabelRates, LogOdds
 from cda.stats.choice import choice_log_odds
 from cda.stats.estimators import share_of
@@ -107,7 +107,7 @@ def _attribute(bias: Bias, labels: PairLabels) -> FloatArray:
 
 def choice_odds(
     biases: Sequence[Bias], labels: Mapping[str, PairLabels]
-) -> tuple[dict[str, ChoiceOdds], Regression | Missing]:
+) -> tuple[dict[str, ChoiceOdds], OddsRegression | Missing]:
     """Odds of every bias, and of the number of words if the texts are known, from labels of the same pairs; and the joint regression.
 
     A bias that is the number of words takes the place of that term. A pair with an unknown label of any bias is in no adjusted
@@ -127,11 +127,11 @@ def choice_odds(
         name: _alone(name, differences[name], own[name].known if name in own else everywhere, ids)
         for name in differences
     }
-    terms = regression.terms if isinstance(regression, Regression) else ()
+    terms = regression.terms if isinstance(regression, OddsRegression) else ()
 
     def odds(term: str) -> ChoiceOdds:
         others = tuple(other for other in terms if other != term)
-        alone = isinstance(regression, Regression) and not others
+        alone = isinstance(regression, OddsRegression) and not others
         return ChoiceOdds(
             per="doubling of the words" if term == WORDS else "having it",
             crude=crude.get(term, _NO_TEXTS),
@@ -155,7 +155,7 @@ def _alone(name: str, difference: FloatArray, known: BoolArray, ids: Sequence[st
 
 def _joint(
     differences: Mapping[str, FloatArray], known: BoolArray, ids: Sequence[str]
-) -> tuple[dict[str, LogOdds | Missing], Regression | Missing]:
+) -> tuple[dict[str, LogOdds | Missing], OddsRegression | Missing]:
     """The regression of all terms together, on the pairs with every label; Holm over its terms."""
     if not known.any():
         none = Missing(reason=f"none of {len(ids)} pairs has a label of every bias")
@@ -163,12 +163,12 @@ def _joint(
     kept = np.asarray(ids, dtype=str)[known].tolist()
     found = choice_log_odds({name: values[known] for name, values in differences.items()}, kept)
     terms = tuple(name for name, odds in found.items() if isinstance(odds, LogOdds))
-    return found, Regression(terms=terms, n=len(kept), n_prompts=len(set(kept)), unlabelled=int((~known).sum()))
+    return found, OddsRegression(terms=terms, n=len(kept), n_prompts=len(set(kept)), unlabelled=int((~known).sum()))
 
 
 def data_biases(
     biases: Sequence[Bias], labels: Mapping[str, PairLabels], labelled_by: Mapping[str, str]
-) -> tuple[tuple[DataBias, ...], ChoiceOdds | Missing, Regression | Missing]:
+) -> tuple[tuple[DataBias, ...], ChoiceOdds | Missing, OddsRegression | Missing]:
     """Every bias of pairs that all have labels of it, the length as a term of its own, and the joint regression; Holm's
     correction over the biases for the exact tests, and over the terms for the adjusted odds."""
     odds, regression = choice_odds(biases, labels)

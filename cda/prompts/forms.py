@@ -29,7 +29,7 @@ def _with_one_group(pattern: str) -> str:
     return pattern
 
 
-def same_text(text: str) -> str:
+def normal_verdict(text: str) -> str:
     """A verdict as it is compared: without regard to case and white space."""
     return "".join(text.split()).casefold()
 
@@ -74,7 +74,7 @@ class VerdictForm(AnswerForm):
 
     @model_validator(mode="after")
     def _each_once(self) -> VerdictForm:
-        texts = [same_text(text) for text in (*self.first, *self.second, *self.tie)]
+        texts = [normal_verdict(text) for text in (*self.first, *self.second, *self.tie)]
         if twice := [text for text in texts if texts.count(text) > 1]:
             raise ValueError(f"'{twice[0]}' stands for two verdicts")
         return self
@@ -83,7 +83,7 @@ class VerdictForm(AnswerForm):
     def values(self) -> dict[str, float]:
         """Preference for the answer shown first, −1 to 1, of every verdict by its `same_text`."""
         sides = self.first | {text: -strength for text, strength in self.second.items()} | dict.fromkeys(self.tie, 0.0)
-        return {same_text(text): value for text, value in sides.items()}
+        return {normal_verdict(text): value for text, value in sides.items()}
 
     @property
     def one_token(self) -> dict[str, float] | None:
@@ -91,7 +91,7 @@ class VerdictForm(AnswerForm):
         texts = [*self.first, *self.second, *self.tie]
         if len(self.first) != 1 or len(self.second) != 1 or len(self.tie) > 1 or max(map(len, texts)) > 1:
             return None
-        return {text: self.values[same_text(text)] for text in texts}
+        return {text: self.values[normal_verdict(text)] for text in texts}
 
 
 class GradeForm(AnswerForm):

@@ -178,7 +178,7 @@ Step = tuple[LlmSection, Planned]
 """Calls with the settings of the LLM that is asked."""
 
 
-def sentence(planned: Planned, llm: LlmSection) -> str:
+def cost_sentence(planned: Planned, llm: LlmSection) -> str:
     cost = _dollars(planned, llm)
     tokens = f"about {planned.input_tokens:,.0f} tokens in and {planned.output_tokens:,.0f} out each"
     dollars = (
@@ -205,7 +205,7 @@ def tell_costs(steps: Sequence[Step]) -> float | None:
 
 def cost_lines(steps: Sequence[Step]) -> list[str]:
     """The cost of several steps in words, and their sum."""
-    lines = [f"  {sentence(planned, llm)}" for llm, planned in steps]
+    lines = [f"  {cost_sentence(planned, llm)}" for llm, planned in steps]
     dollars = [_dollars(planned, llm) for llm, planned in steps]
     total = sum(cost or 0.0 for cost in dollars)
     if len(steps) > 1 and total:
@@ -260,7 +260,7 @@ def _check_budget(steps: Sequence[Step], dollars: float | None) -> None:
     """A budget that holds the estimate is an agreement: it is kept while the calls are made, too."""
     if dollars is not None and all(llm.budget_usd is not None and dollars <= llm.budget_usd for llm, _ in steps):
         return
-    costs = "; ".join(sentence(planned, llm) for llm, planned in steps)
+    costs = "; ".join(cost_sentence(planned, llm) for llm, planned in steps)
     no_price = "give the model's price (llm.prices) and a budget_usd"
     todo = f"pass confirm=True, or {no_price if dollars is None else 'a budget_usd that holds it'}"
     raise SpendingError(f"this would spend money, and nothing was sent: {costs}. To agree, {todo}", dollars)

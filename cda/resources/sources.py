@@ -34,7 +34,7 @@ from cda.recipe.sections import AuditSection
 from cda.records import Contrast, Exclusions, Prompt, count_reasons, prompt_id
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
-from cda.rewriting.rewriter import Gated, LLMRewriter, Rewriter
+from cda.rewriting.rewriter import GatedRewriter, LLMRewriter, Rewriter
 from cda.run import file_fingerprint, fingerprint
 
 T = TypeVar("T")
@@ -80,9 +80,9 @@ def rewriter(synthesize: SynthesizeSection, biases: Sequence[Bias], seed: int, l
     gate = synthesize.gate
     if not llm.settings.used_for(synthesize.by):
         by_rules = RuleRewriter(seed)
-        return Gated(by_rules, None, gate.ask_again, gate.words_within, biases) if gate.on else by_rules
+        return GatedRewriter(by_rules, None, gate.ask_again, gate.words_within, biases) if gate.on else by_rules
     writes = LLMRewriter(llm.client(), synthesize.show_prompt, told=llm.prompts.rewrite)
-    return Gated(writes, llm.labeller(), gate.ask_again, gate.words_within, biases) if gate.on else writes
+    return GatedRewriter(writes, llm.labeller(), gate.ask_again, gate.words_within, biases) if gate.on else writes
 
 
 def prompt_settings(prompts: Prompts, *kinds: Literal["label", "rewrite", "judge"]) -> dict[str, object]:

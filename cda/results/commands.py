@@ -110,7 +110,7 @@ class RewardCheck(Result):
     """How the model reads the text: class and precision, template, tokens, place of the reward; a line each."""
 
 
-class Prompts(Result):
+class PromptsShown(Result):
     """The requests that an LLM would get."""
 
     text: str

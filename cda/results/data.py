@@ -27,7 +27,7 @@ class DataBias(LabelRates):
     """Exact test that as many pairs have it on the chosen side alone as on the rejected side alone."""
 
 
-class Regression(Result):
+class OddsRegression(Result):
     """The one logistic regression that all adjusted odds are of."""
 
     terms: tuple[str, ...]
@@ -62,7 +62,7 @@ class DataResult(Shown):
     biases: tuple[DataBias, ...]
     words: ChoiceOdds | Missing
     """Length as a term of its own: odds for each doubling of the words."""
-    regression: Regression | Missing
+    regression: OddsRegression | Missing
     by: dict[str, dict[str, Grouping]]
     """By column, then by bias: `chosen`, the share of pairs with it on one side in which that side is the chosen one; the shares of
     `chosen responses` and `rejected responses` that have it; and `r`, its correlation with being chosen. Holm over the cells of a column."""

@@ -194,7 +194,7 @@ class WritingCounts(Result):
     """Items looked at, and those dropped, by reason. Items beyond the wanted number are not looked at."""
 
 
-class Made(Result):
+class MadeFrom(Result):
     """Origin of prompts and responses."""
 
     responses: str
@@ -215,7 +215,7 @@ class MaterialCounts(Saved):
     """Material of a search."""
 
     schema_version: Literal[2] = 2
-    made: Made
+    made: MadeFrom
     prompts: dict[Part, int]
     """By part of the split."""
     responses: int

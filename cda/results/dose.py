@@ -129,7 +129,7 @@ class CalibrationResult(Shown):
         Raises:
             ValueError: Lengths differ.
         """
-        corrected: FloatArray = of_room("cda.scorers.calibrated:corrected")(
+        corrected: FloatArray = of_room("cda.scorers.calibrated:corrected_margins")(
             self, prompts, first, second, margins, one_order
         )
         return corrected

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 
 from cda.biases import Bias, BiasMeasure
 from cda.errors import RecipeError
-from cda.features import scope_of
+from cda.features import scope_in_words
 from cda.llm.protocol import LLM, Answer, Request, ask, closing_object, fenced, formed, object_schema, without_thoughts
 from cda.prompts import LabelPrompt, filled, ours, with_sentences
 from cda.records import Pair, Prompt, Side, content_id, prompt_text
@@ -75,7 +75,7 @@ def exhibits(text: str, bias: Bias, other: str | None = None) -> bool | None:
 def unheld(bias: Bias) -> str:
     """Why a measured label is None."""
     feature = measure_of(bias).feature
-    return f"{feature.replace('_', ' ')} holds in {scope_of(feature)} only"
+    return f"{feature.replace('_', ' ')} holds in {scope_in_words(feature)} only"
 
 
 def label_pair(pair: Pair, bias: Bias) -> dict[Side, bool | None]:

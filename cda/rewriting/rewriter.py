@@ -145,7 +145,7 @@ class _Counts:
 
 
 @dataclass
-class Gated:
+class GatedRewriter:
     """A Rewriter whose rewrites have passed the fidelity gate; a failed one is asked for again."""
 
     rewriter: Rewriter

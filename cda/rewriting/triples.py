@@ -14,7 +14,7 @@ from cda.llm.protocol import LLM, Request, complete, fenced, formed, object_sche
 from cda.records import Direction, Exclusions, Prompt, RewriteRequest, Triple, count_reasons, user_prompt
 from cda.results.effects import Flips
 from cda.rewriting.fidelity import is_unchanged, not_flipped
-from cda.rewriting.rewriter import Gated, Labeller, Rewriter
+from cda.rewriting.rewriter import GatedRewriter, Labeller, Rewriter
 
 Kind = Literal["opinion", "technical"]
 _WANTED: dict[Kind, str] = {
@@ -155,7 +155,7 @@ def make_triples(
     ]
     written = zip(originals, having, (rewrite.text for rewrite in rewrites), strict=True)
     left = [(row, has, text) for row, has, text in written if text is not None]
-    checked = True if isinstance(rewriter, Gated) and rewriter.checks_flips(bias) else None
+    checked = True if isinstance(rewriter, GatedRewriter) and rewriter.checks_flips(bias) else None
     back = rewriter.rewrite([RewriteRequest(row.prompt, text, _flip(not has)) for row, has, text in left], bias)
     lost += [
         Lost(row, f"rewrite of the rewrite: {rewrite.reason}")

@@ -101,7 +101,7 @@ class Corrector:
         return np.where(shifts == 0, given, preference_of(log_odds(given) - shifts))
 
 
-def corrected(
+def corrected_margins(
     calibration: CalibrationResult,
     prompts: Sequence[str | Sequence[Mapping[str, str]]],
     first: Sequence[str],

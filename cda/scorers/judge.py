@@ -26,7 +26,7 @@ from cda.llm.money import AnsweredBy
 from cda.llm.protocol import LLM, Completion, Request, fenced, without_thoughts
 from cda.patterns import Pattern, SlowPatternError, compiled
 from cda.prompts import OVERALL, Criterion, GradePrompt, JudgePrompt, filled, ours, with_sentences
-from cda.prompts.forms import TOP_LOGPROBS, same_text
+from cda.prompts.forms import TOP_LOGPROBS, normal_verdict
 from cda.records import Prompt, content_id, count_reasons, prompt_id, prompt_text
 from cda.results.facts import JudgeReasons
 from cda.scorers.compared import BothOrders, Finished, Text, TextScore, TextScorer
@@ -95,7 +95,7 @@ def _own_text(pattern: Pattern, answer: str, texts: Sequence[str], is_first: boo
 
 
 def _meant(match: Any) -> str:
-    return same_text(match[1] or "")
+    return normal_verdict(match[1] or "")
 
 
 def _words(pattern: Pattern, line: str) -> str:
@@ -324,7 +324,7 @@ class LLMJudge:
             verdict = stated(text, form.pattern, texts, self.instructions.reasons, f"{self.source}: verdict")
         except UnreadError as unread:
             return [str(unread)]
-        value = form.values.get(same_text(verdict), UNNAMED)
+        value = form.values.get(normal_verdict(verdict), UNNAMED)
         return [NO_TIES if value == 0 and not self.ties else value]
 
     def _written(self, text: str, code: str | None) -> list[float | str]:

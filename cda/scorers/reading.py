@@ -8,7 +8,7 @@ from cda.models.config import ModelSpec, load_config
 from cda.models.load import load_template, reading_of, without_adapter
 from cda.models.reading import Reading
 from cda.models.template import Template
-from cda.models.weights import skeleton
+from cda.models.weights import empty_model
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text, TextScorer
 
@@ -20,7 +20,7 @@ def described(spec: ModelSpec) -> str:
     """One sentence on class, head, template, special tokens, reading position, truncation and precision of a model, by its files and
     without its weights. ModelError: it cannot be read as a reward model."""
     config = load_config(spec, compares=True)
-    model, template = skeleton(spec, config), load_template(spec, config)
+    model, template = empty_model(spec, config), load_template(spec, config)
     return summary(model, spec.precision, template, reading_of(spec, model, template))
 
 

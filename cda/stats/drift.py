@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from cda.arrays import BoolArray, FloatArray, finite
 from cda.errors import DataError, did_you_mean
-from cda.features import TEXT_FEATURES, scope_of
+from cda.features import TEXT_FEATURES, scope_in_words
 from cda.languages import scopes_of
 from cda.results.base import Estimate, Missing
 from cda.results.effects import (
@@ -254,7 +254,7 @@ def _drift_of(
     first, second, ids = perturbed[there], base[there], list(compress(prompt_ids, there))
     n_unheld = len(there) - len(ids)
     if n_unheld and len(set(ids)) < 2:
-        why = f"holds in {scope_of(name)} only: {n_unheld} of {len(there)} pairs have a text that is not"
+        why = f"holds in {scope_in_words(name)} only: {n_unheld} of {len(there)} pairs have a text that is not"
         return FeatureDrift(
             feature=name, is_treatment=is_treatment, perturbed_mean=None, base_mean=None, difference=Missing(reason=why),
             standardised=None, median_ratio=None, beyond=None, limit=limit, n_unheld=n_unheld,

@@ -83,7 +83,7 @@ class LeftOut:
 
 
 @lru_cache(maxsize=32)
-def left_out(n: int) -> LeftOut:
+def leave_out_weights(n: int) -> LeftOut:
     """All samples, then all without each, then all without every two; groups of samples, drawn, if there are many."""
     groups = min(n, _MOST_GROUPS)
     group_of = np.random.default_rng(n).permutation(n) % groups if groups < n else np.arange(n)
@@ -140,7 +140,7 @@ class Tilted:
         """Estimates by prompt; the statistic takes the subsets' sums of weights and of `terms`, and their sizes."""
         found = np.empty(len(terms))
         for n in np.unique(self.samples.n.astype(int)).tolist():
-            rows, subsets = self.samples.n == n, left_out(n)
+            rows, subsets = self.samples.n == n, leave_out_weights(n)
             weight, sum_ = (subsets.kept @ (each[rows, :n] @ subsets.member).T for each in (self.weights, terms))
             sizes = subsets.kept @ subsets.member.sum(axis=0)
             found[rows] = subsets.coefficients @ statistic(weight, sum_, sizes[:, None])

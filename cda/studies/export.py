@@ -77,7 +77,7 @@ class Item:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownItem:
     """An item as one participant gets it: `a` says which of its texts stands as answer A."""
 
     item: str
@@ -92,7 +92,7 @@ class Study:
     judgements: int
     seed: int
     items: Mapping[str, Item]
-    participants: Mapping[str, tuple[Shown, ...]]
+    participants: Mapping[str, tuple[ShownItem, ...]]
 
     @property
     def contrasts(self) -> list[Item]:
@@ -112,7 +112,7 @@ class Study:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StudyPlan:
     """The work and who does it: `people` participants, at most `quota` items and `checks` checks each."""
 
     judgements: int
@@ -134,7 +134,7 @@ def planned(
     quota: int | None,
     people: int | None,
     checks: int | None,
-) -> Plan:
+) -> StudyPlan:
     """Fill in missing numbers, and refuse impossible ones with a DataError that says each.
 
     Experts judge everything and crowd participants 40 items, if `quota` (most items of a participant, besides attention
@@ -168,10 +168,10 @@ def planned(
             f"{n_prompts} prompts allow {n_prompts if n_prompts > 1 else 0}"
         )
     refuse(problems)
-    return Plan(judgements, n_people, quota, each)
+    return StudyPlan(judgements, n_people, quota, each)
 
 
-def designed(pairings: Sequence[Pairing], kind: StudyKind, plan: Plan, seed: int) -> Study:
+def designed(pairings: Sequence[Pairing], kind: StudyKind, plan: StudyPlan, seed: int) -> Study:
     """Draw items, checks, assignments, orders and sides; the same for the same contrasts and seed (0 or more)."""
     if seed < 0:
         raise DataError(f"--seed: at least 0, found {seed}")
@@ -188,7 +188,7 @@ def designed(pairings: Sequence[Pairing], kind: StudyKind, plan: Plan, seed: int
     numbers = rng.permutation(len(drafts)).tolist()
     items = [replace(draft, id=f"i{at + 1:0{digits}d}") for draft, at in zip(drafts, numbers, strict=True)]
     codes = [f"p{at + 1:0{max(2, len(str(plan.people)))}d}" for at in range(plan.people)]
-    given: dict[str, list[Shown]] = {code: [] for code in codes}
+    given: dict[str, list[ShownItem]] = {code: [] for code in codes}
     prompts: dict[str, Counter[str]] = {code: Counter() for code in codes}
     for item in _shuffled([item for item in items if not item.is_check], rng):
         # Those with the least to do; among them those who know the prompt least; then by lot. Loads differ by 1 at most.
@@ -198,7 +198,7 @@ def designed(pairings: Sequence[Pairing], kind: StudyKind, plan: Plan, seed: int
         start = int(rng.integers(2))
         sides_as_a = _shuffled([(start + at) % 2 for at in range(plan.judgements)], rng)
         for code, a in zip(sorted(codes, key=busy.__getitem__), sides_as_a, strict=False):
-            given[code].append(Shown(item.id, a))
+            given[code].append(ShownItem(item.id, a))
             prompts[code][item.prompt_id] += 1
     _deal_checks([item for item in items if item.is_check], given, prompts, plan.checks, rng)
     seen = {shown.item for mine in given.values() for shown in mine}
@@ -239,7 +239,7 @@ def _words(text: str) -> set[str]:
 
 def _deal_checks(
     checks: Sequence[Item],
-    given: Mapping[str, list[Shown]],
+    given: Mapping[str, list[ShownItem]],
     prompts: Mapping[str, Counter[str]],
     n_each: int,
     rng: np.random.Generator,
@@ -250,7 +250,7 @@ def _deal_checks(
         lots = dict(zip([check.id for check in checks], rng.random(len(checks)).tolist(), strict=True))
         order = sorted(checks, key=lambda check: (prompts[code][check.prompt_id], used[check.id], lots[check.id]))
         for check in order[:n_each]:
-            mine.append(Shown(check.id, int(rng.integers(2))))
+            mine.append(ShownItem(check.id, int(rng.integers(2))))
             used[check.id] += 1
 
 
@@ -626,7 +626,7 @@ def _write(
         raise RunError(f"{out}: cannot be written ({error.strerror or error})") from None
 
 
-def _asked(study: Study, plan: Plan, exclusions: Exclusions, reference: str) -> tuple[str, str]:
+def _asked(study: Study, plan: StudyPlan, exclusions: Exclusions, reference: str) -> tuple[str, str]:
     """The contrasts, and the work that judging them is."""
     n = len(study.contrasts)
     loads = [sum(not study.items[task.item].is_check for task in given) for given in study.participants.values()]

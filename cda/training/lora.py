@@ -17,7 +17,7 @@ from cda.launch import check_running, say, world_size
 from cda.models.config import ModelSpec, load_config
 from cda.models.eight_bit import free_inputs
 from cda.models.load import RewardModel
-from cda.models.weights import skeleton
+from cda.models.weights import empty_model
 from cda.records import TrainingExample
 from cda.results.stages import TrainCounts
 from cda.training.arguments import Lora, reward_config
@@ -215,7 +215,7 @@ def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
 
 def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
     """Raise ModelError if LoRA would find none of its layers, by the model's configuration alone."""
-    model = skeleton(spec, load_config(spec))
+    model = empty_model(spec, load_config(spec))
     # Matches like PEFT: the whole name, or its end behind a dot.
     if not any(f".{name}".endswith(f".{target}") for name, _ in model.named_modules() for target in targets):
         raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))

@@ -23,7 +23,7 @@ from cda.llm.protocol import LLM
 from cda.records import Contrast, Direction, Pair, Prompt, Rewrite, RewriteRequest, prompt_id
 from cda.rewriting.fidelity import not_flipped
 from cda.rewriting.labels import asked_labels, label_pairs, label_request, pair_request
-from cda.rewriting.rewriter import Gated, LLMRewriter, rewrite_request
+from cda.rewriting.rewriter import GatedRewriter, LLMRewriter, rewrite_request
 from cda.scorers.judge import LLMJudge
 from evals.method.answer_server import AnswerServer, request_id
 from evals.method.known_groups import GROUPS
@@ -207,7 +207,7 @@ def _rewrites(server: AnswerServer, llm: LLM, bias: Bias, limit: Limit) -> list[
 
     server.kind = "rewrite"
     others = [load_bias(name) for name in EMBEDDED_BIASES]
-    outcomes = Gated(kept, reader, n_repeats=0, others=others).rewrite(requests, bias)
+    outcomes = GatedRewriter(kept, reader, n_repeats=0, others=others).rewrite(requests, bias)
     if bias.label_by != "ask":
         passed = [(one.prompt, out.text) for one, out in zip(requests, outcomes, strict=True) if out.text is not None]
         reader([prompt for prompt, _ in passed], [text for _, text in passed], bias)

@@ -27,7 +27,7 @@ from cda.embedded.texts import EMBEDDED_BIASES, authored_contrasts, authored_pai
 from cda.errors import CdaError
 from cda.records import Direction, Prompt, RewriteRequest
 from cda.rewriting.fidelity import not_flipped
-from cda.rewriting.rewriter import Gated
+from cda.rewriting.rewriter import GatedRewriter
 from evals.method.prompts_answered import KEPT, Cell, asked, kept_answers, rewrite_cells
 from evals.shared import Check, finish
 
@@ -74,7 +74,7 @@ class Rates:
 def by_rules(bias: Bias, texts: Sequence[Text], direction: Direction) -> Rates:
     """Rewrites of texts by the rules behind the gate, as a run without an LLM makes them."""
     requests = [RewriteRequest(prompt, text, direction) for prompt, text in texts]
-    found = Gated(RuleRewriter()).rewrite(requests, bias)
+    found = GatedRewriter(RuleRewriter()).rewrite(requests, bias)
     unflipped = [
         one.text is not None and not_flipped(request, one.text, bias) is not None
         for request, one in zip(requests, found, strict=True)

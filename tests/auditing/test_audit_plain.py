@@ -12,7 +12,7 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 
 from cda.auditing.audit import margin_rows
 from cda.auditing.groups import Group, main_group, make_groups, votes
-from cda.auditing.shares import adjust_for_all_tests, beyond_noise_of, plain, quality, skews, unchanged
+from cda.auditing.shares import adjust_for_all_tests, beyond_noise_of, plain_part, quality, skews, unchanged
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.results.base import Estimate, Missing
@@ -33,7 +33,7 @@ def groups(scored: Any = None) -> list[Group]:
 
 
 def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
-    found = plain(groups(), TEXTS, SCORED, "drop")
+    found = plain_part(groups(), TEXTS, SCORED, "drop")
     assert found is not None
     own = skews([main_group(one) for one in groups()], {"jargon": N}, {})["jargon"]
     assert (own.before.value, own.last.value) == (1.0, 0.25)
@@ -57,7 +57,7 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
     own = [main_group(one) for one in groups()]
     audit = ANY_AUDIT.model_copy(update={
         "skew": skews(own, {"jargon": N}, {}), "votes": votes(own, "drop"), "effects": {}, "rate": {},
-        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}), "plain": plain(groups(), TEXTS, SCORED, "drop"),
+        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}), "plain": plain_part(groups(), TEXTS, SCORED, "drop"),
     })  # fmt: skip
     audit = adjust_for_all_tests(audit)
     assert audit.plain is not None and audit.n_tests == 4

@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize
 
 from cda.arrays import FloatArray
-from cda.calibration.effects import effects
+from cda.calibration.effects import calibration_effects
 from cda.calibration.fit import (
     FOLDS,
     PRIOR_SD,
@@ -155,7 +155,7 @@ def test_the_gain_of_a_constant_taste_is_that_of_two_forecasts_by_hand() -> None
 
 
 def test_a_planted_bias_is_taken_off_and_the_interval_says_so() -> None:
-    found = effects(made(1.0), seed=1, repeats=10, max_loss=0.01)
+    found = calibration_effects(made(1.0), seed=1, repeats=10, max_loss=0.01)
     own = found.biases["length"]
     assert found.strength > 0 and own.base.gap.value > 0.25
     assert own.calibrated.gap.value < own.base.gap.value / 2
@@ -170,7 +170,7 @@ def test_a_planted_bias_is_taken_off_and_the_interval_says_so() -> None:
 
 
 def test_where_nothing_is_planted_most_choices_are_none_and_nothing_is_lost() -> None:
-    found = [effects(made(0.0, seed, n=120), seed=1, repeats=5, max_loss=0.01) for seed in range(4)]
+    found = [calibration_effects(made(0.0, seed, n=120), seed=1, repeats=5, max_loss=0.01) for seed in range(4)]
     assert [own.strength for own in found] == [0.0] * 4
     assert all(own.biases["length"].change.gap.value == 0 for own in found)
 
@@ -178,7 +178,7 @@ def test_where_nothing_is_planted_most_choices_are_none_and_nothing_is_lost() ->
 def test_ties_of_a_judge_count_half_as_it_is_and_are_decided_once_corrected() -> None:
     problem = made(1.0, ties="half")
     rows = replace(problem.contrasts, margins=np.where(np.arange(N) % 4 == 0, 0.0, problem.contrasts.margins))
-    found = effects(replace(problem, contrasts=rows), seed=1, repeats=5, max_loss=0.01)
+    found = calibration_effects(replace(problem, contrasts=rows), seed=1, repeats=5, max_loss=0.01)
     own = found.biases["length"]
     hits = np.where(rows.margins == 0, 0.5, rows.margins > 0)
     assert own.base.skew.value == pytest.approx(hits.mean()) and own.base.n_ties == N // 4

@@ -26,7 +26,7 @@ from cda.counterfactuals.pairs import (
     teachable,
     unchanged_examples,
 )
-from cda.discovery.attribute import attribute_bias, shipped
+from cda.discovery.attribute import attribute_bias, shipped_attributes
 from cda.recipe.schema import ObjectiveSection
 from cda.records import (
     Contrast,
@@ -328,7 +328,7 @@ def test_the_chosen_side_can_be_made_more_specific() -> None:
 @pytest.mark.parametrize("measured", [True, False])
 def test_white_space_that_is_the_bias_makes_a_counterfactual(measured: bool) -> None:
     """Triple spaces between words change no word, and are all there is to teach."""
-    (spaces,) = (bias for bias in shipped("marks") if bias.name == "triple-spaces")
+    (spaces,) = (bias for bias in shipped_attributes("marks") if bias.name == "triple-spaces")
     bias = spaces if measured else attribute_bias("Triple spaces between words")
     labelled = [row(0, bias=bias.name)]
     made = make(labelled, scripted(text="rejected   0"), bias=bias, check_measure=measured)

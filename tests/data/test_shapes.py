@@ -9,7 +9,7 @@ import pytest
 
 from cda.data.pairs import clean_pairs
 from cda.data.quality_sets import quality_set
-from cda.data.shapes import Names, UnreadableError, agreed, number_in, truth, verdict
+from cda.data.shapes import SideNames, UnreadableError, agreed, number_in, stated_preference, truth
 from cda.data.tables import structured
 from cda.errors import DataError
 from cda.records import Message, Pair, user_prompt
@@ -309,12 +309,12 @@ def test_labels_that_may_be_preferences_are_not_passed_over(cell: object) -> Non
     assert len(clean_pairs([row], {"preference": "none"}).pairs) == 1
 
 
-AB = Names.of("response_a", "response_b", "gpt-4", "claude-2")
-ONE_TWO = Names.of("output_1", "output_2")
-CHOSEN = Names.of("chosen", "rejected")
+AB = SideNames.of("response_a", "response_b", "gpt-4", "claude-2")
+ONE_TWO = SideNames.of("output_1", "output_2")
+CHOSEN = SideNames.of("chosen", "rejected")
 
 
-KNOWN_PREFERENCES: dict[tuple[Names, str | None], tuple[object, ...]] = {
+KNOWN_PREFERENCES: dict[tuple[SideNames, str | None], tuple[object, ...]] = {
     (AB, "first"): (
         "a",
         "A",
@@ -355,34 +355,38 @@ NO_PREFERENCE = (
 
 
 @pytest.mark.parametrize(("names", "expected"), KNOWN_PREFERENCES)
-def test_what_a_cell_prefers(names: Names, expected: str | None) -> None:
+def test_what_a_cell_prefers(names: SideNames, expected: str | None) -> None:
     cells = KNOWN_PREFERENCES[names, expected]
-    assert [verdict("winner", cell, names) for cell in cells] == [expected] * len(cells)
+    assert [stated_preference("winner", cell, names) for cell in cells] == [expected] * len(cells)
 
 
 @pytest.mark.parametrize("cell", NO_PREFERENCE)
 def test_anything_else_is_refused(cell: object) -> None:
     with pytest.raises(UnreadableError) as refused:
-        verdict("winner", cell, AB)
+        stated_preference("winner", cell, AB)
     assert refused.value.column == "winner"
 
 
 @pytest.mark.parametrize("cell", [-1, "-1", "-2.0", 1.5, "0", 12, "1 or 2"])
 def test_numbers_that_are_no_column_s_are_refused(cell: object) -> None:
     with pytest.raises(UnreadableError):
-        verdict("label", cell, ONE_TWO)
+        stated_preference("label", cell, ONE_TWO)
 
 
 def test_columns_without_a_last_part_name_themselves_alone() -> None:
-    assert [verdict("winner", word, CHOSEN) for word in ("chosen", "Rejected", "tie")] == ["first", "second", "tie"]
+    assert [stated_preference("winner", word, CHOSEN) for word in ("chosen", "Rejected", "tie")] == [
+        "first",
+        "second",
+        "tie",
+    ]
     for cell in ("model_a", 1, 0):
         with pytest.raises(UnreadableError):
-            verdict("winner", cell, CHOSEN)
+            stated_preference("winner", cell, CHOSEN)
 
 
 def test_models_of_the_same_name_name_neither_side() -> None:
     with pytest.raises(UnreadableError):
-        verdict("winner", "gpt-4", Names.of("response_a", "response_b", "gpt-4", "gpt-4"))
+        stated_preference("winner", "gpt-4", SideNames.of("response_a", "response_b", "gpt-4", "gpt-4"))
 
 
 def test_truth_and_numbers_in_every_type() -> None:

@@ -16,7 +16,7 @@ from cda.discovery.attribute import attribute_bias
 from cda.discovery.discovery_result import Finished, _tested, earlier_tests
 from cda.discovery.held_out import (
     confirm,
-    read_pairs,
+    read_qualities,
     reviewed,
     save_pairs,
     validate,
@@ -83,7 +83,7 @@ def test_pairs_are_those_that_count_and_say_who_labelled_them(tmp_path: Path) ->
     save(result_of(), confirmed / "result.json")
     write_jsonl(confirmed / "rewrites.jsonl", map(asdict, ROWS))
     save_pairs(setup_of(load_model_audit("embedded", {}, [])), run, [CANDIDATE], out)
-    pairs = read_pairs(out)[CANDIDATE.id]
+    pairs = read_qualities(out)[CANDIDATE.id]
     assert pairs.n == 16 and set(pairs.fidelity_by_rewriter) == {"good", "fine"}
     assert pairs.labelled_by == "measure"
 

@@ -24,7 +24,7 @@ from cda.results.discover import (
     DiscoverResult,
     Fate,
     GenerationRecord,
-    Made,
+    MadeFrom,
     Measured,
     StandingRecord,
     TestedAttribute,
@@ -265,7 +265,7 @@ def test_the_power_is_told_only_where_the_reward_failed(make: MakeResult) -> Non
 def test_nothing_that_is_lost_on_the_way_is_silent(make: MakeResult) -> None:
     result = make(failed={"gpt-y": {"refused": 3}})
     kept = Exclusions(9, {})
-    made = Made(
+    made = MadeFrom(
         responses="sampled", rows=Exclusions(70, {"duplicate": 2}),
         scenarios=WritingCounts(requested=12, kept=11, calls=Exclusions(4, {"no answer": 1}), items=kept),
         written=WritingCounts(requested=55, kept=55, calls=kept, items=Exclusions(60, {"too long": 5})),

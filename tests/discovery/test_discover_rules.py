@@ -9,7 +9,7 @@ import pytest
 from rows import rng
 
 from cda.biases import Bias, load_bias
-from cda.discovery.attribute import catalogue, shipped
+from cda.discovery.attribute import catalogue, shipped_attributes
 from cda.discovery.mined import MinedProposer, PresenceGrouper, Ratings
 from cda.discovery.rules import (
     Phrasing,
@@ -32,7 +32,7 @@ from cda.errors import DataError
 from cda.records import Direction, Prompt, RewriteRequest, user_prompt
 from cda.results.discover import CandidateRecord
 
-SHIPPED = {bias.name: bias for bias in (*shipped("formats"), *shipped("marks"))}
+SHIPPED = {bias.name: bias for bias in (*shipped_attributes("formats"), *shipped_attributes("marks"))}
 KNOWN = {bias.name: bias for bias in catalogue()}
 OPENER = phrase_bias(Phrasing("opening", ("Righty-ho!", "Well now!")))
 TEXT = "Water boils at 100 degrees, which is well known. It needs a pot, and a lid. Salt does not change that much."

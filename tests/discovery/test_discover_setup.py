@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scripted_llm import ScriptedLLM
 
-from cda.discovery.discover import planned_calls
+from cda.discovery.discover import search_calls
 from cda.discovery.held_out import rewrite_all
 from cda.discovery.setup import Asked, AskedJudge, AskedSearch, judge_subject, setup_of
 from cda.errors import LLMError, RecipeError
@@ -125,7 +125,7 @@ def calls(folder: Path, *words: str, n_given: int = 0) -> dict[str, int]:
     file.write_text("def reward(prompts, responses):\n    return [0.0] * len(responses)\n")
     loaded = load_model_audit("embedded", {"run": {"folder": str(folder / "run")}}, [*SMALL, *words])
     model = Subject("model", loaded.recipe.model.model_copy(update={"name_or_path": f"{file}:reward"}))
-    planned = planned_calls(AskedSearch(loaded, Asked(model, loaded), judge_subject(loaded)), n_given)
+    planned = search_calls(AskedSearch(loaded, Asked(model, loaded), judge_subject(loaded)), n_given)
     return {one.what: one.calls for _, one in planned}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from cda.arrays import FloatArray
 from cda.biases import Bias
-from cda.discovery.attribute import attribute_bias, shipped
+from cda.discovery.attribute import attribute_bias, shipped_attributes
 from cda.discovery.held_out import failed_or_already, rewrite_all
 from cda.discovery.search import ALREADY, UNCHANGED, CandidateRewrites, Text, judged, measure_candidates
 from cda.records import Prompt, Rewrite, RewriteRequest, user_prompt
@@ -97,7 +97,7 @@ def test_removing_turns_the_sign_and_the_sides() -> None:
 
 
 def test_what_has_a_measured_attribute_already_is_not_rewritten() -> None:
-    bold = CandidateRecord.of(next(bias for bias in shipped("formats") if bias.name == "bold"))
+    bold = CandidateRecord.of(next(bias for bias in shipped_attributes("formats") if bias.name == "bold"))
     texts = ("A **bold** word, **and** another.", "Plain.")
     originals = [(user_prompt(f"question {at}"), text) for at, text in enumerate(texts)]
     assert [bold.bias.shows(text) for _, text in originals] == [True, False]

@@ -9,7 +9,7 @@ import pytest
 
 from cda.biases import load_bias
 from cda.data.load import prompt_of
-from cda.discovery.attribute import attribute_bias, bias_yaml, opposite_bias, shipped
+from cda.discovery.attribute import attribute_bias, bias_yaml, opposite_bias, shipped_attributes
 from cda.discovery.by_topic import HeldOutTests, TopicTests, by_attribute, turned_around
 from cda.discovery.held_out import confirm
 from cda.discovery.material import choose_topics, named_topics, split_by_topic, topic_material
@@ -145,7 +145,7 @@ def test_decisions_in_each_topic_over_all_of_them_and_their_corrections() -> Non
 
 
 def test_the_opposite_of_a_bias_is_a_bias() -> None:
-    bias = next(bias for bias in shipped("formats") if bias.name == "affirmative")
+    bias = next(bias for bias in shipped_attributes("formats") if bias.name == "affirmative")
     opposite = opposite_bias(bias)
     prompt, plain, opened = (
         user_prompt("How?"),

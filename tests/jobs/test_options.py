@@ -17,7 +17,7 @@ from cda.jobs import options
 from cda.jobs.options import Arg, Called, Option, options_of
 from cda.jobs.terms import Terms, declared
 from cda.recipe.schema import Recipe
-from cda.results.commands import Prompts
+from cda.results.commands import PromptsShown
 
 FUNCTIONS: dict[Callable[..., object], tuple[type, str]] = {
     cda.audit: (options.AuditArguments, "audit"),
@@ -100,7 +100,7 @@ def test_one_declaration_makes_the_argument_and_the_option() -> None:
     @job(None, "limit", Named, "as_json", group=group)
     def command(call: Call, what: Annotated[str, typer.Argument()], **given: Any) -> None:
         """Paint it."""
-        call.output.show(Prompts(text="x"), f"{paint(what, **given)} {call.limit}")
+        call.output.show(PromptsShown(text="x"), f"{paint(what, **given)} {call.limit}")
 
     assert paint("wall", colour="blue", seed=3) == "wall blue False ['seed=3'] True"
     assert str(inspect.signature(paint)) == (

@@ -24,7 +24,7 @@ from stub_client import SCHEMA, asked, budgeted, client
 
 from cda.errors import LLMError
 from cda.llm.batch import BatchLLM, End
-from cda.llm.batch_server import Batch, Line, Made, OddAnswerError, Page, read
+from cda.llm.batch_server import Batch, Line, MadeOnServer, OddAnswerError, Page, read
 from cda.llm.cache import Cache, CachedLLM
 from cda.llm.money import Price
 from cda.llm.openai_client import OpenAIClient
@@ -421,7 +421,7 @@ def line(**fields: Any) -> Line:
 def test_what_is_no_answer_is_said_in_few_words(monkeypatch: pytest.MonkeyPatch, content: bytes, words: str) -> None:
     monkeypatch.setenv("MY_KEY", "sk-secret-key")
     with pytest.raises(OddAnswerError) as odd:
-        read(Made, content, SERVER)
+        read(MadeOnServer, content, SERVER)
     assert str(odd.value) == words
 
 

@@ -35,7 +35,7 @@ from cda.llm.outcome import Again
 from cda.llm.protocol import complete
 from cda.llm.purse import FOLDER, Purse
 from cda.recipe.load import load_recipe
-from cda.resources.llm_access import Planned, price_of, sentence
+from cda.resources.llm_access import Planned, cost_sentence, price_of
 
 FORK = multiprocessing.get_context("forkserver")
 PRICE = Price(input=1.0, output=1.0)
@@ -217,13 +217,13 @@ def test_prices_given_come_first_and_may_lie_in_a_file(tmp_path: Path, monkeypat
     listed = load_recipe("jargon", ["llm.model=gpt-4o", "llm.budget_usd=1"]).recipe.llm
     assert price_of(listed) == Price(input=2.5, output=10)
     assert price_of(listed.model_copy(update={"mode": "batch"})) == Price(input=1.25, output=5)
-    assert "at the list price of 2026-11-28" in sentence(Planned("judging", 10, 1000, 100), listed)
+    assert "at the list price of 2026-11-28" in cost_sentence(Planned("judging", 10, 1000, 100), listed)
     file = tmp_path / "prices.yaml"
     file.write_text("gpt-4o: {input: 1, output: 2}\nmine: {input: 3, output: 4}\n", encoding="utf-8")
     given = load_recipe("jargon", ["llm.model=gpt-4o", f"llm.prices={file}"]).recipe.llm
     assert price_of(given) == Price(input=1, output=2) and price_of(given.named("mine")) == Price(input=3, output=4)
     assert price_of(given.named("gpt-4o-mini")) == Price(input=0.15, output=0.6)
-    assert "list price" not in sentence(Planned("judging", 10, 1000, 100), given)
+    assert "list price" not in cost_sentence(Planned("judging", 10, 1000, 100), given)
     assert given.model_dump()["prices"]["mine"] == {"input": 3, "output": 4}, "the manifest says the prices themselves"
     further = ["llm.model=mine@there", f"llm.endpoints.there={{base_url: 'http://x/v1', prices: {file}}}"]
     assert price_of(load_recipe("jargon", further).recipe.llm) == Price(input=3, output=4)

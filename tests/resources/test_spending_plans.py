@@ -14,7 +14,7 @@ from cda.llm.batch import BatchLLM
 from cda.llm.money import CountedLLM
 from cda.recipe.load import Opened
 from cda.recipe.schema import LlmSection
-from cda.resources.llm_access import LlmAccess, Planned, confirm_all, sentence
+from cda.resources.llm_access import LlmAccess, Planned, confirm_all, cost_sentence
 
 PRICES = {
     "dear": {"input": 2.0, "output": 10.0},
@@ -35,7 +35,7 @@ def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid(words: int, doll
     tokens of instruction. Reviews of IMDB's mean of 230 words would cost $100 with answers of the same length.
     """
     rate = llm("rate", prices={"rate": {"input": 1.25, "output": 5.0}})
-    said = sentence(Planned("rewriting", 2 * 25_000, 1.3 * words + 100, 1.3 * words), rate)
+    said = cost_sentence(Planned("rewriting", 2 * 25_000, 1.3 * words + 100, 1.3 * words), rate)
     assert float(said.partition("about $")[2].partition(",")[0]) == pytest.approx(dollars, rel=0.03)
 
 
@@ -43,7 +43,7 @@ def test_25000_imdb_reviews_rewritten_twice_cost_what_rate_paid(words: int, doll
 def test_time_is_that_of_the_calls_or_of_the_limit_whichever_is_longer(
     calls: int, limit: int | None, time: str
 ) -> None:
-    said = sentence(Planned("judging", calls, 1, 1), llm("own", requests_per_minute=limit))
+    said = cost_sentence(Planned("judging", calls, 1, 1), llm("own", requests_per_minute=limit))
     assert said.endswith(f"about {time} at 5 s a call")
 
 

@@ -24,7 +24,7 @@ from cda.rewriting.labels import (
     pair_request,
     parse_answers,
 )
-from cda.rewriting.rewriter import Gated
+from cda.rewriting.rewriter import GatedRewriter
 from cda.rewriting.triples import (
     Original,
     baseline_responses,
@@ -337,7 +337,7 @@ def test_responses_are_labelled_if_they_are_not() -> None:
 
 def test_behind_a_gate_a_triple_is_made_of_rewrites_that_passed() -> None:
     originals = [Original(user_prompt("a"), "We use it.", False), Original(user_prompt("b"), "We tie it.", False)]
-    triples, lost = make_triples(originals, BIAS, Gated(ScriptedRewriter(words), label))
+    triples, lost = make_triples(originals, BIAS, GatedRewriter(ScriptedRewriter(words), label))
     assert [one.original for one in triples] == ["We use it."]
     assert [each.reason for each in lost] == ["rewrite: unchanged"]
 

@@ -27,7 +27,7 @@ from cda.rewriting.fidelity import (
     same_text,
     violations,
 )
-from cda.rewriting.rewriter import Gated, LLMRewriter, rewrite_request
+from cda.rewriting.rewriter import GatedRewriter, LLMRewriter, rewrite_request
 
 load_bias = cache(load)
 
@@ -159,7 +159,7 @@ def requests(n: int = 1, text: str = TEXT) -> list[RewriteRequest]:
 
 def test_failures_are_asked_for_again_and_counted() -> None:
     rewriter = Scripted([TEXT, None, LISTED])
-    gated = Gated(rewriter, n_repeats=2)
+    gated = GatedRewriter(rewriter, n_repeats=2)
     assert gated.rewrite(requests(2), load_bias("structure")) == [Rewrite(LISTED)] * 2
     assert rewriter.calls == [(0, 2), (1, 2), (2, 2)] and gated.name == "scripted"
     report = gated.report(load_bias("structure"))
@@ -184,7 +184,7 @@ def test_only_what_passed_everything_else_is_labelled() -> None:
     }
 
     asked = [RewriteRequest(user_prompt(name), original, "add") for name in texts]
-    found = Gated(ScriptedRewriter(lambda request: texts[request.prompt[0].content]), labeller).rewrite(
+    found = GatedRewriter(ScriptedRewriter(lambda request: texts[request.prompt[0].content]), labeller).rewrite(
         asked, load_bias("jargon")
     )
     assert [one.text for one in found] == [texts["good"], None, None, None]
@@ -197,7 +197,7 @@ def test_a_measured_bias_is_never_labelled() -> None:
         raise AssertionError("length is measured")
 
     longer = f"{TEXT} To say it again, {TEXT} And once more, {TEXT}"
-    assert Gated(Scripted([longer]), labeller).rewrite(requests(), load_bias("length")) == [Rewrite(longer)]
+    assert GatedRewriter(Scripted([longer]), labeller).rewrite(requests(), load_bias("length")) == [Rewrite(longer)]
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)
@@ -218,7 +218,7 @@ def test_no_path_gives_the_unmodified_text_back(
     written: list[str | None], n_repeats: int, bias: str, label: object, direction: str
 ) -> None:
     labeller = None if label == "measure" else (lambda _, responses, __: [label] * len(responses))
-    gated = Gated(Scripted(written), labeller, n_repeats)  # type: ignore[arg-type]
+    gated = GatedRewriter(Scripted(written), labeller, n_repeats)  # type: ignore[arg-type]
     asked = [RewriteRequest(user_prompt("q"), TEXT, direction)]  # type: ignore[arg-type]
     (found,) = gated.rewrite(asked, load_bias(bias))
     assert (found.text is None) != (found.reason is None)

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cda.stats.tilt import Padded, Tilted, fewest_effective, left_out
+from cda.stats.tilt import Padded, Tilted, fewest_effective, leave_out_weights
 
 SIZES = (2, 5, 3, 8)
 ROWS = list(np.split(np.random.default_rng(1).permutation(sum(SIZES)), np.cumsum(SIZES)[:-1]))
@@ -97,7 +97,9 @@ def test_groups_of_many_samples_have_the_expectation_of_leaving_out_single_ones(
     rewards = rng.normal(size=600 * 200)
     tilt = Tilted(rewards, 1.0, Padded.of(list(np.arange(len(rewards)).reshape(600, 200))))
     error = 4 * tilt.means(rewards).std() / np.sqrt(600)
-    assert left_out(200).kept.shape == (1 + 64 + 64 * 63 // 2, 64) and left_out(200).member.sum() == 200
+    assert (
+        leave_out_weights(200).kept.shape == (1 + 64 + 64 * 63 // 2, 64) and leave_out_weights(200).member.sum() == 200
+    )
     assert abs(tilt.means(rewards).mean() - 1) < error < 0.03  # of a standard normal, tilted by 1
     plain = (tilt.weights * rewards.reshape(600, 200)).sum(axis=1).mean()
     assert plain < 1 - error / 4

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 
 from cda.errors import DataError
-from cda.studies.export import Pairing, Plan, designed, planned
+from cda.studies.export import Pairing, StudyPlan, designed, planned
 
 PAIRINGS = [
     Pairing(f"c{at}", "jargon", f"prompt {at % 25}", f"About thing{at % 25}?", f"plain thing{at % 25} {at}", f"fancy thing{at % 25} {at}")
     for at in range(50)
 ]  # fmt: skip
-PLAN = Plan(judgements=3, people=8, quota=19, checks=4)
+PLAN = StudyPlan(judgements=3, people=8, quota=19, checks=4)
 
 
 def test_every_item_has_its_judges_and_nobody_more_than_the_quota() -> None:
@@ -31,7 +31,7 @@ def test_every_item_has_its_judges_and_nobody_more_than_the_quota() -> None:
 
 
 def test_sides_are_drawn_and_balanced_within_an_item() -> None:
-    study = designed(PAIRINGS, "experts", Plan(4, 4, 50, 0), seed=3)
+    study = designed(PAIRINGS, "experts", StudyPlan(4, 4, 50, 0), seed=3)
     perturbed_as_a = Counter(
         one.item for given in study.participants.values() for one in given if one.a == study.items[one.item].perturbed
     )
@@ -39,7 +39,7 @@ def test_sides_are_drawn_and_balanced_within_an_item() -> None:
     # The order of texts and of items says nothing: about half of the biased texts stand first.
     first = sum(one.perturbed == 0 for one in study.items.values())
     assert 15 <= first <= 35
-    alone = designed(PAIRINGS, "experts", Plan(1, 1, 50, 0), seed=3).participants["p01"]
+    alone = designed(PAIRINGS, "experts", StudyPlan(1, 1, 50, 0), seed=3).participants["p01"]
     assert 15 <= sum(shown.a for shown in alone) <= 35
     orders = {tuple(one.item for one in given) for given in study.participants.values()}
     assert len(orders) == 4
@@ -73,10 +73,10 @@ def test_checks_put_an_answer_to_another_prompt_beside_an_own_one() -> None:
 
 
 def test_what_is_not_said_is_filled_in() -> None:
-    assert planned(PAIRINGS, "experts", 3, None, None, None) == Plan(3, 3, 50, 0)
-    assert planned(PAIRINGS, "crowd", 3, None, None, None) == Plan(3, 4, 40, 3)
-    assert planned(PAIRINGS, "crowd", 3, None, 10, 0) == Plan(3, 10, 15, 0)
-    assert planned(PAIRINGS, "crowd", 3, 10, None, 0) == Plan(3, 15, 10, 0)
+    assert planned(PAIRINGS, "experts", 3, None, None, None) == StudyPlan(3, 3, 50, 0)
+    assert planned(PAIRINGS, "crowd", 3, None, None, None) == StudyPlan(3, 4, 40, 3)
+    assert planned(PAIRINGS, "crowd", 3, None, 10, 0) == StudyPlan(3, 10, 15, 0)
+    assert planned(PAIRINGS, "crowd", 3, 10, None, 0) == StudyPlan(3, 15, 10, 0)
 
 
 def test_too_small_a_quota_says_what_is_needed() -> None:

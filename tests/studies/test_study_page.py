@@ -7,7 +7,7 @@ import pytest
 from cda.records import Exclusions
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
-from cda.studies.export import Item, Shown, Study
+from cda.studies.export import Item, ShownItem, Study
 from cda.studies.import_answers import Screened, Vote, summarize_study
 from cda.studies.study_page import left_out_table, participant_table, study_document
 
@@ -19,7 +19,7 @@ def result() -> StudyResult:
     """Ten pairs of which eight have votes: two people for the base of each, one of a hostile name against them."""
     made = (Item(f"i{at}", f"Why {at}?", ("x", "y"), f"prompt {at}", f"c{at}", "jargon", 0) for at in range(10))
     items = {item.id: item for item in made}
-    study = Study("experts", 3, 0, items, {"p01": tuple(Shown(name, 0) for name in items), "p02": (), "p03": ()})
+    study = Study("experts", 3, 0, items, {"p01": tuple(ShownItem(name, 0) for name in items), "p02": (), "p03": ()})
     choices = {"p01": ("B", "base"), "p02": ("B", "base"), HOSTILE: ("A", "perturbed")}
     votes = [Vote(f"i{at}", who, *choices[who], 20.0 + at, "") for at in range(8) for who in choices]
     attention = dict.fromkeys(("p01", "p02", HOSTILE), Attention(answered=2, right=2, passed=True))
@@ -49,7 +49,7 @@ def test_hostile_names_are_inert(result: StudyResult) -> None:
 
 def test_what_cannot_be_estimated_says_why() -> None:
     item = Item("i1", "Why?", ("x", "y"), "p", "c1", "jargon", 0)
-    study = Study("crowd", 1, 0, {"i1": item}, {"p01": (Shown("i1", 0),)})
+    study = Study("crowd", 1, 0, {"i1": item}, {"p01": (ShownItem("i1", 0),)})
     vote = Vote("i1", "p01", "tie", "tie", None, "")
     screened = Screened((vote,), {"p01": Attention(answered=0, right=0, passed=True)}, 0, Exclusions(1, {}))
     found = summarize_study(study, screened, Rules(), 0)

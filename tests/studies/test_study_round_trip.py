@@ -19,7 +19,7 @@ from simulated import cda, contrast_rows, filled, for_side, key_of, planted, wri
 from cda.data.contrasts import clean_contrasts, load_votes
 from cda.data.load import load_rows
 from cda.errors import DataError
-from cda.studies.export import Pairing, Plan, designed, guarded, sheet, sheet_rows, unguarded
+from cda.studies.export import Pairing, StudyPlan, designed, guarded, sheet, sheet_rows, unguarded
 
 CODES = ("p01", "p02", "p03", "p04")
 
@@ -327,7 +327,7 @@ def test_a_guarded_cell_is_inert_and_comes_back(text: str) -> None:
 
 def test_hostile_texts_are_guarded_and_counted() -> None:
     pairings = [Pairing(f"c{at}", "b", f"p{at}", text, f"base {at}", f"{text}!") for at, text in enumerate(ATTACKS)]
-    study = designed(pairings, "experts", Plan(1, 1, len(ATTACKS), 0), seed=0)
+    study = designed(pairings, "experts", StudyPlan(1, 1, len(ATTACKS), 0), seed=0)
     table, n_guarded = sheet(study)
     assert n_guarded == 2 * len(ATTACKS)  # the prompt and one answer of each row
     raw = list(csv.reader(io.StringIO(table, newline="")))

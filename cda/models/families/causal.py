@@ -8,7 +8,7 @@ from typing import Any
 
 from cda.errors import ModelError
 from cda.models.families.family import Family, Points, published
-from cda.models.families.linear import is_class, size
+from cda.models.families.linear import is_class, width_of
 from cda.models.own_files import ModelFiles
 
 _LOGIT = "logit:"
@@ -59,7 +59,7 @@ def _steps_head(config: Any, _: ModelFiles) -> Any:
 
     from cda.models.families.gated_heads import Steps
 
-    return Steps(nn.Linear(size(config), size(config)), nn.ReLU(), nn.Linear(size(config), 2))
+    return Steps(nn.Linear(width_of(config), width_of(config)), nn.ReLU(), nn.Linear(width_of(config), 2))
 
 
 STEP_END = "<extra_0>"

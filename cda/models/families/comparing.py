@@ -9,7 +9,7 @@ from cda.inert import sendable
 from cda.models.families import heads
 from cda.models.families.causal import without_output
 from cda.models.families.family import Family, Points, published
-from cda.models.families.linear import is_class, size
+from cda.models.families.linear import is_class, width_of
 from cda.models.own_files import ModelFiles
 from cda.models.template import Encoded, Encoding, Template
 from cda.records import Message, Prompt, prompt_text
@@ -131,7 +131,7 @@ COMPARING: tuple[Family, ...] = (
         "model card of llm-blender/PairRM-hf; github.com/allenai/reward-bench: rewardbench/models/pairrm.py",
         is_class("DebertaV2PairRM"),
         names={r"^pretrained_model\.": "deberta.", r"^head_layer\.": "score."},
-        head=lambda config, files: heads.compared(size(config), int(files.config.get("n_tasks", 1))),
+        head=lambda config, files: heads.compared(width_of(config), int(files.config.get("n_tasks", 1))),
         points=_prefixes,
         encoding=Encoding(_pair_rm, 2048, "the end of the prompt and of both answers", "log-odds"),
     ),
@@ -152,7 +152,7 @@ COMPARING: tuple[Family, ...] = (
         "model card of stanfordnlp/SteamSHP-flan-t5-xl; github.com/allenai/reward-bench: rewardbench/models/shp.py",
         published("SteamSHP-flan-t5-(large|xl)", of="T5…ConditionalGeneration"),
         names={r"^(shared|encoder|decoder)\.": r"transformer.\1.", r"^lm_head\.": "score."},
-        head=lambda config, files: heads.probability(size(config), config.vocab_size, files.token("A")),
+        head=lambda config, files: heads.probability(width_of(config), config.vocab_size, files.token("A")),
         reads="last_token",
         encoding=Encoding(_steam_shp, 512, "the end of the prompt"),
     ),

@@ -8,7 +8,7 @@ from typing import Any
 
 from cda.errors import ModelError
 from cda.models.families.family import Family, Points
-from cda.models.families.linear import is_class, size
+from cda.models.families.linear import is_class, width_of
 from cda.models.own_files import ModelFiles
 
 LLAMA_TURN = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
@@ -33,7 +33,7 @@ def _head(config: Any, files: ModelFiles) -> Any:
     objectives = gate[max(gate, key=lambda name: int(name.split(".")[0]))][0]
     quantiles = found["regression_layer.weight"][0] // objectives
     mixes = "reward_transform_matrix" in found
-    return Gated(size(config), objectives, quantiles, mixes, gate, files.config.get("gating_temperature") or 1)
+    return Gated(width_of(config), objectives, quantiles, mixes, gate, files.config.get("gating_temperature") or 1)
 
 
 def _after(turn: str) -> Callable[[Any, ModelFiles], Points]:
@@ -58,10 +58,10 @@ def _after(turn: str) -> Callable[[Any, ModelFiles], Points]:
 
 
 def _ldl_head(_: Any, files: ModelFiles) -> Any:
-    from cda.models.families.gated_heads import Levels
+    from cda.models.families.gated_heads import TenLevels
 
     temperature = files.config.get("temperature", 1.0) if files.config.get("softmax") else None
-    return Levels(_shapes(files, "regression_layer.network."), _shapes(files, "gating_layer.network."), temperature)
+    return TenLevels(_shapes(files, "regression_layer.network."), _shapes(files, "gating_layer.network."), temperature)
 
 
 def _is_ldl(files: ModelFiles) -> bool:

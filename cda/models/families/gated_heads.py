@@ -98,7 +98,7 @@ class Gated(nn.Module):
         return rewards
 
 
-class Levels(nn.Module):
+class TenLevels(nn.Module):
     """A distribution over ten levels from 0 to 1 for each attribute, mixed by a gate; the mean level of the mixture.
 
     Args:

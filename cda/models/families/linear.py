@@ -23,13 +23,13 @@ def is_class(*names: str) -> Callable[[ModelFiles], bool]:
     return lambda files: any(name in files.architectures for name in names)
 
 
-def size(config: Any) -> int:
+def width_of(config: Any) -> int:
     """Width of the last hidden states."""
     return int(config.get_text_config().hidden_size)
 
 
 def _open_rlhf_head(config: Any, files: ModelFiles) -> Any:
-    head = heads.linear(size(config), bias=f"{_prefix(files)}.bias" in files.tensors)
+    head = heads.linear(width_of(config), bias=f"{_prefix(files)}.bias" in files.tensors)
     own = files.config
     return heads.normalised(head, own["mean"], own["std"]) if own.get("normalize_reward") and own.get("std") else head
 
@@ -60,12 +60,12 @@ def _renamed(head: str, **others: str) -> dict[str, str]:
 def _one(head: str) -> Callable[[Any, ModelFiles], Any]:
     """A linear layer of one output, with a bias if the files (or those of a merged model) hold one."""
     return lambda config, files: heads.linear(
-        size(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score"))
+        width_of(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score"))
     )
 
 
 def _mlp(config: Any, _: ModelFiles) -> Any:
-    return heads.mlp(size(config), size(config), 1)
+    return heads.mlp(width_of(config), width_of(config), 1)
 
 
 def _beaver_head(config: Any, files: ModelFiles) -> Any:
@@ -118,9 +118,9 @@ def _writes_value_head(files: ModelFiles) -> bool:
 
 def _grm_head(config: Any, files: ModelFiles) -> Any:
     if files.config.get("vhead_layer_type") == "linear":
-        return heads.linear(size(config), bias=True)
+        return heads.linear(width_of(config), bias=True)
     inner = [int(files.config.get("vhead_num_neurons", 1024))] * int(files.config.get("vhead_num_layers", 1))
-    return heads.mlp(size(config), *inner, 1)
+    return heads.mlp(width_of(config), *inner, 1)
 
 
 def _ends_in_endoftext(files: ModelFiles) -> bool:
@@ -322,7 +322,7 @@ def named_head(files: ModelFiles, reads: Reads | None) -> Family | None:
         official="not known; read as the user says",
         note=f"Its class is not known here: the head {name} is read as model.reads says. Compare one reward with the author's (--check-reward).",
         names={rf"^{re.escape(name)}\.": "score."},
-        head=lambda config, _: heads.linear(size(config), bias=biased),
+        head=lambda config, _: heads.linear(width_of(config), bias=biased),
         reads=reads or "config",
         last=OPEN_RLHF.last if reads == "last_attended" else None,
     )
