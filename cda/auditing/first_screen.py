@@ -299,7 +299,7 @@ def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
 
 
 def _why(found: BiasVerdict, audit: AuditResult) -> str:
-    shown = percent(found.before.value)
+    shown = f"{percent(found.before.value)}{_of_voted(found)}"
     if found.people is not None and found.word != "scored alike":
         open_ = "; no difference shown" if found.word == "no difference shown" else ""
         return f"preferred in {shown}, by people in {percent(found.people.value)}{open_}"
@@ -310,7 +310,7 @@ def _why(found: BiasVerdict, audit: AuditResult) -> str:
 
 def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a bias has its chip after a training, in about ten words."""
-    moved = f"preferred in {_from_to(found)}"
+    moved = f"preferred in {_from_to(found)}{_of_voted(found)}"
     past = f"past people’s {percent(found.people.value)}" if found.people else "now turned down nearly always"
     why: dict[Word | Finding, str] = {
         "overcorrected": "past 50%" if aims_at_tie(found.bias, audit) else past,
@@ -324,6 +324,11 @@ def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
     if found.word in ("improved", "worse") and found.people:
         return f"{moved}; disagrees {'less' if found.word == 'improved' else 'more'} with people"
     return f"{moved}; {why[found.word]}" if found.word in why else moved
+
+
+def _of_voted(found: BiasVerdict) -> str:
+    """What a share is of, if people voted: `skew_on_voted` of the table of measures, while `skew` is of all contrasts."""
+    return " of voted contrasts" if found.people else ""
 
 
 def _from_to(found: BiasVerdict) -> str:
@@ -429,7 +434,8 @@ def _beside_people(found: BiasVerdict) -> str:
 def _with_shares(found: Sequence[BiasVerdict]) -> str:
     if len(found) > 1:
         return _named(found)
-    return f"{_named(found)} (preferred in {percent(found[0].last.value)} of contrasts, {percent(found[0].before.value)} before)"
+    shown = f"{percent(found[0].last.value)}{_of_voted(found[0]) or ' of contrasts'}"
+    return f"{_named(found)} (preferred in {shown}, {percent(found[0].before.value)} before)"
 
 
 def _quality_words(audit: AuditResult) -> str:
