@@ -93,10 +93,12 @@ def near(word: str, known: Iterable[str]) -> str | None:
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Suggestion for a misspelt name, as a sentence with a leading space, or an empty string.
 
-    >>> did_you_mean("jargn", ["length", "jargon"])
-    " Did you mean 'jargon'?"
+    >>> did_you_mean("jargn", ["length", "jargon"]), did_you_mean("lr", ["lora_alpha", "learning_rate"])
+    (" Did you mean 'jargon'?", " Did you mean 'learning_rate'?")
     """
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    names = list(known)
+    initials = [name for name in names if "".join(part[:1] for part in name.split("_")) == word]
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.6) or initials
     return f" Did you mean '{close[0]}'?" if close else ""
 
 

@@ -230,15 +230,16 @@ def _cell(text: str) -> str:
 
 
 def write() -> None:
-    for (document, name), made in made_parts().items():
-        text = document.read_text(encoding="utf-8")
-        text = text.replace(f"<!-- {name} -->\n{part(document, name)}", f"<!-- {name} -->\n{made}")
-        document.write_text(text, encoding="utf-8")
-        print(f"{document.relative_to(ROOT)}: {name} written")
-    for file, made in {**result_reference.files(), **command_reference.files()}.items():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(made, encoding="utf-8")
-        print(f"{file.relative_to(ROOT)} written")
+    """Bring every document up to date, and name those that changed."""
+    made = {**result_reference.files(), **command_reference.files()}
+    for (document, name), own in made_parts().items():
+        text = made.get(document) or document.read_text(encoding="utf-8")
+        made[document] = text.replace(f"<!-- {name} -->\n{part(document, name)}", f"<!-- {name} -->\n{own}")
+    for file, text in made.items():
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+            print(f"{file.relative_to(ROOT)} written")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from pydantic_core import to_jsonable_python
 
-from cda.auditing import analysis, rate
+from cda.auditing import analysis, policy, rate
 from cda.auditing import shares as result
 from cda.auditing.analysis import by_columns, criteria, panels
 from cda.auditing.groups import (
@@ -84,12 +84,18 @@ def planned_calls(loaded: LoadedRecipe) -> list[Step]:
 
 
 AUDIT_FILE = "audit.json"
+_OF_SAMPLES = ("samples", "sample_columns", "max_samples")
+"""Settings that no dose depends on."""
 
 
 def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     """The stage with the settings and inputs that determine it: the measured texts, and the adapters at their doses."""
     settings, inputs = measured_settings(loaded)
     settings["schema_version"] = AuditResult.current_schema()
+    audit = loaded.recipe.audit
+    if audit.samples is not None:
+        settings["samples"] = audit.model_dump(mode="json", include=set(_OF_SAMPLES))
+        inputs["samples"] = source_fingerprint(audit.samples)
     if not loaded.only_audit:
         several = trainings(loaded.recipe.seeds)
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
@@ -113,7 +119,7 @@ def measured_settings(loaded: LoadedRecipe) -> tuple[dict[str, Any], dict[str, s
     by_answers = recipe.model.kind.asks_llm
     scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
     settings = {
-        "audit": recipe.audit.model_dump(mode="json", exclude={"preset"}),
+        "audit": recipe.audit.model_dump(mode="json", exclude={"preset", *_OF_SAMPLES}),
         "model": recipe.model.model_dump(mode="json", exclude={"preset", "precision", "dequantize_once"}),
         "score": scorer.deciding_settings(),
         "biases": bias_settings(loaded.biases),
@@ -165,7 +171,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     biases = {bias.name: bias for bias in loaded.biases} | {name: load_bias(name) for name in others}
     doses = {} if only_audit else _doses(run_folder, trainings(recipe.seeds))
     shared = _shared_file(stage(loaded, run_folder), run_folder) if _is_shared(recipe.model) else None
-    scored, facts = _score(loaded, doses, run_folder, comparisons_of(texts), shared)
+    sampled = [(placed.prompt, text) for placed in texts.samples for text in placed.responses]
+    scored, facts = _score(loaded, doses, run_folder, comparisons_of(texts), shared, len(sampled))
     # A training never has a second turn as its target; a model as it is has a verdict on each.
     beside = inputs.second_turns()
     given = {contrast.bias for contrast in texts.contrasts}
@@ -178,6 +185,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
     rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped)
     refused = {name: rate.refusals(flips, recipe.audit.min_flipped) for name, flips in texts.triples.flips.items()}
+    tilt = policy.tilts([group.bias for group in groups], sampled, scorings)
     rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
     audited = AuditResult(
         recipe=recipe.name,
@@ -186,7 +194,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         aim="tie" if recipe.aims_at_ties and not only_audit else None,
         model=result.with_places(facts, groups, scorings),
         biases=tuple(
-            AuditedBias(name=name, description=biases[name].description)
+            AuditedBias(name=name, description=biases[name].description, opposite=biases[name].opposite)
             for name in audited_names
             if any(group.bias.name == name for group in groups)
         ),
@@ -206,6 +214,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         drift=analysis.drifts(groups),
         plain=result.plain_part(all_groups, texts, scored, ties),
         rate=rates,
+        policy=tilt.numbers,
         rewards=analysis.rewards(triples, scorings),
         analysis=analysis.analysis(groups, labels, ties),
         seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
@@ -213,6 +222,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         examples=analysis.examples(groups),
         excluded=texts.excluded
         | unmeasured
+        | tilt.excluded
         | {f"triples of {name}": failed for name, failed in texts.triples.failed.items()},
         votes_unmatched=texts.votes_unmatched,
         available_quality=texts.available_pairs,
@@ -228,6 +238,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     write_jsonl(folder / "margins.jsonl", margin_rows(texts.contrasts, texts.pairs, scored))
     if triples:
         write_jsonl(folder / "triples.jsonl", triple_rows(triples, scorings))
+    if sampled:
+        write_jsonl(folder / "samples.jsonl", policy.rows(sampled, scorings))
     counts = {"contrasts": len(texts.contrasts), "quality_pairs": len(texts.pairs), "triples": len(triples)}
     return counts | facts.model_dump(exclude={"name"})
 
@@ -253,9 +265,10 @@ def assist(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
     shared = _shared_file(expected, run_folder)
     wait_until(lambda: shared.is_file() or run_folder.is_done(expected), run_folder.path)
     if not run_folder.is_done(expected):
-        comparisons = [(prompt_of(row["prompt"]), row["first"], row["second"]) for row in read_jsonl(shared)]
+        rows = list(read_jsonl(shared))
+        comparisons = [(prompt_of(row["prompt"]), row["first"], row["second"]) for row in rows]
         doses = {} if loaded.only_audit else _doses(run_folder, trainings(recipe.seeds))
-        _score(loaded, doses, run_folder, comparisons)
+        _score(loaded, doses, run_folder, comparisons, n_sampled=sum(row["sampled"] for row in rows))
 
 
 def _rewrites(n_rated: int | None, biases: Sequence[Bias]) -> bool:
@@ -268,7 +281,7 @@ def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: boo
     labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
         contrasts=recipe.audit.contrasts or OF_TRIPLES,
-        **{name: getattr(recipe.audit, name) for name in ("votes", "verdicts", "quality", "labels")},
+        **{name: getattr(recipe.audit, name) for name in ("votes", "verdicts", "quality", "samples", "labels")},
         pairs=recipe.data.pairs if trains else None,
         triples=", ".join(dict.fromkeys(flips.by for flips in texts.triples.flips.values())) or None,
         labelled_by=llm if recipe.labels_by_llm else "embedded rules",
@@ -279,13 +292,14 @@ def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: boo
 
 
 def comparisons_of(texts: AuditTexts) -> list[Comparison]:
-    """Everything that is scored: both sides of contrasts and pairs, and the texts of triples."""
+    """Everything that is scored: both sides of contrasts and pairs, the texts of triples, and last samples, each next to itself."""
     triples = texts.triples.kept
     return [
         *contrast_comparisons(texts.contrasts),
         *pair_comparisons(texts.pairs),
         *(compared for triple in dict.fromkeys(triples) for compared in rate.triple_comparisons(triple)),
         *rate.naive_comparisons(triples, rate.naive_pairs(triples)),
+        *((placed.prompt, text, text) for placed in texts.samples for text in placed.responses),
     ]
 
 
@@ -311,14 +325,18 @@ def _doses(run_folder: RunFolder, several: Sequence[Training]) -> dict[Training,
 
 def _score(
     loaded: LoadedRecipe, doses: Mapping[Training, float], run_folder: RunFolder, comparisons: Sequence[Comparison],
-    shared: Path | None = None,
+    shared: Path | None = None, n_sampled: int = 0,
 ) -> tuple[Scorings, Scorer]:  # fmt: skip
     """Every scoring of every comparison, and the facts of the scoring; without `doses`, of an audit alone. `shared` is the file
-    that gives the comparisons to the other processes of a launch."""
+    that gives the comparisons to the other processes of a launch; the last `n_sampled` are of the main scorings alone."""
+    of_all = comparisons[: len(comparisons) - n_sampled]
     if shared is not None:
         for old in own_folder(shared.parent).glob("comparisons-*.jsonl"):
             old.unlink(missing_ok=True)
-        rows = ({"prompt": prompt_row(prompt), "first": first, "second": other} for prompt, first, other in comparisons)
+        rows = (
+            {"prompt": prompt_row(prompt), "first": first, "second": other, "sampled": at >= len(of_all)}
+            for at, (prompt, first, other) in enumerate(comparisons)
+        )
         write_jsonl(shared, rows)
     # Texts that the dose was chosen on come first, as that stage scored them: one model has one score of a text in a run.
     by_id = {text_id(*text): text for text in texts_of(comparisons)} if doses else {}
@@ -332,7 +350,7 @@ def _score(
             scorings[label] = scorings["before"]
             continue
         scorer = open_scorer(subject, settings, run_folder.path / "scoring", together)
-        scorings[label], own = scorer.compare(comparisons)
+        scorings[label], own = scorer.compare(comparisons if label in MAIN else of_all)
         facts.append(own)
         of_main = own if label in MAIN else of_main
     assert of_main is not None  # one subject at least is of the main ones

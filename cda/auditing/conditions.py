@@ -21,11 +21,13 @@ from cda.results.comparison import AuditRow
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
     ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
 }  # fmt: skip
-_PARTS = re.compile(r"\s*([\w.-]+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*")
+_PARTS = re.compile(
+    r"\s*([\w.-]+?)(?:@(\d*\.?\d+)(\.\w+)?)?\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*"
+)
 _MOMENTS = ("before", "after", "change")
 _QUALITY = "quality"
 _FORM = (
-    "has the form BIAS.MEASURE>NUMBER, such as jargon.skew>0.7, quality.accuracy<0.75 or, of a judge, position>0.5, with >, >=, < or <=, and .before, .after "
+    "has the form BIAS.MEASURE>NUMBER, such as jargon.skew>0.7, quality.accuracy<0.75 or, of a judge, position>0.5 and stability<0.9, with >, >=, < or <=, and .before, .after "
     "or .change behind the measure of a training"
 )
 
@@ -43,6 +45,8 @@ class Condition:
     """before, after or change; empty: after a training, or the model as it is."""
     sign: str
     bound: float
+    one: str = ""
+    """The one of the measure's level; empty: it has none."""
 
     def failure(self, moments: Mapping[str, Found]) -> str | None:
         """Why a run fails by this condition: it holds, or there is no number; None if it does not hold."""
@@ -74,7 +78,7 @@ def conditions_of(words: Sequence[str], where: str = "--fail-if") -> tuple[Condi
 
 def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
     match = _PARTS.fullmatch(word)
-    parts = match[1].split(".") if match else []
+    parts = [*match[1].split("."), *(match[3] or "").split(".")[1:]] if match else []
     moment = parts.pop() if len(parts) > 2 and parts[-1] in _MOMENTS else ""
     if len(parts) == 1:  # a measure of the whole audit that stands alone
         parts = ["", *parts]
@@ -90,15 +94,22 @@ def _condition(word: str, where: str, problems: list[str]) -> Condition | None:
     if (measure := known_key(name, known)) not in known:
         problems.append(f"{where} {word}: {unknown(name, known, f'measure of {subject}')}")
         return None
-    bound, (low, high) = float(match[3]), known[measure].bounds(moment)
+    one, ones = match[2] or "", known[measure].ones
+    if one not in (ones or ("",)):
+        problems.append(
+            f"{where} {word}: say at which {known[measure].level}: {', '.join(f'{measure}@{each}' for each in ones)}"
+            if ones
+            else f"{where} {word}: {measure} is of no level; leave out @{one}"
+        )
+    bound, (low, high) = float(match[5]), known[measure].bounds(moment)
     if not low <= bound <= high:
         problems.append(
             f"{where} {word}: {measure} is a share{' difference' * (low < 0)}, from {low:g} to {high:g}: 70% is 0.7; so the condition "
-            f"would {'always' if (bound > high) == (match[2][0] == '<') else 'never'} hold"
+            f"would {'always' if (bound > high) == (match[4][0] == '<') else 'never'} hold"
             if high <= 1
             else f"{where} {word}: give a number of at most {LARGEST:g}"
         )
-    return Condition(word.strip(), subject, measure, moment, match[2], bound)
+    return Condition(word.strip(), subject, measure, moment, match[4], bound, one)
 
 
 def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> None:
@@ -109,12 +120,18 @@ def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> N
     known = [*dict.fromkeys([*own, *others, *(SECOND_TURNS[name] for name in turns)]), _QUALITY]
     problems = []
     for each in conditions:
-        if not each.subject and trained:
+        if each.measure == "stability" and loaded.recipe.score.judge.repeats == 1:
+            problems.append(f"--fail-if {each.text}: {MEASURES['stability'].absent}")
+        elif not each.subject and trained:
             problems.append(f"--fail-if {each.text}: a reward model that is trained does not compare two texts")
         elif each.subject and each.subject not in known:
             hint = did_you_mean(each.subject, known)
             problems.append(
                 f"--fail-if {each.text}: '{each.subject}' is not measured here.{hint} Known: {', '.join(known)}"
+            )
+        elif MEASURES[each.measure].on == "samples" and loaded.recipe.audit.samples is None:
+            problems.append(
+                f"--fail-if {each.text}: it is measured on samples of a policy; give them (--samples, audit.samples)"
             )
         elif each.moment in ("after", "change") and not trained:
             problems.append(
@@ -130,10 +147,11 @@ def failures(of: AuditResult | AuditRow, conditions: Sequence[Condition]) -> lis
     for each in conditions:
         moments: Mapping[str, Found]
         if isinstance(of, AuditRow):
-            moments = of.moments(each.measure, each.subject if MEASURES[each.measure].of_bias else "")
+            moments = of.moments(each.measure, each.subject if MEASURES[each.measure].of_bias else "", each.one)
         else:
             moments = {
-                str(moment): number for moment, number in MEASURES[each.measure].moments(of, each.subject).items()
+                str(moment): number
+                for moment, number in MEASURES[each.measure].moments(of, each.subject, each.one).items()
             }
         found.append(each.failure(moments))
     return [problem for problem in found if problem is not None]

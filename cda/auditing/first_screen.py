@@ -8,26 +8,28 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from cda.auditing import position
+from cda.auditing import policy, position
 from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import several_trainings, spread_line
 from cda.auditing.verdict_sentences import (
     aims_at_tie,
-    ate,
+    answers_of,
     by_rate,
     loss_of_quality,
     model_reason,
     model_word,
+    rate_effect,
     training_word,
     worse_with,
 )
+from cda.numbers.measures import MEASURES
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.effects import LengthBaseline
+from cda.results.effects import Effect, LengthBaseline
 from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS, WITH_ATE = 13, 100, 20
@@ -38,20 +40,23 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 
 
 def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """The headline, a row for each bias and for quality, the spread of several trainings, paths, and the number of caveats. If rows
+    """The headline, a row for each bias and for quality, what a policy would show more of, the spread of several trainings, paths, and the number of caveats. If rows
     do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut. A clause that
     is too long for its row stands there in short, or in the report alone."""
     found = bias_verdicts(audit)
     opening = _wrapped(headline(audit), 3)
-    end = [*_wrapped(spread_line(audit), 2), *_wrapped(few_prompts(_prompts_of(audit)), 2)]
+    end = [
+        *_wrapped(policy.line(audit), 2),
+        *_wrapped(spread_line(audit), 2),
+        *_wrapped(few_prompts(_prompts_of(audit)), 2),
+    ]
     if adapter_path is not None:
         over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
-    by_place = position.decided(audit)
     most = MAX_LINES - bool(length_line(found))
-    room = most - len(opening) - len(end) - 2 - (by_place is not None)  # header and quality
+    room = most - len(opening) - len(end) - 2 - len(position.of_judge(audit))  # header and quality
     shown = _kept(found, room)
     rest = [row for row in found if row not in shown]
     lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
@@ -100,8 +105,8 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
         rows.append((clipped(inert(row.bias), _MAX_NAME), verdict, *shares, *people, *effects, str(row.last.n)))
     blank = ("",) * (voted + rated)
     rows.append(_quality_row(audit, len(when), blank))
-    if (by_place := position.decided(audit)) is not None:
-        rows.append(("position", "(by place)", share(by_place), *blank, str(by_place.n)))
+    for key, found in position.of_judge(audit).items():
+        rows.append((key, f"({MEASURES[key].shown_as['screen']})", share(found), *blank, str(found.n)))
     lines = aligned(rows)
     most = max(map(width, lines))
     for at, row in enumerate(shown, 1):
@@ -114,8 +119,8 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
 
 
 def _ate_cell(name: str, audit: AuditResult) -> str:
-    found = ate(name, audit) if name in audit.rate else None
-    return cell(found, lambda effect: signed(effect.estimate))
+    found = rate_effect(name, audit) if name in audit.rate else None
+    return cell(found, lambda each: f"{signed(each.estimate)}{f' ({each.estimand})' if each.estimand != 'ATE' else ''}")
 
 
 def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
@@ -129,7 +134,7 @@ def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
 def _beyond_shares(clause: str) -> str:
     """The part of a clause that the columns of numbers do not say already."""
     first, _, rest = clause.partition("; ")
-    return rest if first.startswith(("preferred in ", "ATE ")) else clause
+    return rest if first.startswith(("preferred in ", "ATE ", "ATT ", "ATU ")) else clause
 
 
 def _where(audit: AuditResult, report_path: str | None) -> list[str]:
@@ -379,7 +384,11 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
         named = len(unclear) <= (_MOST_UNCLEAR if few else 1)
         who = _named(unclear) if named else f"{len(unclear)} others"
         rest = f"; {who} {'is' if len(unclear) == 1 else 'are'} unclear"
-    by = ", by RATE on triples" if all(by_rate(each.bias, audit) for each in found) else ""
+    by = ""
+    if all(by_rate(each.bias, audit) for each in found):
+        effects = [rate_effect(each.bias, audit) for each in found]
+        on = {answers_of(each) or "triples" for each in effects if isinstance(each, Effect)}
+        by = f", by RATE on {on.pop() if len(on) == 1 else 'triples'}"
     return f"{opening} {', and '.join(parts)}{by}{rest}."
 
 

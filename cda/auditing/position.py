@@ -1,4 +1,4 @@
-"""What the place of an answer decides when a judge compares two, beside what they say: in words, and the tables of a section."""
+"""What the place of an answer decides when a judge compares two, beside what they say, and whether it agrees with itself: in words, and the tables of a section."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ def decided(audit: AuditResult, bias: str = "") -> Estimate | None:
     if bias:
         found = model.by_place_of.get(bias) if isinstance(model, ComparerFacts) else None
     else:
-        found = MEASURES["position"].moments(audit, "").get("model")
+        found = of_judge(audit).get("position")
     return found if isinstance(found, Estimate) else None
+
+
+def of_judge(audit: AuditResult) -> dict[str, Estimate]:
+    """Measures of a judge as a whole, by key: what the place decides and, if it was asked again, its agreement with itself."""
+    found = {key: one.moments(audit, "").get("model") for key, one in MEASURES.items() if one.on == "places"}
+    return {key: each for key, each in found.items() if isinstance(each, Estimate)}
 
 
 def followed(found: Estimate) -> int:
@@ -53,16 +59,20 @@ def _side(model: JudgeFacts) -> str:
 
 
 def sentence(audit: AuditResult) -> str:
-    """How often the place decides; empty for a reward model."""
+    """How often the place decides, and a judge that was asked again agrees with itself; empty for a reward model."""
     model, found = audit.model, decided(audit)
     if found is not None:
         picks = f"; it picks the {_side(model)}" if isinstance(model, JudgeFacts) and model.position_bias else ""
-        return (
+        said = (
             f"Position: the place decides {share(found)} of comparisons read in both orders, n = {count(found)}{picks}."
         )
-    if isinstance(model, JudgeFacts) and model.position_bias is not None:
-        return f"Position: asked in one order, it picks the {_side(model)}; how often the place decides is not shown."
-    return ""
+    elif isinstance(model, JudgeFacts) and model.position_bias is not None:
+        said = f"Position: asked in one order, it picks the {_side(model)}; how often the place decides is not shown."
+    else:
+        return ""
+    again = of_judge(audit).get("stability")
+    times = model.repeats if isinstance(model, ComparerFacts) else 1
+    return f"{said} Asked {times} times, it agrees with itself in {share(again)} of them." if again else said
 
 
 def position_tables(audit: AuditResult) -> tuple[Table | None, ...]:
@@ -71,8 +81,16 @@ def position_tables(audit: AuditResult) -> tuple[Table | None, ...]:
     if not isinstance(model, ComparerFacts):
         return ()
     judges = model.judges if isinstance(model, PanelFacts) else {model.name: model}
+    shares = {"by_place": "decided by place", "unread_share": "unread"}
+    shares |= {"stability": "same when asked again"} if model.repeats > 1 else {}
     rows: list[Row] = [
-        (name, cell(own.by_place, share), _first(own), str(own.comparisons), str(own.unread), str(own.half_read))
+        (
+            name,
+            *(cell(getattr(own, field), share) for field in shares),
+            _first(own),
+            str(own.comparisons),
+            str(own.half_read),
+        )
         for name, own in judges.items()
         if isinstance(own, JudgeFacts)
     ]
@@ -81,7 +99,7 @@ def position_tables(audit: AuditResult) -> tuple[Table | None, ...]:
         for name in model.by_place_of
         if (found := decided(audit, name))
     ]
-    header = ("judge", "decided by place", "picks the first", "comparisons", "unread", "read in one order only")
+    header = ("judge", *shares.values(), "picks the first", "comparisons", "read in one order only")
     left = ("bias", "decided by place", "n", "not decided by place")
     return (
         table(f"What the place decides, with {PERCENT} intervals", header, rows),

@@ -13,7 +13,7 @@ from cda.arrays import FloatArray
 from cda.auditing.groups import Scorings, per_scoring, read_margins
 from cda.records import Triple, equal_texts, normal_text, prompt_id
 from cda.results.base import NOT_TRAINED, Missing, Test, or_missing
-from cda.results.effects import SIGN_TEST, T_TEST, BiasRate, Effect, Flips, PassDrift, RateEffects, average_of
+from cda.results.effects import SIGN_TEST, T_TEST, BiasRate, Effect, Flips, PassDrift, RateEffects, deciding
 from cda.scorers.compared import Compared, Comparison, Rewards
 from cda.stats import rate as statistics
 from cda.stats.drift import feature_drift, measured
@@ -107,7 +107,7 @@ def _rate(triples: Sequence[Triple], flips: Flips, scorings: Scorings, min_flipp
     if len(contrasts) == 2:
         before, after = contrasts.values()
         changes = or_missing(partial(_changes, before, after, refused))
-    average = average_of(list(measured.values())[-1])
+    average = deciding(list(measured.values())[-1], flips)
     return BiasRate(
         flips=flips,
         n=n,

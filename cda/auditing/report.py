@@ -3,13 +3,14 @@ Markdown. Text from outside is escaped in all of them."""
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cda.auditing import position
+from cda.auditing import policy, position
 from cda.auditing import report_tables as tables
 from cda.auditing import verdict_sentences as verdict
 from cda.auditing.first_screen import (
@@ -57,12 +58,16 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import NoiseCeiling
+from cda.stats.verdict import MIN_PROMPTS
 
 _HOW_OFTEN = "One contrast, and how often"
 """Heading of the glossary for measures that glossary.yaml does not name."""
 _MOST_TABLES = 2
 """Tables of a section that a page shows at once; of more it shows the captions."""
 _N_OPEN = 1
+_METHODS = ("Changes, tests and corrections", "Intervals")
+"""Headings of the glossary without formulas in a report."""
+_SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def sections(audit: AuditResult) -> list[ReportSection]:
@@ -77,7 +82,9 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         known = tuple(table for table in found if table is not None)
         title = report_texts()[id]["title"]
         shown = ReportSection(id, title, tuple(paragraphs), known, plots.get(id, ()), tuple(facts))
-        return [replace(shown, folded_tables=len(known) > _MOST_TABLES)] if known or always else []
+        # A figure shows RATE's effects; the table has the same numbers.
+        folded = len(known) > _MOST_TABLES or (id == "rate" and bool(shown.plots))
+        return [replace(shown, folded_tables=folded)] if known or always else []
 
     found: list[ReportSection] = []
     rules = [said("votes", rule) for rule in dict.fromkeys(votes.rule for votes in audit.votes.values())]
@@ -87,10 +94,13 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         found += section("dose", (said("dose"), *dose_sentences(audit.dose)), dose_tables(audit.dose))
     places = said("position", "one order" if _asks_once(audit) else "text"), position.sentence(audit)
     found += section("position", places, position.position_tables(audit))
-    found += section("seeds", (said("seeds"), *seed_sentences(audit)), (seed_table(audit),))
+    tilts = (said("policy"), *policy.sentences(audit))
+    found += section("policy", tilts, (policy.table(audit),), always=bool(audit.policy))
+    found += section("seeds", (said("seeds"),), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []
-    words = (said("rate"), *judged, *tables.rate_sentences(audit))
+    few = [said("rate", "few")] if any(rate.n < MIN_PROMPTS for rate in audit.rate.values()) else []
+    words = (said("rate"), *few, *judged, *tables.rate_sentences(audit))
     found += section("rate", words, tables.rate_tables(audit), always=bool(audit.rate))
     if audit.by:
         text = said("by", "trained" if compares(audit) else "text")
@@ -102,12 +112,13 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("training", _training_words(audit), (tables.label_table(audit), tables.synthesis_table(audit)))
     found += section("data", (said("data"),), (tables.correlation_table(audit),))
     found += section("examples", how_chosen(audit), always=True) if audit.examples else []
-    found += section("excluded", (), (tables.exclusion_table(audit),))
+    found += section("excluded", tables.nothing_left_out(audit), (tables.exclusion_table(audit),))
     found += section("scoring", always=True, facts=provenance(audit))
     if audit.run is not None:  # all that another run of the same recipe need not share: time, money, machine
         costs = cost_sentences(audit.run.stages)
         found += section("cost", costs, (llm_table(audit.run.stages),), always=True, facts=place_facts(audit.run))
-    found.append(ReportSection("meaning", report_texts()["meaning"]["title"], (), entries=tuple(glossary(audit))))
+    terms = tuple(glossary(audit))
+    found.append(ReportSection("meaning", report_texts()["meaning"]["title"], (said("meaning"),), entries=terms))
     return [*found[:shown], *(replace(each, folded=True) for each in found[shown:])]
 
 
@@ -157,12 +168,13 @@ def _entry(key: str, words: dict[str, str]) -> Entry:
 
 
 def glossary(audit: AuditResult) -> list[Entry]:
-    """The entries of what is in this report: those whose conditions (`when` in glossary.yaml) all hold."""
+    """The entries of what is in this report: those whose conditions (`when` in glossary.yaml) all hold, each with the first sentence of
+    its meaning."""
     facts, texts = _facts(audit), report_texts("glossary.yaml")
     conditions = {key: str(words.get("when", key)) for own in texts.values() for key, words in own.items()}
     return [
-        entry
-        for own in every_entry().values()
+        Entry(entry.term, "" if heading in _METHODS else entry.formula, _SENTENCE_END.split(entry.meaning)[0])
+        for heading, own in every_entry().items()
         for key, entry in own.items()
         if all(part in facts for part in conditions.get(key, key).split(" and "))
     ]
@@ -200,7 +212,8 @@ def _facts(audit: AuditResult) -> set[str]:
     methods |= {each.test.method for each in numbers if each.test}
     methods |= {own.test.method for own in audit.effects.values() if not isinstance(own.test, Missing)}
     words = {str(found.word) for found in verdicts(audit)} if compares(audit) else set()
-    measured = {each.measure for each in numbers if isinstance(each.found, Estimate)}
+    on_pages = {key for key, measure in MEASURES.items() if set(measure.places) != {"tracker"}}
+    measured = on_pages & {each.measure for each in numbers if isinstance(each.found, Estimate)}
     rules = {f"ties {voted.rule}" for voted in votes}
     by_method = {key for key in report_texts("glossary.yaml")["Intervals"] if any(key in method for method in methods)}
     return {name for name, true in holds.items() if true} | methods | by_method | words | measured | rules
@@ -271,7 +284,8 @@ def _section_blocks(section: ReportSection, audit: AuditResult) -> Iterator[Bloc
     yield from section_blocks(section)
     for bias, few in few_examples(audit).items() if section.id == "examples" else ():
         for example in few:
-            lines = [f"### {escaped(bias)}: {margins_sentence(example)}; {people_sentence(example)}", ""]
+            people = f"; {people_sentence(example)}" if audit.votes else ""
+            lines = [f"### {escaped(bias)}: {margins_sentence(example)}{people}", ""]
             texts = {"Prompt": example.prompt, "Without the bias": example.base, "With the bias": example.perturbed}
             for title, text in texts.items():
                 lines += [f"{title}:", "", *fenced_block(text), ""]

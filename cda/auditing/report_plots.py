@@ -140,7 +140,7 @@ def _triple_rewards(audit: AuditResult) -> list[Plot | None]:
             for (start, start_word), (text, text_word) in product(_STARTS.items(), _TEXTS.items()):
                 if isinstance(own := kinds.get(f"{start}, {text}"), Estimate):
                     rows.setdefault(f"{text_word} ({start_word})", {})[when] = own
-        title = f"{name}: mean rewards of originals that had the attribute or had it not, of their rewrites, and of the rewrites of these"
+        title = f"{name}: mean rewards of originals with and without the attribute, of their rewrites, and of the rewrites of these"
         said = f"Mean rewards of texts of triples of {name}. {' '.join(in_words(*row, signed) for row in rows.items())}"
         if rows:
             drawn.append(rows_plot(f"rewards-{words[name]}", title, said, rows.items(), marks, Scale("mean reward")))

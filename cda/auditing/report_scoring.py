@@ -47,8 +47,10 @@ def _helper(by: str) -> str:
 def caveats(audit: AuditResult) -> list[str]:
     """Caveats that a reader must know before trusting the numbers; each a sentence or two."""
     notes = [said("caveats", "embedded model")] if audit.model.name == "embedded" else []
-    if names := [name for name, skew in audit.skew.items() if skew.source == "embedded"]:
-        notes.append(said("caveats", "embedded", names=listed(names)))
+    names = [name for name, skew in audit.skew.items() if skew.source == "embedded"]
+    made = [f"contrasts of {listed(names)}" if len(names) < len(audit.skew) else "contrasts"] if names else []
+    made += ["quality pairs"] * (audit.sources.quality == "embedded" and audit.quality is not None)
+    notes += [said("caveats", "embedded", names=listed(made))] if made else []
     notes += [
         said("caveats", "direct", name=name, source=skew.source + contrasts_flipped(skew, " ({})"))
         for name, skew in audit.skew.items()
@@ -67,8 +69,6 @@ def caveats(audit: AuditResult) -> list[str]:
             ] * bool(moved)
     notes += [caveat] if (caveat := seeds_caveat(audit)) else []
     notes += _people_notes(audit)
-    if audit.sources.quality == "embedded" and audit.quality is not None:
-        notes.append(said("caveats", "embedded quality"))
     # The recipe's choice, not labelled_by(): a bias defined by a measurement is measured in addition to an LLM's labels.
     chosen = {"labelled the responses": audit.sources.labelled_by, "rewrote them": audit.sources.rewritten_by}
     by_rules = [work for work, by in chosen.items() if _helper(by) == "rules"]
@@ -80,10 +80,10 @@ def caveats(audit: AuditResult) -> list[str]:
         notes.append(said("caveats", "cut", n=model.truncated, of=model.texts, length=length))
     if isinstance(model, RewardModelFacts) and model.dropped:
         notes.append(said("caveats", "dropped", n=model.dropped, of=model.texts))
-    used = {name: audit.n_measured(name) + skew.unread for name, skew in audit.skew.items()}
-    drawn = [
-        f"{name} ({n} of {audit.skew[name].available})" for name, n in used.items() if n < audit.skew[name].available
-    ]
+    used = {name: (audit.n_measured(name) + skew.unread, skew.available) for name, skew in audit.skew.items()}
+    drawn = [f"{n} of {of} of {name}" for name, (n, of) in used.items() if n < of]
+    if len(drawn) == len(used) > len(set(used.values())) == 1:
+        drawn = ["{} of {} of each bias".format(*next(iter(used.values())))]
     return [*notes, *model.notes, *([said("caveats", "drawn", names=listed(drawn))] if drawn else [])]
 
 
@@ -108,7 +108,7 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
         ("model", model.name),
         ("training pairs", str(sources.pairs) if two else None),
         ("contrasts", sources.contrasts),
-        ("votes", sources.votes or "none, or in the contrasts' file"),
+        ("votes", sources.votes or ("in the contrasts' file" if audit.votes or audit.votes_undecided else "none")),
         ("judges' verdicts", sources.verdicts),
         ("RATE triples", sources.triples),
         ("labels of pairs", sources.labels),

@@ -50,6 +50,7 @@ from cda.results.effects import (
     RateEffects,
     SameMargin,
     average_of,
+    deciding,
 )
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import BiasPanel, JudgedBias, NoiseCeiling, PoweredShare, PoweredVotes
@@ -371,7 +372,7 @@ def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
         Column("n", {"at": audit.scorings[-1], "measure": "rate"}, "n"),
         Column(f"{after}p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
     )
-    numbers = (number for when, part in overall.items() for number in _rated(when, part, rate.test))
+    numbers = (number for when, part in overall.items() for number in _rated(when, part, rate))
     caption = f"{name}: RATE effects ({margin_unit(audit)}) on {rate.n} triples ({flipped_cell(rate)}), with {PERCENT} intervals"
     declared = TableOf(
         caption=caption, heading="effect, estimator", rows=("row",), columns=columns, missing={"triples": ""}
@@ -379,12 +380,13 @@ def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
     return declared.of(numbers)
 
 
-def _rated(when: str, part: RateEffects | Missing, test: Test | Missing) -> Iterator[Number]:
+def _rated(when: str, part: RateEffects | Missing, rate: BiasRate) -> Iterator[Number]:
     """Average effects by both kinds of rewrites, and the naive one, which is one number for all three effects."""
+    tested = deciding(part, rate.flips)
     for effect in effects_in(part):
         if effect.estimator in ("double", "single") or (effect.estimator, effect.estimand) == ("naive", "ATE"):
             at = {"row": f"{effect.estimand}, {effect.estimator}".replace("ATE, naive", "naive"), "at": when}
-            own = test if at["row"] == "ATE, double" and isinstance(test, Test) else None
+            own = rate.test if effect is tested and isinstance(rate.test, Test) else None
             yield Number.of("rate", "model", at, effect.estimate, own)
             yield Number.of("rate_standardised", "model", at, effect.standardised)
     for gap in () if isinstance(part, Missing) else part.not_estimated:
@@ -527,15 +529,29 @@ def correlation_table(audit: AuditResult) -> Table | None:
     return _without_empty(table(caption, header, rows))
 
 
-def exclusion_table(audit: AuditResult) -> Table:
-    """Everything that was left out on the way, by step and reason; a step of the data that lost nothing says so."""
-    steps = [*_data_steps(audit), *(step for step in _audit_steps(audit) if any(n > 0 for n in step[2].values()))]
+def exclusion_table(audit: AuditResult) -> Table | None:
+    """Everything that was left out on the way, by step and reason."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for step, seen, reasons in (*_data_steps(audit), *_audit_steps(audit)):
+        what, of, name = step.rpartition(" of ")
+        for reason, number in sorted(reasons.items()):
+            if number > 0:
+                found.setdefault((what + of, reason, str(number), "" if seen is None else str(seen)), []).append(name)
     rows = [
-        (step, reason, str(number), "" if seen is None else str(seen))
-        for step, seen, reasons in steps
-        for reason, number in sorted(item for item in reasons.items() if item[1] > 0) or [("nothing left out", 0)]
+        (what + listed(names), reason, f"{number} each" if len(names) > 1 else number, seen)
+        for (what, reason, number, seen), names in found.items()
     ]
-    return Table("Left out, by step and reason", ("step", "reason", "left out", "of"), tuple(rows))
+    return table("Left out, by step and reason", ("step", "reason", "left out", "of"), rows)
+
+
+def nothing_left_out(audit: AuditResult) -> tuple[str, ...]:
+    """Sentence on the steps of the data that lost nothing."""
+    steps = [
+        step if seen is None else f"{step} ({seen})"
+        for step, seen, reasons in _data_steps(audit)
+        if not any(number > 0 for number in reasons.values())
+    ]
+    return (f"Nothing was left out in {listed(steps)}.",) if steps else ()
 
 
 def _data_steps(audit: AuditResult) -> Iterator[Step]:
@@ -557,7 +573,7 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
             yield f"labelling {name}", tally.n, {"unparsed": tally.unparsed}
     if synthesize := stages.synthesize:
         for name, dropped in synthesize.in_audit.items():
-            yield f"choosing what to teach of {name}", dropped.seen, dropped.reasons
+            yield f"choosing {name} to teach", dropped.seen, dropped.reasons
         for name, made in synthesize.biases.items():
             yield f"rewriting for {name}", made.tried, made.rejected
         if taught := synthesize.contrasts:

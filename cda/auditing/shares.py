@@ -220,6 +220,10 @@ def unchanged(audit: AuditResult) -> AuditResult:
     update: dict[str, object] = {
         name: _mapped(part, _CHANGES, _nothing) for name, part in audit if name not in _NO_SHARES
     }
+    still = [
+        each.model_copy(update={"found": _nothing(each.found)}) for each in audit.policy if each.moment == "change"
+    ]
+    update["policy"] = tuple(still.pop(0) if each.moment == "change" else each for each in audit.policy)
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 
@@ -279,8 +283,8 @@ def held_out(audit: AuditResult, dose: DoseResult | None) -> AuditResult:
         numbers = {"before": response[0].quality, "after": dose.own.quality, "change": change, "unpaired": CHOSE}
         update["quality"] = audit.quality.model_copy(update=numbers | {"test": _alone(change)})
     held_audit = audit.model_copy(update=update)
-    now = {(each.measure, each.moment, each.at.get("bias")): each.found for each in numbers_in(held_audit)}
-    replaced = (each for each in numbers_in(audit) if now[each.measure, each.moment, each.at.get("bias")] != each.found)
+    before, now = ([each for each in numbers_in(one) if MEASURES[each.measure].held_out] for one in (audit, held_audit))
+    replaced = (each for each, other in zip(before, now, strict=True) if each.found != other.found)
     kept = InSample(aim=dose.aim, biases=tuple(biases), numbers=tuple(replaced), also=_also(audit))
     return held_audit.model_copy(update={"in_sample": kept})
 

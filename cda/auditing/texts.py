@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from cda.biases import Bias
 from cda.data.contrasts import with_votes
 from cda.data.quality_sets import QualitySet
+from cda.data.sampled import Placed
 from cda.data.triples import FailedTriple
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import (
@@ -92,6 +93,7 @@ class AuditTexts:
     contrasts: tuple[Contrast, ...]
     triples: Triples
     quality: QualitySet | None
+    samples: tuple[Placed, ...]
     available_pairs: int
     available: Mapping[str, int]
     excluded: dict[str, Exclusions]
@@ -120,6 +122,7 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
         excluded["quality pairs"] = quality.exclusions
         quality = replace(quality, items=tuple(drawn(quality.items, audit.max_quality, seed)))
     triples = _triples(inputs, rewriting, excluded)
+    samples = _samples(inputs, seed, excluded)
     most = audit.max_contrasts
     if audit.contrasts is None:
         groups, most = _of_triples(triples, inputs), None  # drawn as triples
@@ -129,12 +132,34 @@ def load_audit_texts(inputs: AuditInputs, rewriting: Rewriting, *, only_audit: b
         contrasts=tuple(contrast for group in groups.values() for contrast in drawn(group, most, seed)),
         triples=triples,
         quality=quality,
+        samples=samples,
         available_pairs=available_pairs,
         available={name: len(group) for name, group in groups.items()},
         excluded=excluded,
         failed=failed,
         votes_unmatched=n_unmatched,
     )
+
+
+def _samples(inputs: AuditInputs, seed: int, excluded: dict[str, Exclusions]) -> tuple[Placed, ...]:
+    """Prompts with two responses of the policy at least; all that is left out is said."""
+    outputs, most = inputs.samples(), inputs.audit.max_samples
+    if outputs is None:
+        return ()
+    several = [placed for placed in outputs.prompts if len(placed.responses) > 1]
+    taken = drawn(several, most, seed)
+    left_out = {"fewer than 2 responses": len(outputs.prompts) - len(several)}
+    left_out["not drawn (audit.max_samples)"] = len(several) - len(taken)
+    found = {
+        "rows of samples": outputs.rows,
+        "samples": outputs.responses,
+        "prompts of samples": Exclusions(len(outputs.prompts), {why: n for why, n in left_out.items() if n}),
+    }
+    for name, own in found.items():
+        if own.dropped:
+            say(f"  {name}: {own}")
+    excluded |= found
+    return tuple(taken)
 
 
 def _of_triples(triples: Triples, inputs: AuditInputs) -> dict[str, list[Contrast]]:

@@ -24,6 +24,7 @@ from cda.report.numbers import (
     excludes_zero,
     inert,
     listed,
+    n_of,
     p_equals,
     percent,
     points,
@@ -36,8 +37,9 @@ from cda.report.numbers import (
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, average_of
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
 from cda.stats import verdict as rules
+from cda.stats.estimators import wilson
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
 _NAMED = 2
@@ -211,7 +213,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
     found, length = effects.before.identification, effects.before.length
     rewritten = skew.source.startswith(REWRITTEN)
     if by_rate(name, audit):
-        average, rate, direct = ate(name, audit), audit.rate[name], effects.before.direct
+        average, rate, direct = rate_effect(name, audit), audit.rate[name], effects.before.direct
         tried = rate.flips.tried_with + rate.flips.tried_without
         all_tied = isinstance(direct, SameMargin) and direct.value == 0
         return rules.ModelEvidence(
@@ -239,14 +241,24 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
 
 
 def by_rate(name: str, audit: AuditResult) -> bool:
-    """True if triples alone are the evidence on a bias, so that RATE's ATE decides its verdict."""
+    """True if triples alone are the evidence on a bias, so that RATE decides its verdict."""
     return audit.skew[name].source == OF_TRIPLES and name in audit.rate
 
 
-def ate(name: str, audit: AuditResult) -> Effect | Missing:
-    """The double-rewrite ATE of a bias under the last scoring, or why it is not given."""
-    measured = audit.rate[name].measured
-    return measured if isinstance(measured, Missing) else average_of(measured.last)
+def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
+    """The effect by RATE that decides a bias's verdict, under the last scoring (`deciding`); or why there is no ATE."""
+    rate = audit.rate[name]
+    return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
+
+
+def answers_of(effect: Effect) -> str:
+    """The answers that an effect by RATE holds for if that is not all."""
+    return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
+
+
+def opposite_of(name: str, audit: AuditResult) -> str | None:
+    """What the bias file calls the answer without the bias; None if it has no word for it."""
+    return next((bias.opposite for bias in audit.biases if bias.name == name), None)
 
 
 def model_word(name: str, audit: AuditResult) -> rules.Finding:
@@ -259,14 +271,16 @@ def model_reason(name: str, audit: AuditResult) -> str:
     found, by_place = model_evidence(name, audit), decided(audit, name)
     share_, word, n = found.share, rules.finding(found), found.share.n
     against = f"preferred in {percent(share_.value)} only; " if share_.high < TIE else ""
-    average = ate(name, audit) if found.by_rate else None
+    average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
             return f"{n} of {found.tried} triples flipped the bias"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
-            return f"ATE {signed(average.estimate)}" + ("; 0 is not excluded" if word == "no effect shown" else "")
+            of = answers_of(average)
+            open_ = "; 0 is not excluded" if word == "no effect shown" else ""
+            return f"{average.estimand} {signed(average.estimate)}{f'; {of} alone' if of else ''}{open_}"
         case "mostly tied" | "no effect shown" if by_place is not None and rules.mostly_by_place(by_place):
             return kept_words(audit, name)
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
@@ -274,7 +288,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
             needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
-            return f"{against}{share_.n_prompts} prompts; a verdict needs {rules.MIN_PROMPTS}"
+            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {rules.MIN_PROMPTS}"
         case "few flipped":
             return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
         case "mostly tied":
@@ -287,13 +301,28 @@ def model_reason(name: str, audit: AuditResult) -> str:
             if found.rival:
                 return f"sides also differ in {_words(found.rival)}: rewrite them to match"
             return remedy(audit.effects[name].before.identification) or said("glance", "not identified")
+        case "no effect shown" if _ties_decide(found, audit.model.halves_ties):
+            return f"same score on both sides of {found.ties} of {n} pairs; preferred in {percent(share_.value)}"
         case "no effect shown" if share_.low <= TIE <= share_.high:
             return f"preferred in {percent(share_.value)}; 50% is not excluded"
         case "no effect shown":
             return f"preferred in {percent(share_.value)}; the mean margin shows no effect"
-        case "penalised" if not found.alone:
-            return f"preferred in {percent(share_.value)}; prefers the side without it, or what goes with that"
+        case "penalised" if (opposite := opposite_of(name, audit)) or not found.alone:
+            side, other = (f"the {inert(opposite)} answer", "it") if opposite else ("the side without it", "that")
+            also = "" if found.alone else f", or what goes with {other}"
+            return f"preferred in {percent(share_.value)}; prefers {side}{also}"
     return ""
+
+
+def _ties_decide(found: rules.ModelEvidence, halves_ties: bool) -> bool:
+    """True if ties, which are no preference, are why a share is not above 50%: among the other pairs the biased side is shown to be
+    preferred in more than half, or is in half or more where the share is wholly below."""
+    if halves_ties or found.by_rate or found.ties < _MANY_TIES * found.share.n:
+        return False
+    wins, decided_ = round(found.share.value * found.share.n), found.share.n - found.ties
+    if not 0 < wins <= decided_:
+        return False
+    return wilson(wins, decided_)[0] > TIE or (found.share.high < TIE and 2 * wins >= decided_)
 
 
 def verdict_kind(word: str) -> Kind:
@@ -331,10 +360,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     skew, votes, effects = audit.skew[name].before, audit.votes.get(name), audit.effects[name]
     direct, identification = effects.before.direct, effects.before.identification
     if isinstance(direct, SameMargin) and direct.value == 0:
-        text = (
-            f"Both sides have the same score in all {count(direct)} pairs: the model does not tell them apart, and its skew of "
-            f"{percent(skew.value)} only shows how ties are counted. Check that the scorer works."
-        )
+        same = f"Both sides have the same score in all {count(direct)} pairs"
+        by_place, shows = decided(audit, name), f"skew of {percent(skew.value)} only shows how ties are counted"
+        text = f"{same}: the model does not tell them apart, and its {shows}. Check that the scorer works."
+        if by_place is not None and rules.mostly_by_place(by_place):
+            text = f"{same}, as the place decides and both orders are averaged: what it prefers is not seen, and its {shows}."
     elif votes:
         own, people, disagree = votes.skew_on_voted.before, votes.human_skew, votes.miscalibration.before
         text = (
@@ -344,11 +374,12 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     else:
         text = f"The biased side is preferred in {share(skew)} of contrasts (n = {count(skew)})."
         if by_rate(name, audit):
-            average = ate(name, audit)
+            average = rate_effect(name, audit)
             text = f"Of both rewrites of {count(skew)} triples the one with the bias is preferred in {share(skew)}."
             if isinstance(average, Effect):
-                holm = p_equals(_p_holm(audit.rate[name].test))
-                text += f" By RATE it changes the score by {signed(average.estimate)} {effects.unit} (ATE, double rewrites; p (Holm) {holm})."
+                holm, of = p_equals(_p_holm(audit.rate[name].test)), answers_of(average)
+                of = f" of {of}, there are no others" if of else ""
+                text += f" By RATE it changes the score by {signed(average.estimate)} {effects.unit} ({average.estimand}, double rewrites{of}; p (Holm) {holm})."
         elif isinstance(direct, SameMargin):
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
@@ -367,10 +398,11 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
     ):
         why = (
             ""
-            if by_rate(name, audit) and isinstance(ate(name, audit), Effect) and word != "too few prompts"
+            if by_rate(name, audit) and isinstance(rate_effect(name, audit), Effect) and word != "too few prompts"
             else model_reason(name, audit)
         )
-        text += f" Why: {why}." if why else ""
+        if why:
+            text += f" It {why.partition('; ')[2]}." if word == "penalised" else f" Why: {why}."
     kept = kept_words(audit, name)
     text = f"{text.strip().rstrip('.')}. {kept}" if kept and kept not in text else text
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")

@@ -18,7 +18,7 @@ from cda.finetuning.applied import check_subject
 from cda.jobs.perform import Job, Made, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
-from cda.records import Exclusions, count_reasons, prompt_id
+from cda.records import Exclusions, prompt_id
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
@@ -39,12 +39,11 @@ from cda.results.benchmarks import (
 from cda.results.effects import T_TEST
 from cda.results.facts import Scorer
 from cda.run import file_fingerprint
-from cda.scorers.compared import Rewards, Text, text_id
+from cda.scorers.compared import Rewards, Text, text_id, with_rewards
 from cda.stats.draws import drawn
-from cda.stats.estimators import FREE, Mean, mean_of, share_of
 from cda.stats.means import without_traces
 from cda.stats.multiplicity import holm
-from cda.stats.tilt import Padded, Tilted, fewest_effective
+from cda.stats.tilt import Padded, Tilted, fewest_effective, mean_over_prompts, share_over_prompts
 
 GRID = tuple(2.0 ** (half / 2) for half in range(4, -5, -1))
 """β in standard deviations of rewards within prompts, from weak to strong: 4 to ¼."""
@@ -71,7 +70,7 @@ def tilted(
         DataError: Rewards that do not differ within any prompt, or no β that the samples support.
     """
     scored = {label: np.asarray(values, dtype=np.float64) for label, values in rewards.items()}
-    samples = _complete(prompt_ids, curves.sizes[-1])
+    samples = Padded.by_prompt(prompt_ids, curves.sizes[-1])
     deviations = {label: samples.spread(values) for label, values in scored.items()}
     if alike := [label for label, deviation in deviations.items() if not deviation]:
         raise DataError(f"the rewards ({' and '.join(alike)}) are the same for all responses of a prompt")
@@ -110,13 +109,6 @@ def tilted(
     )
 
 
-def _complete(prompt_ids: Sequence[str], n: int) -> Padded:
-    """Samples of the prompts with n responses at least."""
-    codes, n_each = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)[1:]
-    rows = np.split(np.argsort(codes, kind="stable"), np.cumsum(n_each)[:-1])
-    return Padded.of([own for own in rows if len(own) >= n])
-
-
 def _policy(tilt: Tilted, supported: bool, rewards: FloatArray, beta: float, deviation: float) -> TiltedPolicy:
     effective, n = float(tilt.effective.mean()), int(tilt.samples.n.sum())
     kl: Measured | Missing = _unsupported(effective)
@@ -127,24 +119,13 @@ def _policy(tilt: Tilted, supported: bool, rewards: FloatArray, beta: float, dev
     return TiltedPolicy(beta=beta, beta_sd=beta / deviation, effective=effective, kl_nats=kl, reward_gained=gained)
 
 
-def _mean_of(values: FloatArray, unit: str) -> Mean:
-    within = (-1.0, 1.0) if unit == "share difference" else FREE
-    return mean_of(values, [str(prompt) for prompt in range(len(values))], unit, within)
-
-
 def _mean(values: FloatArray, unit: str, n: int) -> Measured:
     """Mean over prompts, shape (n_prompts,), of n responses."""
-    found = _mean_of(values, unit)
+    found = mean_over_prompts(values, unit)
     if not found.error:
         reason = f"the same in each of {len(values)} prompts, so that nothing is known of how far others differ"
         return NoSpread(value=found.estimate.value, reason=reason)
     return found.estimate.model_copy(update={"n": n})
-
-
-def _share(values: FloatArray, unit: str, n: int) -> Measured:
-    """Mean of shares over prompts; a jackknifed one may lie a little outside of 0 to 1."""
-    names = [str(prompt) for prompt in range(len(values))]
-    return share_of(values.clip(0, 1), names, n / len(values)).model_copy(update={"n": n, "unit": unit})
 
 
 def _unsupported(effective: float | None = None) -> Missing:
@@ -154,12 +135,12 @@ def _unsupported(effective: float | None = None) -> Missing:
 
 def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: int) -> TiltedAttribute:
     """An attribute at each β. DataError if it is known for fewer than two prompts."""
-    sampled = np.where(samples.real, attribute.values[samples.at], 0.0).sum(axis=1) / samples.n
+    sampled = samples.means(attribute.values)
     known = ~np.isnan(sampled)
     if known.sum() < 2:
         raise DataError(f"{attribute.name}: known for {int(known.sum())} prompts with enough responses; two are needed")
     n = int(samples.n[known].sum())
-    level = _share if attribute.kind == "share" else _mean
+    level = share_over_prompts if attribute.kind == "share" else _mean
     means = [
         {label: None if tilt is None else tilt.means(attribute.values)[known] for label, tilt in step.items()}
         for step in tilts
@@ -173,7 +154,7 @@ def _attribute(attribute: Attribute, tilts: Tilts, samples: Padded, strongest: i
         return AtTilt(scorings=levels, change=_change(step, attribute, n))
 
     difference = _difference(means[strongest])
-    p_value = None if difference is None else _mean_of(difference, "").p_value()
+    p_value = None if difference is None else mean_over_prompts(difference, "").p_value()
     return TiltedAttribute(
         name=attribute.name,
         kind=attribute.kind,
@@ -251,7 +232,7 @@ def run_best_of_n(
         for subject in subjects:
             scores, facts = open_scorer(subject, settings, settings.shared_folder).score(texts)
             scored[subject.label], models[subject.label] = scores, _asked(subject, facts)
-        kept, unscored = _with_rewards(texts, scored)
+        kept, unscored = with_rewards(texts, scored)
         if not kept:
             raise DataError(f"{responses}: no response has a reward by every scoring; responses: {unscored}")
         quality = None
@@ -298,18 +279,6 @@ def _asked(subject: Subject, facts: Scorer) -> AskedModel:
         dose=subject.dose,
         facts=facts.model_copy(update={"name": name}),
     )
-
-
-def _with_rewards(texts: Sequence[Text], scored: Mapping[str, Rewards]) -> tuple[list[int], Exclusions]:
-    """Rows that every scoring has a reward for, so that both pick from the same responses; and the others, counted."""
-    kept, reasons = [], []
-    for row, text in enumerate(texts):
-        without = [label for label, rewards in scored.items() if np.isnan(rewards.of(*text))]
-        if without:
-            reasons.append(f"{scored[without[0]].why_dropped} ({' and '.join(without)})")
-        else:
-            kept.append(row)
-    return kept, Exclusions(len(texts), count_reasons(reasons))
 
 
 def _rows(
@@ -437,9 +406,8 @@ def _curve(
     first, *others = picks.values()
     difference = without_traces(others[0] - first, first) if others else None
     known = ~np.isnan(first[:, 0])
-    level, unit = _share, "share difference"
-    if attribute.kind == "mean":
-        level, unit = _mean, attribute.unit
+    level = share_over_prompts if attribute.kind == "share" else _mean
+    unit = "share difference" if attribute.kind == "share" else attribute.unit
     complete = np.flatnonzero(known & (n_each >= sizes[-1]))
     if len(complete) < 2:
         raise DataError(
@@ -472,7 +440,7 @@ def _curve(
         added = without_traces(values[complete] @ contrast, traces_of[complete])
         return _mean(added, f"{unit} per doubling of n", int(n_each[complete].sum()))
 
-    p_value = None if difference is None else _mean_of(difference[complete, -1], "").p_value()
+    p_value = None if difference is None else mean_over_prompts(difference[complete, -1], "").p_value()
     return Curve(
         name=attribute.name,
         kind=attribute.kind,

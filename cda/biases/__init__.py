@@ -66,6 +66,14 @@ class BiasMeasure(_BiasPart):
             raise ValueError("give exactly one of present_above, present_below")
         return self
 
+    def holds(self, value: float, reference: float = 1.0) -> bool | None:
+        """True for a response whose feature has this value, next to one with the other value if the measure is relative; None if
+        either is NaN."""
+        value = value / reference if reference else float("inf")
+        if math.isnan(value):
+            return None
+        return value > self.present_above if self.present_above is not None else value < (self.present_below or 0.0)
+
 
 class Tolerance(_BiasPart):
     """Limit of the change of one feature by a rewrite: within `ratio` or within `difference`."""
@@ -162,6 +170,9 @@ class Bias(_BiasPart):
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,63}$"), AfterValidator(_of_a_file)]
     description: Text
+    opposite: Annotated[Text | None, Field(exclude=True)] = None
+    """One or two words for the answer without the bias (`shorter`), for verdicts on a model that prefers it. It decides no result, so
+    that stages do not depend on it."""
     question: Text
     """Yes/no question about one response, asked when an LLM labels."""
     query_question: Text | None = None
@@ -250,13 +261,9 @@ class Bias(_BiasPart):
         rule = self.measure
         if rule is None:
             return None
-        value = self.measured(text, rule.feature)
-        if rule.relative:
-            reference = self.measured(other or "", rule.feature)
-            value = value / reference if reference else float("inf")
-        if math.isnan(value):
-            return None
-        return value > rule.present_above if rule.present_above is not None else value < (rule.present_below or 0.0)
+        return rule.holds(
+            self.measured(text, rule.feature), self.measured(other or "", rule.feature) if rule.relative else 1.0
+        )
 
 
 def builtin_names() -> list[str]:

@@ -45,6 +45,7 @@ RENAMED = {
     "leaderboard": "compare FOLDER",
     "panel": "compare MODEL MODEL …",
     "report --compare": "compare RUN RUN …",
+    "audit --compare": "compare MODEL MODEL …",
     "win-rate": "quality MODEL FIRST --over SECOND",
     "pairs": "triples",
     "dose --before": "dose scores:BEFORE --against scores:AFTER",
@@ -112,14 +113,14 @@ class _Shared(TypedDict, total=False):
     only: bool
     """Run this stage alone; earlier ones must have finished."""
     fail_if: Sequence[str]
-    """End with exit code 1 if this holds, such as 'jargon.skew>0.7' or 'quality.accuracy<0.75'."""
+    """End with exit code 1 if this holds, such as 'jargon.skew>0.7', 'quality.accuracy<0.75' or, of a judge, 'position>0.5'."""
     limit: Limit
     figures: Figures
     seed: Annotated[int | None, Arg(more={"min": 0, **_MORE})]
     """Seed of every random choice. Default: 42."""
     columns: Annotated[Sequence[str], Arg(flag="column", more=_MORE)]
     """A column of your file under another name, ours=theirs; FILE.ours=theirs for another file that the command reads
-    (pairs, contrasts, triples, quality, supplement, taught)."""
+    (pairs, contrasts, triples, quality, samples, supplement, taught)."""
     out: Annotated[str | None, Arg(more=_MORE)]
     """Folder of the run. Default: runs/<recipe>."""
     dry_run: Annotated[bool, Arg(more=_MORE)]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 _NO_SPACE = "    [[ ${#COMPREPLY[@]} -eq 1 && ${COMPREPLY[0]} == *[=:] ]] && compopt -o nospace\n"
 SHELLS = ("bash", "zsh", "fish")
-AUDITED_FILES = ("contrasts", "triples", "quality")
+AUDITED_FILES = ("contrasts", "triples", "quality", "samples")
 TRAINED_FILES = ("pairs", "supplement", "taught", *AUDITED_FILES)
 Votes = Annotated[str | None, Option(help="People's votes on the contrasts: id and vote, any number an item.")]
 Export = Annotated[
@@ -146,7 +146,7 @@ def calibrate(model: Scorer, overrides: Overrides = None, votes: Votes = None) -
 
 @job(
     MEASURE,
-    "biases contrasts votes verdicts quality triples by out export check_reward fail_if only fresh limit seed columns figures",
+    "biases contrasts votes verdicts quality triples samples by out export check_reward fail_if only fresh limit seed columns figures",
     declared.AuditArguments,
 )
 def audit(
@@ -224,7 +224,7 @@ def _check_reward(
 
 @job(
     SHOW,
-    "biases contrasts votes verdicts quality triples by out export fail_if fresh limit seed columns figures",
+    "biases contrasts votes verdicts quality triples samples by out export fail_if fresh limit seed columns figures",
     declared.AuditArguments,
 )
 def compare(

@@ -34,6 +34,7 @@ from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.panel import compare_margins, mean_change, mean_share, ranks
 from cda.stats.people import human_skew
+from cda.stats.verdict import mostly_by_place
 from cda.stats.votes import Majority
 
 _NOT_MEASURED = Missing(reason="not measured by both")
@@ -95,14 +96,24 @@ def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[Ranked
 
 def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
-    the places that the scores' intervals allow; equal scores share the mean of their places."""
+    the places that the scores' intervals allow; equal scores share the mean of their places. A judge that goes by the place of an answer
+    is near 50% whatever it prefers, and has none by the distance from it."""
     for by, (key, null) in _SCORES.items():
         measure: RankedBy = by
         sizes = {name: [_size(row.last(key, bias), null) for bias in row.biases] for name, row in rows.items()}
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
-    scores = {name: mean_of_biases(own) for name, own in sizes.items()}
-    order = sorted(rows, key=lambda name: (scores[name].value, name))
+    by_place = [
+        name
+        for name, row in rows.items()
+        if measure == "distance of skew from 50%"
+        and isinstance(found := row.last("position"), Estimate)
+        and mostly_by_place(found)
+    ]
+    scores = {name: mean_of_biases(own) for name, own in sizes.items() if name not in by_place}
+    if len(scores) < 2:
+        scores = {}
+    order = sorted(scores, key=lambda name: (scores[name].value, name))
     numbers = []
     for name in order:
         own = scores[name]
@@ -120,7 +131,7 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         }
         of = {"audit": name}
         numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
-    return RankedGroup(audits=tuple(order), ranked_by=measure), numbers
+    return RankedGroup(audits=tuple(order), ranked_by=measure, by_place=tuple(by_place)), numbers
 
 
 def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:

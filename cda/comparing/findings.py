@@ -10,7 +10,7 @@ from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verd
 from cda.comparing.members import Member
 from cda.comparing.row import QUALITY
 from cda.numbers.views import numbers_in
-from cda.report.numbers import FORMS, count, excludes_zero, few_prompts, listed, n_of, percent, points
+from cda.report.numbers import FORMS, count, excludes_zero, few_prompts, listed, n_of, percent, points, share
 from cda.resources.artifacts import shown_path
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import (
@@ -53,7 +53,15 @@ def _texts_words(texts: MeasuredTexts) -> str:
 def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence[str]) -> Iterator[Finding]:
     """Places first, then failures, verdicts of trainings, the audits two by two, and what to beware of; `said`: further sentences."""
     for group in result.ranked:
-        yield _lowest(result, group)
+        if group.audits:
+            yield _lowest(result, group)
+        for name in group.by_place:
+            followed = result.audits[name].last("position")
+            words = f" in {share(followed)} of comparisons" if isinstance(followed, Estimate) else ""
+            text = (
+                f"no place: it goes by the place of an answer{words}, so that its skew is near 50% whatever it prefers."
+            )
+            yield Finding(name=f"{name}:", text=text)
     for name, reason in result.failed.items():
         yield Finding(name=f"{name} was not audited:", text=reason, kind="bad")
     if result.refused:

@@ -57,6 +57,7 @@ from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ABSENT = {
     "contrasts": NOT_MEASURED, "votes": NO_VOTES, "triples": NOT_ESTIMATED, "quality": NOT_MEASURED, "places": "",
+    "samples": NOT_MEASURED,
 }  # fmt: skip
 _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
@@ -83,6 +84,7 @@ class _Shown:
         self.found: dict[tuple[str, str, str, str], Number] = {}
         for each in numbers_in(result):
             column = each.at.get("bias") or each.at.get("section", "")
+            column += f", KL {each.at['kl']}" if "kl" in each.at else ""
             self.found[each.measure, each.at["audit"], each.moment, column] = each
         self.biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
         self.sections = list(dict.fromkeys(each.at["section"] for each in self.found.values() if "section" in each.at))
@@ -117,7 +119,7 @@ class _Shown:
 
     def mark(self, measure: AuditMeasure, audit: str, column: str) -> str:
         """A raised number for a measurement on other texts than the first audit's; empty for those alike."""
-        rows, bias = self.result.audits, column if measure.of_bias else ""
+        rows, bias = self.result.audits, column.partition(", KL ")[0] if measure.of_bias else ""
         sets = {
             name: row.text_set(measure.on, bias) or name
             for name, row in rows.items()
@@ -158,10 +160,14 @@ class _Shown:
         """A measure: audits and means by biases, or by sections of quality pairs; None without any number. n stands in the header if
         all numbers of a column have it. The first table has places and quality too."""
         measure, first = MEASURES[key], key == "skew"
-        columns = [(key, column) for column in (self.biases if measure.of_bias else self.sections)]
+        known = self.biases if measure.of_bias else self.sections
+        if measure.level:
+            known = [column for of, _, _, column in self.found if of == key]
+        columns = [(key, column) for column in dict.fromkeys(known)]
+        whole = [(of, "") for of, each in MEASURES.items() if not each.of_bias and each.caption]
         columns = [
             (of, column)
-            for of, column in [*columns, *([("accuracy", ""), ("position", "")] if first else [])]
+            for of, column in [*columns, *(whole if first else [])]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
         lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
@@ -169,7 +175,7 @@ class _Shown:
             return None
         rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
         header = [""]
-        if first and self.result.ranked:
+        if first and any(group.audits for group in self.result.ranked):
             header.append("place")
             rows = [[*row, self._place(*line)] for row, line in zip(rows, lines, strict=True)]
         people = ["people", *[""] * (len(header) - 1)]

@@ -25,7 +25,7 @@ from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.run import RunFolder
 from cda.scorers.kinds import scorer_kind
 
-MARGINS, TRIPLES = "margins.jsonl", "triples.jsonl"
+MARGINS, TRIPLES, SAMPLES = "margins.jsonl", "triples.jsonl", "samples.jsonl"
 QUALITY = "quality pairs"
 _PATH = re.compile(
     r"(?:(?<=^)|(?<=[\s'\"(=,:@]))(?:~?[/\\](?![/\\])|[A-Za-z]:[/\\](?![/\\]))(?:[^\s,;:'\")]*[/\\])?([^\s,;:'\")/\\]+)"
@@ -102,7 +102,7 @@ def margins_beside(folder: Path | None, name: str = MARGINS) -> list[dict[str, A
 
 def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
     """The row of an audit; without its run's folder the content of the texts is unknown."""
-    rows, triples = margins_beside(folder), margins_beside(folder, TRIPLES)
+    rows, triples, samples = (margins_beside(folder, name) for name in (MARGINS, TRIPLES, SAMPLES))
     run = None if folder is None else RunFolder(folder)
     record = run.record("audit") if run else None
     settings = record.settings if record else {}
@@ -116,7 +116,7 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         kind="reward model" if isinstance(audit.model, RewardModelFacts) else "judge",
         scored=scored_as(audit, settings.get("calibration")),
         training=_training(audit, run.record("train").output if run else None),
-        texts=_texts(audit, rows, triples),
+        texts=_texts(audit, rows, triples, samples),
         numbers=(
             *(each.model_copy(update={"found": _public(each.found), "test": _plain(each.test)}) for each in numbers_in(audit)),
             *_sections(audit),
@@ -151,7 +151,7 @@ def scored_as(audit: AuditResult, calibration: str | None = None) -> dict[str, s
         panel = facts if isinstance(facts, PanelFacts) else None
         said = {
             "judges": panel and ", ".join(panel.judges), "how": panel and f"by the {panel.rule} of its judges", "judge's prompt": prompt_identity(facts),
-            "criteria": ", ".join(facts.criteria) or None, "orders": facts.orders, "verdicts": facts.verdicts,
+            "criteria": ", ".join(facts.criteria) or None, "orders": facts.orders, "repeats": facts.repeats if facts.repeats > 1 else None, "verdicts": facts.verdicts,
             "reasons": facts.verdict_reasons,
         }  # fmt: skip
     said["calibration"] = calibration
@@ -183,8 +183,10 @@ def _public(found: Estimate | Missing) -> Estimate | Missing:
     return Missing(reason=without_paths(found.reason)) if isinstance(found, Missing) else found
 
 
-def _texts(audit: AuditResult, rows: Rows | None, triples: Rows | None) -> dict[str, MeasuredTexts]:
-    """Contrasts, votes and triples of every bias, and quality pairs, each by source, number and content."""
+def _texts(
+    audit: AuditResult, rows: Rows | None, triples: Rows | None, samples: Rows | None
+) -> dict[str, MeasuredTexts]:
+    """Contrasts, votes and triples of every bias, quality pairs, and samples, each by source, number and content."""
     texts: dict[str, MeasuredTexts] = {}
 
     def add(name: str, source: str | None, n: int, content: str | None) -> None:
@@ -201,6 +203,9 @@ def _texts(audit: AuditResult, rows: Rows | None, triples: Rows | None) -> dict[
     if audit.quality is not None:
         n = audit.n_measured() + audit.quality.unread
         add(QUALITY, audit.sources.quality, n, _content(rows, "quality", None))
+    if samples:
+        content = content_id("samples", *sorted(row["response_id"] for row in samples))
+        add("samples", audit.sources.samples, len(samples), content)
     return texts
 
 

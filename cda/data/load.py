@@ -16,6 +16,7 @@ from cda.files.hub import commit_of
 from cda.files.jsonl import read_json_rows, read_jsonl
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
 from cda.inert import inert
+from cda.launch import say
 from cda.records import Message, Prompt, user_prompt
 
 T = TypeVar("T")
@@ -159,6 +160,8 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     if not looks_like_path(reference):
         if close := near(reference, ["embedded"]) or near_path(reference):
             raise DataError(f"{reference}: no such file. Did you mean '{close}'?")
+        if "/" not in reference:
+            say(f"  {reference}: no such file here; looked for as a data set on the Hugging Face hub")
         return columns_of_messages(plain_rows(_from_hub(reference, split), reference), reference)
     path = user_path(reference)
     if not is_there(path):

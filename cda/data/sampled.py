@@ -15,6 +15,7 @@ from cda.records import Exclusions, Prompt, count_reasons, normal_text, prompt_i
 
 COLUMNS = ("prompt", "responses", "response", "quality")
 _SETTING = "--column "
+"""What messages on columns name, without another setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,17 +87,19 @@ class Outputs:
         return [output for placed in self.by_prompt.values() for output in placed.outputs]
 
 
-def load_sampled(reference: str, columns: Mapping[str, str] | None = None, split: str = "train") -> Outputs:
-    """As `load_outputs`; and a DataError if no prompt has two responses to choose from."""
+def load_sampled(
+    reference: str, columns: Mapping[str, str] | None = None, split: str = "train", setting: str = _SETTING
+) -> Outputs:
+    """As `load_outputs`; and a DataError if no prompt has two responses to choose from. Messages on columns name `setting`."""
     try:
-        outputs = load_outputs(reference, columns, split)
+        outputs = placed_outputs(load_rows(reference, split), columns or {}, reference, setting)
     except DataError as error:
         # The loader's message names a recipe, which these files do not have.
         raise DataError(str(error).replace("data.split=", "--split ")) from None
     if not any(len(placed.responses) > 1 for placed in outputs.prompts):
         raise DataError(
-            f"{reference}: no prompt has two responses to choose from, so there is no best of n; {len(outputs.prompts)} prompts, "
-            f"rows: {outputs.rows}; responses: {outputs.responses}"
+            f"{reference}: no prompt has two responses to choose from; prompts: {len(outputs.prompts)}, rows: {outputs.rows}; "
+            f"responses: {outputs.responses}. Give several responses to each prompt, sampled from one policy"
         )
     return outputs
 
@@ -106,7 +109,7 @@ def load_outputs(reference: str, columns: Mapping[str, str] | None = None, split
     return placed_outputs(load_rows(reference, split), columns or {}, reference)
 
 
-def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> Outputs:
+def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str = _SETTING) -> Outputs:
     """Turn rows into outputs by prompt, each at its place, counting unusable rows; `columns` maps our name to the rows'.
 
     Two layouts: a row a prompt with `prompt` and `responses` (a list, or a list as JSON text), or a row a response with
@@ -117,7 +120,7 @@ def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) 
         DataError: A column is unknown, missing or ambiguous, or no response can be used.
     """
     names = {name: columns.get(name, name) for name in COLUMNS}
-    listed = _is_listed(rows, columns, where)
+    listed = _is_listed(rows, columns, where, setting)
     by_prompt: dict[str, Placed] = {}
     bad_rows: list[str] = []
     for row in rows:
@@ -136,9 +139,9 @@ def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str) 
     return outputs
 
 
-def _is_listed(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> bool:
+def _is_listed(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> bool:
     problems = [
-        f"{where}: {_SETTING}{name} is unknown.{did_you_mean(name, COLUMNS)} Known: {', '.join(COLUMNS)}"
+        f"{where}: {setting}{name} is unknown.{did_you_mean(name, COLUMNS)} Known: {', '.join(COLUMNS)}"
         for name in columns
         if name not in COLUMNS
     ]
@@ -147,7 +150,7 @@ def _is_listed(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> b
     needed = {name: columns.get(name, name) for name in COLUMNS if name == "prompt" or name in columns}
     problems += [
         f"{where}: no column '{column}'.{did_you_mean(column, present)} Found: {has}. "
-        f"Map it with {_SETTING}{name}=<your column>"
+        f"Map it with {setting}{name}=<your column>"
         for name, column in needed.items()
         if column not in present
     ]
@@ -156,8 +159,8 @@ def _is_listed(rows: Sequence[Row], columns: Mapping[str, str], where: str) -> b
     if len(layouts) != 1:
         what = "both responses and response" if layouts else "neither responses (a list) nor response"
         problems.append(
-            f"{where}: {what}. Found: {has}. Say which holds the sampled texts with {_SETTING}responses=<your column> "
-            f"(a list) or {_SETTING}response=<your column> (one text a row)"
+            f"{where}: {what}. Found: {has}. Say which holds the sampled texts with {setting}responses=<your column> "
+            f"(a list) or {setting}response=<your column> (one text a row)"
         )
     refuse(problems)
     return layouts == ["responses"]

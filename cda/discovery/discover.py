@@ -133,9 +133,15 @@ def search_calls(asked: AskedSearch, n_given: int) -> list[tuple[LlmSection, Pla
             what = f"rewriting by {name}"
             steps.append((llm.named(name), Planned(what, calls, 2 * _RESPONSE_TOKENS, _REWRITE_TOKENS)))
     if is_judge:
-        calls = 2 * (searched + n_rewriters * held_out)
+        repeats = judge.loaded.recipe.score.judge.repeats
+        calls = 2 * repeats * (searched + n_rewriters * held_out)
         verdict_tokens = _VERDICT_TOKENS + _CRITERION_TOKENS * len(judge.loaded.prompts.judge.criteria)
-        judging = Planned("judging in both orders", calls, 3 * _RESPONSE_TOKENS, verdict_tokens)
+        judging = Planned(
+            f"judging in both orders{f', {repeats} times each' if repeats > 1 else ''}",
+            calls,
+            3 * _RESPONSE_TOKENS,
+            verdict_tokens,
+        )
         steps.append((judge.loaded.recipe.llm, judging))
     if setup.asks_about_pairs:
         # Both sides of each pair are labelled.

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,9 @@ from cda.inert import sendable
 from cda.models.config import quiet_files
 from cda.progress import Bar
 from cda.run import file_fingerprint, fingerprint
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 EMBEDDED = "embedded"
 EMBEDDED_JUDGE = "embedded-judge"
@@ -64,7 +67,7 @@ def encoder_folder() -> Path:
     return Path(package.origin).parent / "model"
 
 
-def encoder_tokenizer(encoder: Path) -> Any:
+def encoder_tokenizer(encoder: Path) -> PreTrainedTokenizerBase:
     """The encoder's tokenizer, which gives no segment ids: classifiers are trained here on token ids alone."""
     from transformers import AutoTokenizer
 

@@ -22,18 +22,20 @@ def name_of(group: RewriteSummary | RewriteShown) -> str:
     return f"{group.bias}, {'added' if group.direction == 'add' else 'removed'}"
 
 
-def rewrites_table(inspection: InspectResult) -> Table:
-    """A row for each bias and direction."""
+def rewrites_table(inspection: InspectResult, failures: bool = True) -> Table:
+    """A row for each bias and direction, with or without the failures."""
     columns = {
         "bias": name_of, "rewrites": _rewrites_cell, "flipped": flipped_share_cell, "failed": failed_cell,
         "the gate would reject": _rejected_cell, "reward": reward_cell,
     }  # fmt: skip
     if all(isinstance(group.reward, Missing) for group in inspection.summaries):
         del columns["reward"]
+    if not failures:
+        del columns["failed"]
     rows = tuple(tuple(form(group) for form in columns.values()) for group in inspection.summaries)
     caption = (
-        f"Rewrites by bias and direction, with {PERCENT} intervals clustered by prompt; flipped, reward and features are of every text "
-        "that was written, failed ones among them"
+        f"Rewrites by bias and direction, with {PERCENT} intervals clustered by prompt; flipped and reward are of every text that was "
+        "written, failed ones included"
     )
     return Table(caption, tuple(columns), rows)
 
@@ -157,13 +159,16 @@ def gate_sentence(example: RewriteShown) -> str:
     return f"the gate passes it{noticed}"
 
 
-def feature_sentence(example: RewriteShown) -> str:
-    """Every feature that differs between original and rewrite."""
+def feature_sentence(example: RewriteShown, beyond: bool = False) -> str:
+    """Every feature that differs between original and rewrite, or only those beyond their limits and those of the bias itself."""
     parts = []
     for row in example.drift:
+        if beyond and not (row.is_treatment or row.beyond):
+            continue
         notes = " (the bias itself)" if row.is_treatment else " (beyond the limit)" if row.beyond else ""
         parts.append(f"{_plain(row.feature)} {_number(row.before)} → {_number(row.after)}{notes}")
-    return "drift: " + ("; ".join(parts) or "no measured feature differs")
+    none = "no feature is beyond its limit" if beyond else "no measured feature differs"
+    return "drift: " + ("; ".join(parts) or none)
 
 
 def _plain(feature: str) -> str:
@@ -191,7 +196,6 @@ def order_sentence(inspection: InspectResult) -> str:
     return f"{n} of {total} rewrites, for each bias and direction {order}."
 
 
-_N_SHOWN = 2
 _NUMBERS = (
     "Flipped means that the label changed as asked for. Failed are rewrites that were not accepted, even after asking again. "
     "The gate's checks are made again here on every accepted rewrite, also where it was made without a gate."
@@ -235,31 +239,31 @@ def _tables(inspection: InspectResult) -> tuple[Table, ...]:
 
 
 def with_section(document: Document, inspection: InspectResult) -> Document:
-    """A run's report with the numbers and the first rewrites of each bias and direction after its examples, folded."""
-    few = [
-        example
-        for group in inspection.summaries
-        for example in [each for each in inspection.examples if name_of(each) == name_of(group)][:_N_SHOWN]
-    ]
-    more = f"{order_sentence(inspection)} cda inspect RUN shows more, and what else they change."
-    texts, words = _texts(inspection, few), (*inspection.notes, more)
-    section = ReportSection("rewrites", "Rewrites", words, _tables(inspection), texts=texts, folded=True)
+    """A run's report with the numbers of all rewrites and the first rewrite of each bias after its examples, folded."""
+    few = tuple({each.bias: each for each in reversed(inspection.examples)}.values())[::-1]
+    total = sum(group.n for group in inspection.summaries)
+    more = f"{len(few)} of {total} rewrites, drawn with seed {inspection.seed}. cda inspect RUN shows more, and what else they change."
+    texts, words = _texts(inspection, few, beyond=True), (*inspection.notes, more)
+    found = rewrites_table(inspection, failures=False)  # what was left out has a section of its own
+    section = ReportSection("rewrites", "Rewrites", words, (found,), texts=texts, folded=True)
     parts = list(document.sections)
     after = [place for place, part in enumerate(parts, 1) if part.id == "examples"]
     parts.insert(after[0] if after else len(parts), section)
     return replace(document, sections=tuple(parts), markdown_parts=(*document.markdown_parts, *section_blocks(section)))
 
 
-def _texts(inspection: InspectResult, examples: Sequence[RewriteShown]) -> tuple[TextPair, ...]:
+def _texts(inspection: InspectResult, examples: Sequence[RewriteShown], beyond: bool = False) -> tuple[TextPair, ...]:
     return tuple(
-        TextPair(f"{name_of(one)}, {one.source}", one.prompt, one.original, one.rewrite, _notes(one, inspection.unit))
+        TextPair(
+            f"{name_of(one)}, {one.source}", one.prompt, one.original, one.rewrite, _notes(one, inspection.unit, beyond)
+        )
         for one in examples
     )
 
 
-def _notes(example: RewriteShown, unit: str) -> tuple[str, ...]:
+def _notes(example: RewriteShown, unit: str, beyond: bool) -> tuple[str, ...]:
     if example.rewrite is None:
         return (gate_sentence(example),)
     rewards = reward_sentence(example, unit)
-    said = (label_sentence(example), rewards, gate_sentence(example), feature_sentence(example))
+    said = (label_sentence(example), rewards, gate_sentence(example), feature_sentence(example, beyond))
     return tuple(sentence for sentence in said if sentence)

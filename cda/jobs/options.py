@@ -79,7 +79,7 @@ ContrastsOrNone = Annotated[
 ]
 Figures = Annotated[str | None, FIGURES]
 Limit = Annotated[int | None, LIMIT]
-AUDITED = "audit.max_contrasts audit.max_triples audit.max_quality"
+AUDITED = "audit.max_contrasts audit.max_triples audit.max_quality audit.max_samples"
 LimitOfAudit = Annotated[int | None, LIMIT._replace(setting=AUDITED)]
 Columns = Annotated[Mapping[str, str] | None, COLUMN]
 Votes = Annotated[Data | None, Arg("People's votes on them: id and vote, any number an item.", setting="audit.votes")]
@@ -102,6 +102,7 @@ COLUMN_SETTINGS = {
     "contrasts": "audit.columns",
     "triples": "audit.triple_columns",
     "quality": "audit.quality_columns",
+    "samples": "audit.sample_columns",
     "responses": "discover.columns",
 }
 """A file that a command reads to the setting with its columns."""
@@ -161,6 +162,8 @@ class AuditArguments(Paid, ModelSettings, DoseSettings, total=False):
     quality: Quality
     triples: Annotated[Data | None, Arg(setting="audit.triples")]
     """RATE triples of your own; `none` for no RATE."""
+    samples: Annotated[Data | None, Arg(setting="audit.samples")]
+    """Responses sampled from a policy, several to a prompt: what it becomes if it is optimised against the reward."""
     by: Annotated[str | Sequence[str] | None, Arg(setting="audit.by", form=_NAMES)]
     """A column of your contrasts or triples to compare effects by, such as a topic."""
     figures: Figures

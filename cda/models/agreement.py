@@ -9,18 +9,21 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path, PurePosixPath
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json
 from cda.models.refusals import first_line
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 INDEX = "model.safetensors.index.json"
 WHOLE = "model.safetensors"
 _POINTER = b"version https://git-lfs"
 
 
-def check_weight_files(name_or_path: str, revision: str | None, config: Any) -> None:
+def check_weight_files(name_or_path: str, revision: str | None, config: PretrainedConfig) -> None:
     """Raise ModelError if a model's weights would be read from anything but whole safetensors files of its own.
 
     An index may name any file for a shard, and Transformers reads one that is no safetensors as a pickle, which can run code; so may
@@ -180,7 +183,7 @@ def unexplained(keys: Collection[str], kind: Kind) -> list[str]:
     return sorted(key for key in keys if not any(re.search(pattern, key) for pattern in patterns))
 
 
-def _too_many_layers(config: Any, unused: Sequence[str]) -> str | None:
+def _too_many_layers(config: PretrainedConfig, unused: Sequence[str]) -> str | None:
     """The message if the weights hold layers beyond the number that the config declares; else None."""
     text_config = config.get_text_config()
     key = next((key for key in _N_LAYERS if hasattr(text_config, key)), None)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.errors import ModelError
 from cda.models.adapters import adapter_config, with_adapter
@@ -21,6 +21,9 @@ from cda.models.refusals import folder_problems, refuse_passed_over
 from cda.models.template import Encoded, Template
 from cda.models.weights import read_weights
 from cda.records import Prompt
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 # Parts of architecture names whose models give no probability of a next token.
 _NOT_CAUSAL = ("Classification", "MaskedLM", "QuestionAnswering", "MultipleChoice", "RewardModel")
@@ -144,7 +147,7 @@ def _n_same(first: Sequence[object], second: Sequence[object]) -> int:
     return sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(first, second, strict=False)))
 
 
-def _check_architecture(spec: ModelSpec, config: Any) -> None:
+def _check_architecture(spec: ModelSpec, config: PretrainedConfig) -> None:
     from transformers import MODEL_FOR_CAUSAL_LM_MAPPING
 
     names = getattr(config, "architectures", None) or []
@@ -162,7 +165,7 @@ def _check_architecture(spec: ModelSpec, config: Any) -> None:
         )
 
 
-def _load_base(spec: ModelSpec, config: Any) -> Any:
+def _load_base(spec: ModelSpec, config: PretrainedConfig) -> Any:
     from transformers import AutoModelForCausalLM
 
     # The output layer stays out of 8-bit by default: a log-probability needs its logits.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cda.errors import ModelError
 from cda.files.hub import commit_of
@@ -20,6 +20,9 @@ from cda.models.precision import Precision
 from cda.models.reading import Reads
 from cda.models.refusals import WAYS_OUT, class_name, folder_problems, refuse_passed_over, why_not_loadable
 from cda.models.template import DAY
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig
 
 CLASSIFIER = "a sequence classifier"
 _CLASSES = "AutoModelForSequenceClassification"
@@ -64,7 +67,7 @@ class ModelSpec:
         return replace(self, revision=commit_of("model", self.name_or_path, self.revision) or self.revision)
 
 
-def load_config(spec: ModelSpec, compares: bool = False) -> Any:
+def load_config(spec: ModelSpec, compares: bool = False) -> PretrainedConfig:
     """The configuration of the classifier that a reward model is loaded as; ModelError unless it is a reward model whose reward
     can be read: a class, head and weights that are known, and no unread code. `compares`: of one that compares two answers, too.
     """
@@ -142,7 +145,7 @@ def _renamed_head(files: ModelFiles) -> bool:
     return named_head(files, None) is not None and not files.has("score.") and not files.has("classifier.")
 
 
-def _family_config(spec: ModelSpec, family: Family) -> Any:
+def _family_config(spec: ModelSpec, family: Family) -> PretrainedConfig:
     """The configuration of a family's backbone as a classifier with one label."""
     from transformers import AutoConfig
 
@@ -160,19 +163,19 @@ def _family_config(spec: ModelSpec, family: Family) -> Any:
     return config
 
 
-def _own_class(config: Any) -> bool:
+def _own_class(config: PretrainedConfig) -> bool:
     """True if the model brings the code of its class."""
     return auto_class(config) in (getattr(config, "auto_map", None) or {})
 
 
-def auto_class(config: Any) -> str:
+def auto_class(config: PretrainedConfig) -> str:
     """The auto class for which a model brings its reward model's code: some name it for AutoModel alone."""
     named, names = getattr(config, "auto_map", None) or {}, getattr(config, "architectures", None) or []
     is_it = _CLASSES not in named and class_name(named.get("AutoModel")) in names
     return "AutoModel" if is_it else _CLASSES
 
 
-def _refuse_unknown_class(spec: ModelSpec, config: Any) -> None:
+def _refuse_unknown_class(spec: ModelSpec, config: PretrainedConfig) -> None:
     """Raise ModelError if config.json names a class that is not known, so that another one would be loaded."""
     import transformers
 
@@ -208,7 +211,7 @@ def _no_choice(spec: ModelSpec, why: str) -> ModelError:
     return ModelError(f"{spec.name_or_path}: model.head={spec.head}: {why}, without a choice. Leave model.head out")
 
 
-def head_index(spec: ModelSpec, config: Any) -> int:
+def head_index(spec: ModelSpec, config: PretrainedConfig) -> int:
     """Which of several labels is the reward; ModelError if the settings name none of them."""
     labels = {int(at): str(name) for at, name in (getattr(config, "id2label", None) or {}).items()}
     named = {name: at for at, name in labels.items()}
@@ -228,7 +231,7 @@ def head_index(spec: ModelSpec, config: Any) -> int:
     )
 
 
-def read_config(spec: ModelSpec, what: str) -> Any:
+def read_config(spec: ModelSpec, what: str) -> PretrainedConfig:
     """The configuration in a model's files; ModelError names `what` it was to be loaded as."""
     from transformers import AutoConfig
 

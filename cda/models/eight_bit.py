@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.launch import say
+
+if TYPE_CHECKING:
+    import torch
+    from bitsandbytes.nn import Linear8bitLt
+    from torch import Tensor, nn
+    from torch.utils.hooks import RemovableHandle
 
 _LEVELS = 127
 """int8 weights are their row's largest weight (`SCB`) in so many steps."""
 
 
-def multiply_by_rounded_weights(model: Any, once: bool) -> None:
+def multiply_by_rounded_weights(model: nn.Module, once: bool) -> None:
     """Have 8-bit layers compute x · (CB · SCB / 127)ᵀ + bias, in scoring as in training.
 
     bitsandbytes 0.50 computes that on a CPU in training alone; in scoring, and always on a GPU, it rounds the inputs to 8 bits too,
@@ -46,7 +52,7 @@ def multiply_by_rounded_weights(model: Any, once: bool) -> None:
         compute_as(_Rounded, layer)
 
 
-def compute_as(kind: type, layer: Any) -> None:
+def compute_as(kind: type, layer: nn.Module) -> None:
     """Have a layer compute as a class says that comes before bitsandbytes' own; all else of it stays."""
     from bitsandbytes.nn import Linear8bitLt
 
@@ -56,7 +62,7 @@ def compute_as(kind: type, layer: Any) -> None:
 class _Rounded:
     """Comes before bitsandbytes' own class, on a CPU."""
 
-    def forward(self: Any, inputs: Any) -> Any:
+    def forward(self: Any, inputs: Tensor) -> Tensor:
         import bitsandbytes
         from torch.nn.functional import linear
 
@@ -66,13 +72,14 @@ class _Rounded:
         if self.dequantized is not None and self.dequantized_of is self.state.CB:
             return linear(inputs, self.dequantized.to(inputs.dtype), bias)
         self.state.is_training = True  # the product of rounded weights with inputs that are not
-        return bitsandbytes.matmul(inputs, self.weight, bias=bias, state=self.state)
+        product: Tensor = bitsandbytes.matmul(inputs, self.weight, bias=bias, state=self.state)
+        return product
 
 
 class Dequantizing:
     """Comes before bitsandbytes' own class, on a GPU."""
 
-    def forward(self: Any, inputs: Any) -> Any:
+    def forward(self: Any, inputs: Tensor) -> Tensor:
         import torch
 
         if self.weight.CB is not None:  # the first pass, or other weights than before: an adapter was merged into them
@@ -80,7 +87,7 @@ class Dequantizing:
         device = inputs.device.type
         if torch.is_autocast_enabled(device):
             inputs = inputs.to(torch.get_autocast_dtype(device))
-        outputs = _product().apply(inputs, self.state.CB, self.state.SCB)
+        outputs: Tensor = _product().apply(inputs, self.state.CB, self.state.SCB)
         return outputs if self.bias is None else outputs + self.bias.to(outputs.dtype)
 
 
@@ -91,7 +98,7 @@ def _product() -> Any:
 
     class Product(torch.autograd.Function):
         @staticmethod
-        def forward(ctx: Any, inputs: Any, levels: Any, largest: Any) -> Any:
+        def forward(ctx: Any, inputs: Tensor, levels: Tensor, largest: Tensor) -> Tensor:
             ctx.save_for_backward(levels, largest)
             return torch.nn.functional.linear(inputs, _dequantized(levels, largest, inputs.dtype))
 
@@ -103,14 +110,14 @@ def _product() -> Any:
     return Product
 
 
-def _dequantized(levels: Any, largest: Any, dtype: Any) -> Any:
+def _dequantized(levels: Tensor, largest: Tensor, dtype: torch.dtype) -> Tensor:
     """Weights in `dtype`, multiplied in float32 and rounded once: one pass over memory."""
     import torch
 
     return torch.mul(levels, largest.float().mul(1 / _LEVELS).unsqueeze(1), out=torch.empty_like(levels, dtype=dtype))
 
 
-def free_inputs(model: Any) -> list[Any]:
+def free_inputs(model: nn.Module) -> list[RemovableHandle]:
     """Have frozen 8-bit layers free their inputs once they have computed; the handles returned undo it by `remove()`.
 
     bitsandbytes 0.50 keeps every layer's input on the node of its product, where only the gradient of the weights would look and
@@ -120,16 +127,16 @@ def free_inputs(model: Any) -> list[Any]:
     return [layer.register_forward_hook(_free) for layer in _layers(model) if not layer.weight.requires_grad]
 
 
-def _free(_layer: Any, _inputs: Any, output: Any) -> None:
+def _free(_layer: nn.Module, _inputs: object, output: Tensor) -> None:
     node = output.grad_fn
     # Two products: of int8 (`tensors`), and on CPUs of what was int8 (`A`). Other versions may keep other things, or none.
-    if hasattr(node, "tensors"):
+    if node is not None and hasattr(node, "tensors"):
         node.tensors = (None, None, None)
-    elif hasattr(node, "A"):
+    elif node is not None and hasattr(node, "A"):
         node.A = None
 
 
-def _layers(model: Any) -> Iterator[Any]:
+def _layers(model: nn.Module) -> Iterator[Linear8bitLt]:
     from bitsandbytes.nn import Linear8bitLt
 
     return (layer for layer in model.modules() if isinstance(layer, Linear8bitLt))

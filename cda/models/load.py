@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.errors import ModelError, type_in_words
 from cda.models.adapters import check_adapter, with_adapter
@@ -32,6 +32,9 @@ from cda.models.template import (
 )
 from cda.models.weights import compute_in_float32, float32_behind_base, head_names, load_base
 from cda.records import Message
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +121,7 @@ def _points(spec: ModelSpec, family: Family, template: Template, files: ModelFil
 
 
 def _reading_notes(
-    reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: Any
+    reads: Reads, pad: int | None, declared: int | None, template: Template, text_config: PretrainedConfig
 ) -> Iterator[str]:
     """Sentences on a padding token that moves the reward, or that the files disagree on."""
     if reads != "config":
@@ -188,7 +191,7 @@ def free_memory() -> None:
         torch.cuda.empty_cache()
 
 
-def load_template(spec: ModelSpec, config: Any = None) -> Template:
+def load_template(spec: ModelSpec, config: PretrainedConfig | None = None) -> Template:
     """The model's tokenizer as a template, from text to token ids; `config` tells the model's padding token. ModelError
     if there is no usable tokenizer, or one with custom code that would not be run.
     """
@@ -224,7 +227,7 @@ def load_template(spec: ModelSpec, config: Any = None) -> Template:
     return template
 
 
-def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
+def _layout(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig) -> Layout:
     """The encoding of a model's texts, where its family or the settings decide it."""
     family = family_for(spec) if config is not None else None
     if family is not None and not (family.runs_code or hasattr(config, "reward_family")):
@@ -247,7 +250,12 @@ def _layout(spec: ModelSpec, tokenizer: Any, config: Any) -> Layout:
     )
 
 
-def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout: Layout | None = None) -> Template:
+def template_of(
+    tokenizer: PreTrainedTokenizerBase,
+    text_config: PretrainedConfig,
+    max_length_tokens: int,
+    layout: Layout | None = None,
+) -> Template:
     """A template that cuts texts at the given length, or at the model's or tokenizer's own if that is shorter."""
     # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
     positions = getattr(text_config, "max_position_embeddings", None) or max_length_tokens
@@ -259,7 +267,7 @@ def template_of(tokenizer: Any, text_config: Any, max_length_tokens: int, layout
     return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config), layout)
 
 
-def _own_tokenizer(spec: ModelSpec, config: Any) -> object:
+def _own_tokenizer(spec: ModelSpec, config: PretrainedConfig) -> object:
     """The tokenizer class that a model's files name; None if there is none. Transformers passes over it if it knows the
     kind of model and code is not allowed, and always if config.json names it.
     """
@@ -285,7 +293,7 @@ _WALL_S = 120
 _PATTERN = re.compile(r'"Regex"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
-def _try_template(name_or_path: str, tokenizer: Any) -> None:
+def _try_template(name_or_path: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise ModelError if a tokenizer's chat template is not one, or it or a pattern of the tokenizer does not end in a trial."""
     template = tokenizer.chat_template
     if isinstance(template, Mapping):
@@ -305,7 +313,7 @@ def _try_template(name_or_path: str, tokenizer: Any) -> None:
         raise ModelError(f"{name_or_path}: {found}")
 
 
-def _patterns(tokenizer: Any) -> tuple[str, ...]:
+def _patterns(tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
     """Regular expressions that a tokenizer splits or replaces by."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     parts = [getattr(backend, part, None) for part in ("normalizer", "pre_tokenizer")]

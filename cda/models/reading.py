@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cda.errors import ModelError
 from cda.models.refusals import WAYS_OUT, first_line
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 Reads = Literal["config", "last_token", "last_attended"]
 
@@ -36,7 +39,7 @@ class Reading:
             return self.points(list(ids))[-1]
         return max((at for at, token in enumerate(ids) if token != self.pad), default=0 if self.pad is not None else -1)
 
-    def rewards(self, head: Any, hidden: Any, input_ids: Any, mask: Any) -> Any:
+    def rewards(self, head: nn.Module, hidden: Tensor, input_ids: Tensor, mask: Tensor) -> Tensor:
         """Rewards, shape (B, 1), from last hidden states (B, L, h), token ids and attention mask (B, L)."""
         import torch
 
@@ -44,7 +47,8 @@ class Reading:
         if self.points is None:
             counted = mask if self.pad is None else mask * (input_ids != self.pad)
             last = (counted * torch.arange(input_ids.shape[1], device=counted.device)).argmax(-1).to(hidden.device)
-            return head(hidden[rows, last])[:, self.output, None]
+            rewards: Tensor = head(hidden[rows, last])
+            return rewards[:, self.output, None]
         # Text by text, without padding; a text's own tokens are the attended ones.
         attended = [row.nonzero().flatten().tolist() for row in mask]
         found = [
@@ -56,7 +60,8 @@ class Reading:
         valid = torch.tensor(
             [[True] * len(points) + [False] * (n - len(points)) for points in found], device=hidden.device
         )
-        return head(hidden[rows[:, None], at], valid)[:, self.output, None]
+        rewards = head(hidden[rows[:, None], at], valid)
+        return rewards[:, self.output, None]
 
 
 def pools_by_position(model: Any) -> bool:
@@ -112,7 +117,7 @@ class _ByMask:
         mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
         return SequenceClassifierOutputWithPast(logits=self.reading.rewards(self.score, hidden, input_ids, mask))
 
-    def plain(self: Any, input_ids: Any) -> Any:
+    def plain(self: Any, input_ids: Tensor) -> Any:
         """The output of the classifier's own forward pass."""
         return super().forward(input_ids=input_ids)  # type: ignore[misc]
 

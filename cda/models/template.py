@@ -13,14 +13,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cda.errors import ModelError
 from cda.inert import TURNS, sendable, without_turns
 from cda.records import Message, Prompt, prompt_text
 
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
-def wants_segments(tokenizer: Any, config: Any) -> bool:
+
+def wants_segments(tokenizer: PreTrainedTokenizerBase, config: PretrainedConfig) -> bool:
     """True if a model tells the two texts of a pair apart, and its tokenizer says so."""
     return (getattr(config, "type_vocab_size", None) or 0) > 1 and "token_type_ids" in tokenizer.model_input_names
 
@@ -114,7 +117,7 @@ class Template:
 
     def __init__(
         self,
-        tokenizer: Any,
+        tokenizer: PreTrainedTokenizerBase,
         max_length_tokens: int,
         pad_token_id: int | None = None,
         segments: bool = False,
@@ -292,7 +295,7 @@ class Template:
         return Encoded([*before, *first, *between, *second, *after], excess > 0)
 
 
-def _form(tokenizer: Any) -> Form:
+def _form(tokenizer: PreTrainedTokenizerBase) -> Form:
     if tokenizer.chat_template:
         return "chat template"
     if tokenizer.cls_token_id is not None and tokenizer.sep_token_id is not None:
@@ -300,7 +303,7 @@ def _form(tokenizer: Any) -> Form:
     return "plain text"
 
 
-def _marks(tokenizer: Any, turns: Turns | None) -> re.Pattern[str] | None:
+def _marks(tokenizer: PreTrainedTokenizerBase, turns: Turns | None) -> re.Pattern[str] | None:
     """A pattern of the tokenizer's special tokens and of the turns that its template writes as text; None without any."""
     added = getattr(tokenizer, "added_tokens_decoder", {}).values()
     special = {*map(str, tokenizer.all_special_tokens), *(str(token) for token in added if token.special)}
@@ -311,7 +314,7 @@ def _marks(tokenizer: Any, turns: Turns | None) -> re.Pattern[str] | None:
     return re.compile("|".join(map(re.escape, sorted(marks, key=len, reverse=True)))) if marks else None
 
 
-def _frame(tokenizer: Any) -> tuple[list[int], list[int], list[int]]:
+def _frame(tokenizer: PreTrainedTokenizerBase) -> tuple[list[int], list[int], list[int]]:
     """Special tokens before, between and after the texts of a pair, as the tokenizer itself puts them."""
     encoded = tokenizer("a", "a", return_special_tokens_mask=True, verbose=False)
     ids, special = list(encoded["input_ids"]), list(encoded["special_tokens_mask"])
@@ -331,7 +334,7 @@ def _clock(day: datetime.date) -> str:
     return "{%- macro strftime_now(form) -%}{{ form" + parts + " }}{%- endmacro -%}"
 
 
-def _default_pad(tokenizer: Any) -> int:
+def _default_pad(tokenizer: PreTrainedTokenizerBase) -> int:
     """The tokenizer's padding token, else one that ends no text."""
     if tokenizer.pad_token_id is not None:
         return int(tokenizer.pad_token_id)
@@ -340,7 +343,7 @@ def _default_pad(tokenizer: Any) -> int:
     return 0 if tokenizer.eos_token_id != 0 else 1
 
 
-def padding_token(tokenizer: Any, of_model: int | None, vocab_size: int | None) -> int:
+def padding_token(tokenizer: PreTrainedTokenizerBase, of_model: int | None, vocab_size: int | None) -> int:
     """The token that fills up batches: the model's, which its class may look for, else the tokenizer's, else any. One that the
     embedding table does not hold, or that the tokenizer cannot name, is passed over: masked, every token pads alike.
     """
@@ -364,7 +367,7 @@ def check_said(name_or_path: str, template: Template) -> None:
         )
 
 
-def check_fixed(name_or_path: str, tokenizer: Any) -> None:
+def check_fixed(name_or_path: str, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raise ModelError if a chat template draws at random, so that one text has several renderings."""
     if tokenizer.chat_template and (drawn := _RANDOM.search(str(tokenizer.chat_template))):
         raise ModelError(

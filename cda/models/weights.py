@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.errors import ModelError
 from cda.models.agreement import check_tensors
@@ -18,6 +18,10 @@ from cda.models.eight_bit import multiply_by_rounded_weights
 from cda.models.families import Family
 from cda.models.own_files import ModelFiles
 from cda.models.refusals import first_line, why_not_loadable
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PretrainedConfig
 
 
 def compute_in_float32(model: Any, heads: Sequence[str]) -> None:
@@ -83,7 +87,7 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     return names
 
 
-def empty_model(spec: ModelSpec, config: Any) -> Any:
+def empty_model(spec: ModelSpec, config: PretrainedConfig) -> Any:
     """The reward model of a configuration without weights."""
     import torch
 
@@ -97,7 +101,7 @@ def empty_model(spec: ModelSpec, config: Any) -> Any:
         raise ModelError(why_not_loadable(spec.name_or_path, CLASSIFIER, error)) from None
 
 
-def _class_of(spec: ModelSpec, config: Any) -> Any:
+def _class_of(spec: ModelSpec, config: PretrainedConfig) -> Any:
     """The class that a configuration is loaded as: an auto class, or Transformers' own with the head of a family."""
     import transformers
 
@@ -107,7 +111,7 @@ def _class_of(spec: ModelSpec, config: Any) -> Any:
     own: Any = transformers.MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING[type(config)]
     files = ModelFiles(spec.name_or_path, spec.revision)
 
-    def made(self: Any, config: Any) -> None:
+    def made(self: Any, config: PretrainedConfig) -> None:
         own.__init__(self, config)
         for name, part in [*self.named_children()]:  # the class's own pooler and head
             if name != self.base_model_prefix and any(True for _ in part.parameters()):
@@ -119,7 +123,7 @@ def _class_of(spec: ModelSpec, config: Any) -> Any:
     return type(own.__name__, (own,), {"__init__": made, "__module__": own.__module__})
 
 
-def _one_output(config: Any, _: ModelFiles) -> Any:
+def _one_output(config: PretrainedConfig, _: ModelFiles) -> nn.Module:
     import torch
 
     return torch.nn.Linear(config.get_text_config().hidden_size, 1, bias=False)
@@ -137,7 +141,7 @@ def n_weights(spec: ModelSpec) -> int:
 def read_weights(
     auto: Any,
     spec: ModelSpec,
-    config: Any,
+    config: PretrainedConfig,
     what: str,
     skip: Sequence[str] | None,
     sharded: bool = False,
@@ -193,7 +197,7 @@ def read_weights(
     return model, report
 
 
-def load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: bool) -> Any:
+def load_base(spec: ModelSpec, config: PretrainedConfig, heads: tuple[str, ...], sharded: bool) -> Any:
     family = family_for(spec) if hasattr(config, "reward_family") else None
     kind = _class_of(spec, config)
     model, report = read_weights(kind, spec, config, CLASSIFIER, heads, sharded, family)
@@ -203,7 +207,7 @@ def load_base(spec: ModelSpec, config: Any, heads: tuple[str, ...], sharded: boo
     return model
 
 
-def _all_tensors(files: ModelFiles) -> dict[str, Any]:
+def _all_tensors(files: ModelFiles) -> dict[str, Tensor]:
     """Every tensor of a model's files, in main memory."""
     from safetensors.torch import load_file
 

@@ -24,7 +24,7 @@ Place = Literal["tracker", "report", "comparison", "dose"]
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "votes", "triples", "quality", "places"]
+On = Literal["contrasts", "votes", "triples", "quality", "places", "samples"]
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -39,6 +39,7 @@ _ABSENT: Mapping[On, str] = {
     "triples": "there are no triples of it",
     "quality": "quality was not measured",
     "places": "the model does not compare two texts, so that no place decides",
+    "samples": "no samples of a policy were given (audit.samples)",
 }
 
 
@@ -53,6 +54,10 @@ class AuditMeasure:
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
     """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
+    level: str = ""
+    """Level beside the bias that each of its numbers is of one of; audits keep such numbers as they are (`AuditResult.policy`)."""
+    ones: tuple[str, ...] = ()
+    """Those of the level that every audit has, and conditions name."""
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
@@ -69,6 +74,8 @@ class AuditMeasure:
     """The places that have it, beside conditions, rows and frames, which have all."""
     caption: str = ""
     """Of its table in comparisons; empty: it has none."""
+    absent: str = ""
+    """Why an audit has no number of it; empty: the reason that all measures on these texts have."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
     axis: str = ""
@@ -94,15 +101,17 @@ class AuditMeasure:
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult, bias: str) -> dict[Moment, Found]:
-        """The numbers of a bias by moment; Missing ones with the reason."""
+    def moments(self, audit: AuditResult, bias: str, one: str = "") -> dict[Moment, Found]:
+        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason."""
+        if self.level and (kept := [each for each in audit.policy if each.at == {"bias": bias, self.level: one}]):
+            return {each.moment: each.found for each in kept}
         found = self.find(audit, bias) if self.find else None
         alone = len(audit.scorings) == 1
         if isinstance(found, PerScoring):
             return by_moment(found)
         if isinstance(found, Estimate):
             return {"model" if alone else "before": found}
-        missing = found or Missing(reason=_ABSENT[self.on])
+        missing = found or Missing(reason=self.absent or _ABSENT[self.on])
         return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
@@ -182,6 +191,14 @@ def _rate(
         return BeforeAfter(before=of_scoring(before), after=of_scoring(after), change=of_scoring(rate.changes))
 
     return find
+
+
+def _test_of_ate(audit: AuditResult, bias: str) -> Test | Missing | None:
+    """None if there is no ATE: the test is then of the effect on originals of one kind."""
+    rate = audit.rate.get(bias)
+    if rate is None or isinstance(rate.measured, Missing) or isinstance(average_of(rate.measured.last), Missing):
+        return None
+    return rate.test
 
 
 MEASURES: dict[str, AuditMeasure] = {
@@ -280,8 +297,8 @@ MEASURES: dict[str, AuditMeasure] = {
         shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
-        meaning="The paper's skew (Bharadwaj et al. 2025): one of the sides is the rewrite of an answer, the other the rewrite of "
-        "that rewrite, so that what rewriting changes besides is on both. A judge's tie counts half.",
+        meaning="The paper's skew (Bharadwaj et al. 2025): one side is the rewrite of an answer, the other the rewrite of that rewrite, "
+        "so that other changes by rewriting are on both. A judge's tie counts half.",
     ),
     "accuracy": AuditMeasure(
         title="quality accuracy",
@@ -291,7 +308,7 @@ MEASURES: dict[str, AuditMeasure] = {
         held_out=True,
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
-        meaning="Held-out pairs of a better and a worse answer. Ties count as wrong.",
+        meaning="Share of held-out pairs of a better and a worse answer that are ranked right; ties count as wrong.",
         caption="Quality accuracy",
         axis="ranked right (%)",
         marked=0.5,
@@ -309,11 +326,27 @@ MEASURES: dict[str, AuditMeasure] = {
         "judges' verdicts.",
         caption="Position: how often the place decides, whatever the answers say",
         axis="decided by place (%)",
+        shown_as={"screen": "by place"},
+    ),
+    "stability": AuditMeasure(
+        title="agreement with itself",
+        unit="share",
+        on="places",
+        find=lambda audit, _: getattr(audit.model, "stability", None),
+        absent="no comparison was asked again: score.judge.repeats=3 asks a judge each of them three times",
+        term="stability (agreement with itself)",
+        formula="comparisons whose repeats of one order name the same answer, or a tie / all comparisons asked again",
+        meaning="How often a judge that is asked the same question again, in the same order, names the same answer. The orders of a "
+        "comparison count half each, and the judges of a panel alike. What it says differently by chance widens no interval here, which "
+        "are over prompts; the preference is the mean over repeats.",
+        caption="Stability: how often a judge that is asked again names the same answer",
+        axis="agrees with itself (%)",
+        shown_as={"screen": "asked again"},
     ),
     "rate": AuditMeasure(
         title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
         shown_as={"tracker": "ate", "model": "RATE ATE"},
-        test=_at("rate", "test"),
+        test=_test_of_ate,
     ),
     "rate_standardised": AuditMeasure(
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
@@ -341,6 +374,20 @@ MEASURES: dict[str, AuditMeasure] = {
         title="rank by distance", unit="rank", on="votes", places=(),
         caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
+    "tilt": AuditMeasure(
+        title="share in an optimised policy",
+        unit="share",
+        on="samples",
+        level="kl",
+        ones=("0", "0.5", "1", "2"),
+        places=(),
+        term="share in an optimised policy (tilt)",
+        formula="Σ w · [response shows the bias] within each prompt, w ∝ exp(reward / β); mean over prompts, jackknifed to the second order",
+        meaning="How often a policy shows the bias whose responses are weighted by the reward, as far as a KL from the policy that was "
+        "sampled (Korbak et al. 2022; Rafailov et al. 2023); KL 0 is that policy. Of a relative measure, how often a response shows it "
+        "next to another sample of the prompt.",
+        caption="Share in a policy optimised against the reward, at a KL in nats",
+    ),
     "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
     "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),
 }  # fmt: skip
@@ -349,7 +396,7 @@ MEASURES: dict[str, AuditMeasure] = {
 
 def of_audits() -> dict[str, AuditMeasure]:
     """The measures that an audit has by itself."""
-    return {key: measure for key, measure in MEASURES.items() if measure.find}
+    return {key: measure for key, measure in MEASURES.items() if measure.find or measure.level}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

@@ -9,7 +9,7 @@ from cda.errors import DataError
 from cda.numbers.measures import MEASURES, Found, known_key, unknown
 from cda.results.base import Estimate, Moment, Number, Test
 
-LEVELS = ("bias", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge")
+LEVELS = ("bias", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge", "kl")
 """What a number can be of: names of its `at`."""
 
 

@@ -24,13 +24,15 @@ def numbers_in(_result: object) -> Numbers:
 
 @numbers_in.register
 def _of_audit(audit: AuditResult) -> Numbers:
-    return Numbers(
+    found = (
         Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
+        if measure.find
         for bias in (audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
-        if measure.on != "places" or (measure.find and measure.find(audit, bias) is not None)
+        if measure.on != "places" or measure.find(audit, bias) is not None
     )
+    return Numbers((*found, *audit.policy))
 
 
 def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
@@ -87,6 +89,8 @@ def rows_of(result: BaseModel) -> Iterator[dict[str, object]]:
 def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
     if isinstance(value, Estimate | Missing):
         yield path, value, None
+    elif isinstance(value, Number):
+        return  # one of the numbers of the whole, which follow
     elif isinstance(value, Plain | InSample):
         for each in value.numbers:
             yield (*path, each.measure, *each.at.values(), each.moment), each.found, each.test

@@ -97,7 +97,7 @@ def check(loaded: LoadedRecipe) -> None:
             "by itself (`cda audit MODEL audit.labels=...`)"
         )
     attempt(partial(check_conversations, loaded))
-    attempt(lambda: problems.extend(open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).problems()))
+    attempt(lambda: problems.extend(_scorer_problems(loaded)))
     if recipe.dose.on == "yes" and not loaded.only_audit and not problems:
         attempt(lambda: dose.check_counts(loaded))
     if (recipe.labels_by_llm or recipe.rewrites_by_llm) and not recipe.model.kind.asks_llm:
@@ -105,6 +105,18 @@ def check(loaded: LoadedRecipe) -> None:
     problems += _disk_problems(recipe.run_path, len(recipe.seeds) * _MIN_FREE_BYTES)
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
+
+
+def _scorer_problems(loaded: LoadedRecipe) -> list[str]:
+    """What can be found of the model before anything is scored."""
+    scorer = open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded))
+    problems = scorer.problems()
+    if loaded.recipe.audit.samples is not None and not problems and scorer.compares:
+        problems = [
+            f"audit.samples: samples need rewards, and {scorer.name} compares two answers and gives none of a single one; leave "
+            "--samples (audit.samples) out"
+        ]
+    return problems
 
 
 def _check_push(recipe: Recipe) -> None:
@@ -186,6 +198,7 @@ def _files(loaded: LoadedRecipe) -> list[tuple[str, Callable[[], Any], Callable[
         (audit.contrasts, inputs.contrasts, numbered("contrast")),
         (audit.triples, inputs.triples, numbered("triple")),
         (audit.quality, inputs.quality, lambda found: [(f"row {item.row}", item.prompt) for item in found.items]),
+        (audit.samples, inputs.samples, numbered("prompt")),
     ]
     named = [*(() if loaded.only_audit else taught), *audited]
     return [(name, read, prompts) for name, read, prompts in named if name is not None]
@@ -225,6 +238,7 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     contrasts += f" (also of {', '.join(untaught)}, not taught)" if untaught and not loaded.only_audit else ""
     contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
+    audit += f"; samples: {recipe.audit.samples}" if recipe.audit.samples else ""
     stages: dict[str, list[str]] = {}
     if loaded.only_audit:
         scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))

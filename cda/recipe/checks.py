@@ -61,8 +61,8 @@ def cross_checks(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], only_
         yield f"audit.contrasts is none, and {' and '.join(f'audit.{name}' for name in opinions)} are on contrasts; give contrasts"
     elif audit.contrasts is None and audit.triples in (None, "embedded") and not audit.rate:
         yield (
-            "audit.contrasts is none, so that triples are all that is measured, and there are none; give them (--triples FILE, "
-            "audit.triples), or have answers rewritten (audit.rate=20)"
+            "audit.contrasts is none, so that triples are all that an audit measures, and there are none; give contrasts, or, for "
+            "cda audit, triples (--triples FILE, audit.triples) or answers to rewrite (audit.rate=20)"
         )
     if recipe.data.second_turn == "yes":
         yield from _second_turn_problems(recipe, names)

@@ -60,6 +60,7 @@ QualityColumns = Annotated[
 ContrastColumns = Annotated[dict[str, str], _columns_of(*contrasts.COLUMNS)]
 TripleColumns = Annotated[dict[str, str], _columns_of(*triples.COLUMNS)]
 ResponseColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS, "topic")]
+SampleColumns = Annotated[dict[str, str], _columns_of(*sampled.COLUMNS)]
 
 
 class JudgeSection(Section):
@@ -79,6 +80,9 @@ class JudgeSection(Section):
     """both: each comparison is asked with either answer first, and a taste for a place cancels. one: once, with the first
     answer drawn; half the calls, and a taste for a place stays in each margin. null: as the prompt says (`ours`: both,
     `paper`: one)."""
+    repeats: Annotated[Positive, Field(exclude_if=lambda n: n == 1)] = 1
+    """How often each comparison is asked in each order, the same question each time: the preference is the mean over them, and the share
+    of comparisons whose repeats agree is reported. Each repeat is a call of its own."""
     criteria: Criteria | None = None
     """Rubric: a list of names, or of name and question. The judge gives a verdict on each criterion by itself and then overall, in
     one call (with by_token in a call each), and the audit shows the bias of each. null: as the prompt says; []: none."""
@@ -201,12 +205,20 @@ class AuditSection(Section):
     """Our column to yours, for the file of quality pairs."""
     quality_split: str = "test"
     """Split of quality pairs from a folder or hub id with several."""
+    samples: str | None = None
+    """Responses sampled from one policy, several to a prompt, as `cda best-of` reads them: prompt and responses, or prompt and
+    response. How frequent each bias is in a policy that is optimised against the reward is estimated from them. Rewards alone do it:
+    not for judges. Their prompts are left out of the training."""
+    sample_columns: SampleColumns = {}
+    """Our column to yours, for the file of samples."""
     max_contrasts: Positive | None = None
     """Measure at most this many contrasts of each bias, drawn with the seed; the report says so."""
     max_triples: Annotated[Positive | None, Field(exclude_if=lambda value: value is None)] = None
     """Measure at most this many RATE triples of each bias, drawn with the seed; the report says so."""
     max_quality: Positive | None = None
     """Measure at most this many quality pairs, drawn with the seed; the report says so."""
+    max_samples: Annotated[Positive | None, Field(exclude_if=lambda value: value is None)] = None
+    """Measure on the samples of at most this many prompts, drawn with the seed; the report says so."""
 
 
 class DoseSection(Section):

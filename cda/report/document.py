@@ -166,7 +166,8 @@ def _marked(block: Block) -> list[str]:
         case Bullets():
             return ["", *(f"- {escaped(item)}" for item in block.items), ""]
         case Entry():
-            return [f"- **{escaped(block.term)}** = {escaped(block.formula)}. {escaped(block.meaning)}"]
+            formula = f" = {escaped(block.formula)}." if block.formula else ":"
+            return [f"- **{escaped(block.term)}**{formula} {escaped(block.meaning)}"]
         case Marked():
             return list(block.lines)
         case TextPair():

@@ -27,6 +27,8 @@ _LEVELS = (0.05, 0.01)
 """Levels that p-values are compared with."""
 _MOST_DIGITS = 6
 """Differences beyond are rounding."""
+_ROUNDING, _TINY = 1e-12, 1e-4
+"""Numbers between them are written with an exponent if decimals do not show their digits; smaller ones are rounding."""
 
 
 def share(estimate: Estimate, limit: float | None = None) -> str:
@@ -107,23 +109,42 @@ def p_equals(p: float) -> str:
     return text if text.startswith("<") else f"= {text}"
 
 
-def reward(value: float, digits: int = 2) -> str:
-    """A margin in reward units, signed, with two decimals; a zero has no sign.
+def reward(value: float, digits: int | None = None) -> str:
+    """A margin in reward units, signed, with two decimals, or with an exponent if it is tiny; a zero has no sign.
 
-    >>> reward(-1.234), reward(-0.001)
-    ('−1.23', '0.00')
+    >>> reward(-1.234), reward(-0.001), reward(3.21e-7), reward(2e-17)
+    ('−1.23', '0.00', '+3.2e-7', '0.00')
     """
+    if digits is None and _ROUNDING < abs(value) < _TINY:
+        return _with_exponent(value, 0)
+    digits = 2 if digits is None else digits
     text = f"{value:+.{digits}f}".replace("-", MINUS)
     return text if round(value, digits) else text[1:]
 
 
 def signed(estimate: Estimate) -> str:
     """An estimate in reward units or the like, signed, with its interval: two decimals, or as many as its half-width needs for a digit,
-    and as tell an end from 0."""
-    half = (estimate.high - estimate.low) / 2
-    digits = 2 if half <= 0 else min(_MOST_DIGITS, max(2, -math.floor(math.log10(2 * half))))
+    and as tell an end from 0; of a tiny one that would need more than six, digits with an exponent."""
+    ends = (estimate.value, estimate.low, estimate.high)
+    half, largest = (estimate.high - estimate.low) / 2, max(map(abs, ends))
+    needed = -math.floor(math.log10(2 * half or largest or 1))
+    if needed > _MOST_DIGITS and _ROUNDING < largest < _TINY:
+        return "{} [{}, {}]".format(*(_with_exponent(end, needed) for end in ends))
+    digits = 2 if half <= 0 else min(_MOST_DIGITS, max(2, needed))
     low, high = (reward(end, _digits_apart(end, (0.0,), digits)) for end in (estimate.low, estimate.high))
     return f"{reward(estimate.value, digits)} [{low}, {high}]"
+
+
+def _with_exponent(value: float, decimals: int) -> str:
+    """A tiny number, signed, with two digits that count, or those up to so many decimals.
+
+    >>> _with_exponent(0.00000032, 7), _with_exponent(-0.0000045612, 8), _with_exponent(0.0, 7)
+    ('+3.2e-7', '−4.56e-6', '0')
+    """
+    if not value:
+        return "0"
+    digits, power = f"{value:+.{max(1, decimals + math.floor(math.log10(abs(value))))}e}".split("e")
+    return f"{digits.replace('-', MINUS)}e{int(power)}"
 
 
 def in_each(margin: float) -> str:

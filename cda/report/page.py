@@ -25,7 +25,7 @@ Kind = Literal["good", "bad", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A term with its formula and its meaning."""
+    """A term with its formula (empty: none is shown) and its meaning."""
 
     term: str
     formula: str

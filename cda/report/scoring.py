@@ -53,7 +53,7 @@ def scored_line(facts: Scorer) -> str:
     if isinstance(facts, PanelFacts):
         return f"{_panel(facts)}. {'; '.join(f'{name}: {scored_line(judge)}' for name, judge in facts.judges.items())}"
     if isinstance(facts, JudgeFacts):
-        place = _place(facts) + _prompt(facts)
+        place = (f"; {facts.repeats} times each" if facts.repeats > 1 else "") + _place(facts) + _prompt(facts)
         if facts.orders == "one":
             return f"Asked {facts.comparisons} comparisons in {_ONE_ORDER}; {facts.unread} unreadable{place}"
         return (

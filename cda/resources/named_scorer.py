@@ -327,6 +327,8 @@ def _noted(facts: _Facts, file: str | None, calibration: CalibrationResult) -> _
         f"Calibrated by {shown_path(str(file))} at strength {calibration.strength:g}. On the contrasts that people voted on for "
         "it, numbers flatter it; its own report has those of votes that did not fit it."
     )
+    if calibration.strength == 0:
+        note = f"score.calibration: {shown_path(str(file))} changes no score: its strength is 0, as no correction was shown to gain."
     say(f"  {note}")
     return facts.model_copy(update={"notes": (*facts.notes, note)})
 
@@ -334,15 +336,18 @@ def _noted(facts: _Facts, file: str | None, calibration: CalibrationResult) -> _
 def _placed(
     facts: JudgeFacts | PanelFacts, preferences: Preferences, comparisons: Sequence[Comparison]
 ) -> JudgeFacts | PanelFacts:
-    """The facts with the share that the place decided, of a panel also that of each judge."""
-    found = {"by_place": preferences.decided_by_place(comparisons)}
-    if isinstance(facts, JudgeFacts):
-        return facts.model_copy(update=found)
-    judges = {
-        name: judge.model_copy(update={"by_place": preferences.judges[name].decided_by_place(comparisons)})
-        for name, judge in facts.judges.items()
+    """The facts with the shares that the place decided, that agreed when asked again, and that were unread; of a panel also those of
+    each judge."""
+    found: dict[str, Any] = {
+        "by_place": preferences.decided_by_place(comparisons),
+        "stability": preferences.repeated_alike(comparisons) if facts.repeats > 1 else None,
+        "unread_share": preferences.without_verdict(comparisons),
     }
-    return facts.model_copy(update={**found, "judges": judges})
+    if isinstance(facts, PanelFacts):
+        found["judges"] = {
+            name: _placed(judge, preferences.judges[name], comparisons) for name, judge in facts.judges.items()
+        }
+    return facts.model_copy(update=found)
 
 
 def texts_of(comparisons: Sequence[Comparison]) -> list[Text]:

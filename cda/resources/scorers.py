@@ -377,16 +377,22 @@ class Judge(NamedScorer):
         told, n_judges = self.settings.llm.prompts.judge, len(self.section.llms)
         panel = f"a panel of {n_judges} judges, each " if n_judges > 1 else ""
         by = f", overall and by {listed([each.name for each in told.criteria])}" if told.criteria else ""
-        return f"{panel}an LLM, in {'both orders' if told.orders == 'both' else 'one order'}{by}"
+        return f"{panel}an LLM, in {'both orders' if told.orders == 'both' else 'one order'}{self._times}{by}"
+
+    @property
+    def _times(self) -> str:
+        repeats = self.settings.score.judge.repeats
+        return f", {repeats} times each" if repeats > 1 else ""
 
     def calls(self, n_texts: float) -> float:
         n_orders = 2 if self.settings.llm.prompts.judge.orders == "both" else 1
-        return n_texts / 2 * n_orders * len(self.section.llms)
+        return n_texts / 2 * n_orders * self.settings.score.judge.repeats * len(self.section.llms)
 
     def told(self, pair: Pair) -> Iterator[tuple[str, Request]]:
         judge, told = self.settings.score.judge, self.settings.llm.prompts.judge
         ask = partial(judge_request, pair.prompt, pair.chosen, pair.rejected, judge.ties, told, judge.by_token)
         orders = "and once more in the other order" if told.orders == "both" else "in one order, drawn"
+        orders += self._times
         prompt = f"(score.judge.prompt={prompt_name(judge.prompt, told)})"
         yield f"a comparison, {orders} {prompt}", ask()
         for criterion in told.criteria if judge.by_token else ():
@@ -427,7 +433,9 @@ class Judge(NamedScorer):
     def _judge(self, llm: LLM) -> LLMJudge:
         options, instructions = self.settings.score.judge, self.settings.llm.prompts.judge
         source = f"score.judge.prompt: {options.prompt}"
-        return LLMJudge(llm, options.ties, options.by_token, instructions=instructions, source=source)
+        return LLMJudge(
+            llm, options.ties, options.by_token, repeats=options.repeats, instructions=instructions, source=source
+        )
 
     def _panel(self, names: Sequence[str], comparisons: Sequence[Comparison]) -> tuple[Preferences, PanelFacts]:
         """Every judge asked by itself; those who gave a verdict stand for all, by `score.judge.panel`."""
@@ -440,7 +448,7 @@ class Judge(NamedScorer):
         verdicts = np.array([list(preferences.by_comparison.values()) for preferences, _ in by_judge.values()])
         n_given = (~np.isnan(verdicts)).sum(axis=0)
         facts = {name: facts for name, (_, facts) in by_judge.items()}
-        told = {"orders", "verdicts", "prompt", "verdict_reasons", "prompt_content", "criteria"}
+        told = {"orders", "repeats", "verdicts", "prompt", "verdict_reasons", "prompt_content", "criteria"}
         alike = facts[names[0]].model_dump(include=told)
         return panel, PanelFacts(
             name=self.name,
@@ -482,6 +490,7 @@ class Judge(NamedScorer):
                 "answered_by": judge.answered_by.models,
                 "asked_at": asked_at(llm.settings),
                 "notes": tuple(notes),
+                "repeats": judge.repeats,
                 "verdicts": "by token" if options.by_token else "written",
                 "prompt": prompt_name(options.prompt, instructions),
                 "verdict_reasons": "none" if options.by_token else instructions.reasons,
@@ -506,7 +515,8 @@ def _planned(judge: LLMJudge, comparisons: Sequence[Comparison]) -> Planned:
     written = told.answer_tokens or _ANSWER_TOKENS[told.reasons] + n_criteria * _CRITERION_TOKENS[told.reasons]
     n, orders = (len(requests), "one order") if told.orders == "one" else (2 * len(requests), "both orders")
     by = f", overall and by {n_criteria} {'criterion' if n_criteria == 1 else 'criteria'}" if n_criteria else ""
-    return Planned(f"judging, each in {orders}{by}", n, mean, 1 if judge.by_token else written)
+    times = f", {judge.repeats} times each" if judge.repeats > 1 else ""
+    return Planned(f"judging, each in {orders}{times}{by}", n, mean, 1 if judge.by_token else written)
 
 
 def open_scorer(

@@ -14,6 +14,7 @@ from cda.data.contrasts import CleanContrasts, Votes, clean_contrasts, load_vote
 from cda.data.load import Row, covariates, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
+from cda.data.sampled import Outputs, load_sampled
 from cda.data.triples import CleanTriples, clean_triples
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
@@ -32,6 +33,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import DataSection, ModelSection, SynthesizeSection
 from cda.recipe.sections import AuditSection
 from cda.records import Contrast, Exclusions, Prompt, count_reasons, prompt_id
+from cda.report.numbers import listed
 from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
 from cda.rewriting.rewriter import GatedRewriter, LLMRewriter, Rewriter
@@ -166,9 +168,9 @@ def _of_topic(rows: Sequence[T], topics: Sequence[str], topic: str | None, where
     own = [row for row, named in zip(rows, topics, strict=True) if named == topic]
     if not own:
         known = list(dict.fromkeys(filter(None, topics)))
-        listed = ", ".join(clipped(inert(name), 40) for name in known[:12])
+        topics = ", ".join(clipped(inert(name), 40) for name in known[:12])
         raise DataError(
-            f"{where}: no pair of the topic {clipped(topic, 60)!r} (data.topic).{did_you_mean(topic, known)} Topics there: {listed}. "
+            f"{where}: no pair of the topic {clipped(topic, 60)!r} (data.topic).{did_you_mean(topic, known)} Topics there: {topics}. "
             "data.topic=null takes all pairs"
         )
     return own
@@ -271,6 +273,13 @@ class AuditInputs:
             )
         return quality
 
+    def samples(self) -> Outputs | None:
+        """Responses of a policy by prompt; None if the recipe names none. DataError: cannot be loaded, or no prompt has two."""
+        reference, columns = self.audit.samples, self.audit.sample_columns
+        if reference is None:
+            return None
+        return self._once("samples", lambda: load_sampled(reference, columns, setting="audit.sample_columns."))
+
     def existing_contrasts(self) -> list[Contrast]:
         """Contrasts that exist before the audit makes any: the user's and the embedded ones."""
         if self.audit.contrasts is None:
@@ -299,11 +308,12 @@ class AuditInputs:
 
     def existing_prompts(self) -> list[Prompt]:
         """Prompts of everything that the audit measures on, as far as it exists beforehand."""
-        quality = self.quality()
+        quality, samples = self.quality(), self.samples()
         return [
             *(contrast.prompt for contrast in self.existing_contrasts()),
             *(triple.prompt for triple in self.triples().triples),
             *(item.prompt for item in (quality.items if quality else ())),
+            *(placed.prompt for placed in (samples.prompts if samples else ())),
         ]
 
     def check_opinions(self) -> None:
@@ -328,6 +338,11 @@ class AuditInputs:
                         f"{file}: none of its {len(items)} ids is an id of a contrast, and those of {', '.join(made)} are still to be "
                         "rewritten, so that nobody can have voted on them. Give the contrasts that people saw (audit.contrasts=<file>)"
                     )
+                if others := self._biases_of(items):
+                    raise DataError(
+                        f"{file}: its {len(items)} ids are of contrasts of {listed(others)} in {self.audit.contrasts}, and this measures "
+                        f"{listed(self.names)} alone; name {'it' if len(others) == 1 else 'them'} too (--bias {' --bias '.join(others)})"
+                    )
                 raise DataError(
                     f"{file}: none of its {len(items)} ids is an id of the contrasts. There: {', '.join(list(items)[:3])}, "
                     f"…; of the contrasts: {ours}"
@@ -335,12 +350,21 @@ class AuditInputs:
             counts.append((file, missing, len(items)))
         return counts
 
+    def _biases_of(self, items: Votes) -> list[str]:
+        """Biases that rows of the user's contrasts with these ids name, and that are not measured."""
+        if self.audit.contrasts in (None, EMBEDDED):
+            return []
+        name, bias = (self.audit.columns.get(column, column) for column in ("id", "bias"))
+        rows = self._rows(str(self.audit.contrasts))
+        found = {str(row.get(bias)) for row in rows if row.get(bias) and str(row.get(name)) in items}
+        return sorted(found - set(self.names))
+
     def check_readable(self, contrasts: Sequence[Contrast]) -> None:
         """Raise DataError if a file of votes or verdicts has ids of the contrasts, but no readable vote on any."""
         for kind, file, items in self._opinion_files():
             of_file = [contrast for contrast in contrasts if any(item in items for item in contrast.ids)]
             if of_file and not any(getattr(contrast, kind) for contrast in of_file):
-                words = [word for listed in items.values() for word in listed]
+                words = [word for of_item in items.values() for word in of_item]
                 reasons = count_reasons([f"unreadable vote '{word[:40]}'" for word in words])
                 raise _unreadable(file, Exclusions(len(words), reasons))
 
@@ -371,9 +395,9 @@ def audit_inputs(loaded: LoadedRecipe) -> AuditInputs:
 
 def _unreadable(name: str, votes: Exclusions) -> DataError:
     most = sorted(votes.reasons.items(), key=lambda item: -item[1])[:3]
-    listed = ", ".join(f"{n} × {reason}" for reason, n in most)
+    why = ", ".join(f"{n} × {reason}" for reason, n in most)
     return DataError(
-        f"{name}: none of its {votes.seen} votes can be read ({listed}{', …' * (len(votes.reasons) > 3)}); the words are perturbed, "
+        f"{name}: none of its {votes.seen} votes can be read ({why}{', …' * (len(votes.reasons) > 3)}); the words are perturbed, "
         "base, response_1, response_2 and tie"
     )
 

@@ -112,6 +112,9 @@ class AuditResult(Shown):
     plain: Plain | None
     """None if plain CDA is the result itself."""
     rate: dict[str, BiasRate]
+    policy: tuple[Number, ...] = ()
+    """Measure `tilt` by bias and `kl`: how frequent it is in the policy that was sampled (`kl` 0), and in the one that is optimised
+    against the reward. Empty without samples."""
     rewards: dict[str, PerScoring[dict[str, Estimate | Missing]]]
     """By bias with triples: mean reward of each kind of its texts that got one, such as `with, rewrite`: of rewrites whose originals
     have the attribute. Empty for a scorer that compares pairs."""

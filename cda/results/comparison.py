@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from cda.results.base import Estimate, Missing, Number, Result, Saved, Test
 from cda.results.discover import SearchedModel, SearchSettings
@@ -80,7 +80,7 @@ class TrainedAs(Result):
 
 _TEXTS = {
     "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
-    "quality": ("quality pairs",), "places": (),
+    "quality": ("quality pairs",), "places": (), "samples": ("samples",),
 }  # fmt: skip
 
 
@@ -104,7 +104,7 @@ class AuditRow(Saved):
     training: TrainedAs | None
     """None for a model as it is."""
     texts: dict[str, MeasuredTexts]
-    """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`."""
+    """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`, `samples`."""
     numbers: tuple[Number, ...]
     """Every number of the audit; of a training before, after and change."""
 
@@ -138,9 +138,10 @@ class AuditRow(Saved):
         found = tuple("" if each is None else each.content for each in texts)
         return None if None in found else found  # type: ignore[return-value]
 
-    def moments(self, measure: str, bias: str = "") -> dict[str, Estimate | Missing]:
-        """The numbers of a bias, or of the whole audit, by moment; of a measure that the row does not have `before` is missing."""
-        at = {"bias": bias} if bias else {}
+    def moments(self, measure: str, bias: str = "", kl: str = "") -> dict[str, Estimate | Missing]:
+        """The numbers of a bias (at a KL), or of the whole audit, by moment; of a measure that the row does not have `before` is
+        missing."""
+        at = {name: one for name, one in (("bias", bias), ("kl", kl)) if one}
         found: dict[str, Estimate | Missing] = {
             each.moment: each.found for each in self.numbers if each.measure == measure and each.at == at
         }
@@ -175,6 +176,9 @@ class RankedGroup(Result):
     """The lowest score first."""
     ranked_by: RankedBy
     """The measure behind the score, the mean over biases: the first of these that every audit has for every bias."""
+    by_place: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
+    """Judges that mostly go by the place of an answer, and so have no place by distance from 50%, near which they are whatever they
+    prefer."""
 
 
 class Finding(Result):

@@ -365,7 +365,7 @@ class BiasRate(Result):
     """After − before of every effect of a training, on the same triples; not standardised, since training may have
     changed the spread of the rewards."""
     test: Test | Missing
-    """Test of the double-rewrite ATE under the last scoring, in the audit's family."""
+    """Test of the double-rewrite ATE under the last scoring, in the audit's family; of originals of one kind that of their ATT or ATU."""
     passes: Annotated[tuple[PassDrift, ...], Field(exclude_if=lambda found: not found)] = ()
     """Features that both passes of the rewriter move the same way, those that move most first."""
 
@@ -377,6 +377,17 @@ class BiasRate(Result):
 def average_of(effects: RateEffects | Missing, estimator: str = "double") -> Effect | Missing:
     """The ATE by an estimator, or why it is not given."""
     return effects if isinstance(effects, Missing) else effects.find("ATE", estimator)
+
+
+def deciding(effects: RateEffects | Missing, flips: Flips) -> Effect | Missing:
+    """The double-rewrite effect that a verdict rests on: the ATE, or, of originals that all have the bias or all lack it, the one among
+    them (ATT or ATU), which is all that they show; or why the ATE is not given."""
+    average, tried = average_of(effects), {"ATT": flips.tried_with, "ATU": flips.tried_without}
+    sides = [estimand for estimand, n in tried.items() if n]
+    if isinstance(effects, Missing) or isinstance(average, Effect) or len(sides) != 1:
+        return average
+    of_side = effects.find(sides[0], "double")
+    return of_side if isinstance(of_side, Effect) else average
 
 
 class Heterogeneity(Test):

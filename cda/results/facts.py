@@ -71,6 +71,13 @@ class ComparerFacts(ScorerFacts):
         default_factory=dict
     )
     """The same of the contrasts of each bias."""
+    repeats: Annotated[int, Field(exclude_if=lambda n: n == 1)] = 1
+    """How often each comparison was asked in each order."""
+    stability: Annotated[Estimate | Missing | None, Field(exclude_if=lambda found: found is None)] = None
+    """Share of comparisons whose repeats of one order agree, of a panel the mean over its judges; Missing if no order has two readable
+    verdicts, None if each was asked once."""
+    unread_share: Annotated[Estimate | Missing | None, Field(exclude_if=lambda found: found is None)] = None
+    """Share of comparisons without a readable verdict; None if it was not counted."""
 
 
 class JudgeFacts(ComparerFacts):
@@ -140,6 +147,8 @@ class AuditedBias(Result):
 
     name: str
     description: str
+    opposite: Annotated[str | None, Field(exclude_if=lambda words: words is None)] = None
+    """What its file calls the answer without it; None: nothing."""
 
 
 class Sources(Result):
@@ -154,6 +163,8 @@ class Sources(Result):
     triples: str | None
     """The rewriter of the triples of RATE."""
     quality: str | None
+    samples: str | None = None
+    """Responses of a policy."""
     labels: str | None = None
     """Labels of training pairs."""
     labelled_by: str
@@ -166,7 +177,7 @@ class Sources(Result):
     """Name of the prompt by which an LLM rewrote; None if none did."""
 
 
-N_SHOWN = 3
+N_SHOWN = 2
 """Examples of each bias in a report, the first ones."""
 
 

@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, as_c
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from cda.models.template import Encoded, Template
 from cda.progress import Bar
 from cda.records import Prompt, content_id
 from cda.scorers.compared import Finished, Text, TextScore
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
 
 WINDOW_CHARACTERS = 2**20
 """Texts that are tokenized ahead; at about 9 bytes of Python objects a character, some 10 MB for each of two windows."""
@@ -156,7 +160,7 @@ def padded(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
         return output.logits[:, 0].float().cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
 
 
-def _on_device(values: Any, device: Any) -> Any:
+def _on_device(values: Tensor, device: torch.device) -> Tensor:
     # From pinned memory a GPU copies by itself, while Python goes on.
     return values.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else values.to(device)
 

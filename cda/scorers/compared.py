@@ -11,7 +11,7 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.records import PanelRule, Prompt, content_id, prompt_id
+from cda.records import Exclusions, PanelRule, Prompt, content_id, count_reasons, prompt_id
 from cda.results.base import Estimate, Missing
 from cda.stats.estimators import share_of
 from cda.stats.people import panel_margins
@@ -179,6 +179,18 @@ class Rewards:
         return self.by_text[text_id(prompt, response)]
 
 
+def with_rewards(texts: Sequence[Text], scored: Mapping[str, Rewards]) -> tuple[list[int], Exclusions]:
+    """Rows that every scoring has a reward for, so that all choose from the same responses; and the others, counted."""
+    kept, reasons = [], []
+    for row, text in enumerate(texts):
+        without = [label for label, rewards in scored.items() if math.isnan(rewards.of(*text))]
+        if without:
+            reasons.append(f"{scored[without[0]].why_dropped} ({' and '.join(without)})")
+        else:
+            kept.append(row)
+    return kept, Exclusions(len(texts), count_reasons(reasons))
+
+
 @dataclass(frozen=True, slots=True)
 class BothOrders:
     """Counts of comparisons that were each asked for in both orders, or in one.
@@ -194,6 +206,9 @@ class BothOrders:
     by_place: tuple[bool | None, ...] | None = ()
     """Whether the verdict of each comparison followed the place and not the text, a margin of 0 if it is written; None for one
     that was not read in both orders, and instead of them all if one order was asked, which does not show it."""
+    stable: tuple[float | None, ...] | None = None
+    """Of each comparison, the share of its orders whose repeats agree; None for one without two readable repeats of an order, and instead
+    of them all if each was asked once."""
     position_bias: float | None = None
     position: Estimate | None = field(default=None, compare=False)
 
@@ -228,6 +243,8 @@ class Preferences:
     criteria: Mapping[str, Preferences] = field(default_factory=dict)
     by_place: Mapping[str, float] = field(default_factory=dict)
     """Of comparisons read in both orders: 1 if the verdict followed the place, else 0; of a panel the mean over its judges."""
+    stable: Mapping[str, float] = field(default_factory=dict)
+    """Of comparisons that were asked again in one order: share of its orders whose repeats agree; of a panel as above."""
 
     def margins(self, comparisons: Sequence[Comparison]) -> FloatArray:
         """Preference for the first, −1 to 1."""
@@ -237,11 +254,26 @@ class Preferences:
 
     def decided_by_place(self, comparisons: Sequence[Comparison]) -> Estimate | Missing:
         """Share of distinct comparisons whose verdict followed the place, clustered by prompt; of a panel, of its judges' verdicts."""
-        ids = {comparison_id(*each): prompt_id(each[0]) for each in comparisons}
-        read = [name for name in ids if name in self.by_place]
-        if not read:
-            return Missing(reason="no comparison was read in both orders, which would show what the place decides")
-        return share_of([self.by_place[name] for name in read], [ids[name] for name in read])
+        missing = "no comparison was read in both orders, which would show what the place decides"
+        return _share_of(self.by_place, comparisons, missing)
+
+    def repeated_alike(self, comparisons: Sequence[Comparison]) -> Estimate | Missing:
+        """Share of distinct comparisons whose repeats of one order agree, clustered by prompt; of a panel the mean over its judges."""
+        return _share_of(self.stable, comparisons, "no comparison has two readable verdicts in one order")
+
+    def without_verdict(self, comparisons: Sequence[Comparison]) -> Estimate | Missing:
+        """Share of distinct comparisons without a readable verdict, clustered by prompt."""
+        unread = {name: float(math.isnan(each)) for name, each in self.by_comparison.items()}
+        return _share_of(unread, comparisons, "nothing was compared")
+
+
+def _share_of(values: Mapping[str, float], comparisons: Sequence[Comparison], missing: str) -> Estimate | Missing:
+    """Mean of what is known of distinct comparisons, clustered by prompt; `missing`: the reason if nothing is."""
+    ids = {comparison_id(*each): prompt_id(each[0]) for each in comparisons}
+    known = [name for name in ids if name in values]
+    if not known:
+        return Missing(reason=missing)
+    return share_of([values[name] for name in known], [ids[name] for name in known])
 
 
 def as_panel(judges: Mapping[str, Preferences], rule: PanelRule = "mean") -> Preferences:
@@ -256,9 +288,17 @@ def as_panel(judges: Mapping[str, Preferences], rule: PanelRule = "mean") -> Pre
         given = [value for own in of_each.values() for value in own.by_comparison.values() if not math.isnan(value)]
         criteria[criterion] = as_panel(of_each, rule) if given else of_first
     by_comparison = dict(zip(names, map(float, together), strict=True))
-    followed = {name: [own.by_place[name] for own in judges.values() if name in own.by_place] for name in names}
-    by_place = {name: float(np.mean(each)) for name, each in followed.items() if each}
-    return Preferences(by_comparison, rule=rule, judges=dict(judges), criteria=criteria, by_place=by_place)
+    by_place = _means([own.by_place for own in judges.values()], names)
+    stable = _means([own.stable for own in judges.values()], names)
+    return Preferences(
+        by_comparison, rule=rule, judges=dict(judges), criteria=criteria, by_place=by_place, stable=stable
+    )
+
+
+def _means(of_each: Sequence[Mapping[str, float]], names: Sequence[str]) -> dict[str, float]:
+    """Mean over judges of what is known of a comparison, by name."""
+    known = {name: [own[name] for own in of_each if name in own] for name in names}
+    return {name: float(np.mean(each)) for name, each in known.items() if each}
 
 
 def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) -> Preferences:
@@ -266,6 +306,12 @@ def compare_distinct(scorer: PairwiseScorer, comparisons: Sequence[Comparison]) 
     distinct = {comparison_id(*comparison): comparison for comparison in comparisons}
     prompts, first, second = ([comparison[at] for comparison in distinct.values()] for at in range(3))
     preferences = scorer.margin(prompts, first, second)  # type: ignore[arg-type]
-    followed = zip(distinct, scorer.orders.by_place or (), strict=scorer.orders.by_place is not None)
-    by_place = {name: float(each) for name, each in followed if each is not None}
-    return Preferences(dict(zip(distinct, map(float, preferences), strict=True)), by_place=by_place)
+    by_place, stable = (
+        {
+            name: float(each)
+            for name, each in zip(distinct, of_each or (), strict=of_each is not None)
+            if each is not None
+        }
+        for of_each in (scorer.orders.by_place, scorer.orders.stable)
+    )
+    return Preferences(dict(zip(distinct, map(float, preferences), strict=True)), by_place=by_place, stable=stable)

@@ -152,6 +152,14 @@ def expected_value(logprobs: Iterable[tuple[str, float]], values: Mapping[str, f
     return sum(share * values[text] for text, share in mass.items()) / total
 
 
+def mean_of_read(values: FloatArray) -> FloatArray:
+    """Mean over the last axis of what is not NaN; NaN if nothing is."""
+    count = (~np.isnan(values)).sum(axis=-1)
+    means: FloatArray = np.full(count.shape, np.nan)
+    np.divide(np.nansum(values, axis=-1), count, out=means, where=count > 0)
+    return means
+
+
 def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray, BothOrders]:
     """Preference for the first text, mean of both orders, shape (n,), NaN if there is none; and the counts. `values`:
     for the text shown first, −1 to 1, shape (n, 2), as given and in the other order; NaN without a verdict. A
@@ -159,10 +167,8 @@ def of_both_orders(values: FloatArray, needed: bool = False) -> tuple[FloatArray
     """
     read = ~np.isnan(values)
     both, count = read.all(axis=1), read.sum(axis=1)
-    toward_first = values * np.array([1.0, -1.0])
-    margins = np.full(len(values), np.nan)
-    np.divide(np.nansum(toward_first, axis=1), count, out=margins, where=both if needed else count > 0)
-    return margins, BothOrders(
+    margins = mean_of_read(values * np.array([1.0, -1.0]))
+    return np.where(both, margins, np.nan) if needed else margins, BothOrders(
         n_unread=int((count == 0).sum()),
         n_half_read=int((count == 1).sum()),
         # Both orders name the same position, that is, different texts.
@@ -190,6 +196,16 @@ def of_one_order(
         position_bias=float(values[read].mean()) if read.any() else None,
         position=position,
     )
+
+
+def stability_of(values: FloatArray) -> tuple[float | None, ...]:
+    """Of each comparison, the share of its orders whose repeats agree on the better text, or that neither is; None if no order has two
+    verdicts. `values`: preferences, −1 to 1, NaN without a verdict, shape (n, orders, repeats).
+    """
+    sides = np.sign(values)
+    agree = np.where(np.fmin.reduce(sides, axis=-1) == np.fmax.reduce(sides, axis=-1), 1.0, 0.0)
+    agree[(~np.isnan(values)).sum(axis=-1) < 2] = np.nan
+    return tuple(None if math.isnan(each) else each for each in mean_of_read(agree).tolist())
 
 
 NO_VERDICT = "no verdict in the last line"
@@ -230,7 +246,7 @@ _CODE_DIGITS = 8
 
 @dataclass
 class LLMJudge:
-    """A PairwiseScorer that asks an LLM.
+    """A PairwiseScorer that asks an LLM, each comparison in each order `repeats` times; the order's preference is their mean.
 
     Without `ties` a verdict that neither is better is unread. `by_token` reads the probabilities of a verdict of one
     token (`expected_value`) instead. A verdict in the form of its instructions is read as in `stated`. With `both_orders` a comparison read in one order only has no margin; else that
@@ -242,6 +258,7 @@ class LLMJudge:
     ties: bool = True
     by_token: bool = False
     both_orders: bool = False
+    repeats: int = 1
     instructions: JudgePrompt = field(default_factory=lambda: ours().judge)
     source: str = "the judge's prompt"
     """Name of its instructions, for errors."""
@@ -259,10 +276,11 @@ class LLMJudge:
         return judge_request(prompt, first, second, self.ties, self.instructions, self.by_token)
 
     def requests(self, prompt: Prompt, first: str, second: str) -> list[Request]:
-        """All requests of one comparison in one order: one, or with `by_token` one for each criterion too."""
+        """All requests of one comparison in one order, repeat by repeat: one, or with `by_token` one for each criterion too."""
         apart = self.instructions.criteria if self.by_token else ()
         by_criterion = partial(judge_request, prompt, first, second, self.ties, self.instructions, True)
-        return [self.request(prompt, first, second), *map(by_criterion, apart)]
+        once = [self.request(prompt, first, second), *map(by_criterion, apart)]
+        return [replace(request, sample=repeat) for repeat in range(self.repeats) for request in once]
 
     def margin(self, prompts: Sequence[Prompt], first: Sequence[str], second: Sequence[str]) -> FloatArray:
         """Preference for the first text, −1 to 1, shape (n,), NaN without a readable verdict: the mean of both orders,
@@ -270,32 +288,40 @@ class LLMJudge:
         DataError: the pattern of its instructions takes too long over an answer.
         """
         comparisons = list(zip(prompts, first, second, strict=True))
-        if self.instructions.orders == "one":
+        n_orders = 1 if self.instructions.orders == "one" else 2
+        if n_orders == 1:
             swapped = np.array([is_swapped(*comparison) for comparison in comparisons], dtype=bool)
             shown = [(p, b, a) if swap else (p, a, b) for (p, a, b), swap in zip(comparisons, swapped, strict=True)]
             ids = [prompt_id(prompt) for prompt in prompts]
-            read = [of_one_order(values, swapped, ids) for values in self._values(shown).T]
+            repeated = self._values(shown)
+            read = [of_one_order(values, swapped, ids) for values in mean_of_read(repeated).T]
         else:
             shown = [order for prompt, a, b in comparisons for order in ((prompt, a, b), (prompt, b, a))]
-            read = [of_both_orders(values.reshape(-1, 2), self.both_orders) for values in self._values(shown).T]
-        (margins, self.orders), *apart = read
+            repeated = self._values(shown)
+            read = [of_both_orders(values.reshape(-1, 2), self.both_orders) for values in mean_of_read(repeated).T]
+        (margins, orders), *apart = read
+        overall = repeated[:, 0].reshape(-1, n_orders, self.repeats)
+        self.orders = replace(orders, stable=stability_of(overall) if self.repeats > 1 else None)
         names = [criterion.name for criterion in self.instructions.criteria]
         self.by_criterion = {name: own for name, (own, _) in zip(names, apart, strict=True)}
         return margins
 
     def _values(self, shown: Sequence[tuple[Prompt, str, str]]) -> FloatArray:
-        """Preference for the text shown first, overall and by each criterion, shape (n, 1 + criteria); NaN if there is none."""
+        """Preference for the text shown first, overall and by each criterion, in each repeat, shape (n, 1 + criteria, repeats); NaN if
+        there is none."""
         n_verdicts = 1 + len(self.instructions.criteria)
         n_calls = n_verdicts if self.by_token else 1
-        values, unread = np.full((len(shown), n_verdicts), np.nan), list[str]()
+        values, unread = np.full((len(shown), n_verdicts, self.repeats), np.nan), list[str]()
         self.answered_by = AnsweredBy()
         requests = (request for comparison in shown for request in self.requests(*comparison))
-        for position, answer in self.llm.answers(requests, f"judging by {self.llm.name}", n_calls * len(shown)):
+        for position, answer in self.llm.answers(
+            requests, f"judging by {self.llm.name}", self.repeats * n_calls * len(shown)
+        ):
             self.answered_by.add(answer)
-            row, first = divmod(position, n_calls)
+            (row, repeat), first = divmod(position // n_calls, self.repeats), position % n_calls
             for verdict, read in enumerate(self._read(answer, shown[row]), first):
                 if not isinstance(read, str):
-                    values[row, verdict] = read
+                    values[row, verdict, repeat] = read
                 elif verdict == 0:
                     unread.append(read)
         self.reasons = count_reasons(unread)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from os import PathLike
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import BothOrders, Finished, Text, TextScore, TextScorer
 from cda.scorers.judge import of_both_orders
 from cda.scorers.own_code import OwnCode, checked_code, load_code
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 BATCH_ROWS = 256
 """Texts in a call of the user's function."""
@@ -56,7 +59,9 @@ class InMemoryModel(ClassifierScorer):
 
 
 @contextmanager
-def model_in_memory(model: Any, tokenizer: Any, name: str, max_length_tokens: int) -> Iterator[InMemoryModel]:
+def model_in_memory(
+    model: Any, tokenizer: PreTrainedTokenizerBase, name: str, max_length_tokens: int
+) -> Iterator[InMemoryModel]:
     """Have a sequence classifier, on any device, score as one that is loaded from its folder does; leave it as it was.
     ModelError if it has not exactly one label, or the tokenizer cannot be used.
     """

@@ -33,6 +33,8 @@ from cda.files.paths import user_path
 from cda.files.reads import FOLDER, VARIABLE, states
 from cda.records import Prompt
 
+_Place = str | bytes | os.PathLike[str] | int
+"""What Python's audit events name as a file."""
 _COMPILED_READERS = frozenset(
     [
         ".safetensors",
@@ -101,7 +103,7 @@ class Watch:
             if set(self.read) - before:
                 self.tell(self.read)
 
-    def file(self, path: Any) -> bool:
+    def file(self, path: _Place) -> bool:
         """Note a file, unless the code has written it before; return True if it can be an input of the code."""
         place = _own_place(path)
         if place is None or place in self._written:
@@ -114,12 +116,12 @@ class Watch:
                         self._add(beside.path)
         return True
 
-    def wrote(self, path: Any) -> None:
+    def wrote(self, path: _Place) -> None:
         """Note a file that the code makes: unless it was read before, it is no input."""
         if (place := _own_place(path)) is not None:
             self._written.add(place)
 
-    def folder(self, path: Any) -> None:
+    def folder(self, path: _Place | None) -> None:
         """Note the names in a folder."""
         if (place := _own_place("." if path is None else path)) is not None:
             self._add(FOLDER + place)
@@ -141,7 +143,7 @@ def forget_changed_modules() -> None:
             sys.modules.pop(name, None)
 
 
-def _hook(event: str, given: tuple[Any, ...]) -> None:
+def _hook(event: str, given: tuple[object, ...]) -> None:
     if not _now or event not in _NOTED or getattr(_own_work, "is_on", False):
         return
     _own_work.is_on = True
@@ -151,17 +153,17 @@ def _hook(event: str, given: tuple[Any, ...]) -> None:
     _own_work.is_on = False
 
 
-def _opened(watch: Watch, path: Any, _mode: object, flags: int | None) -> None:
+def _opened(watch: Watch, path: _Place, _mode: object, flags: int | None) -> None:
     makes = os.O_WRONLY | os.O_TRUNC | os.O_EXCL
     (watch.wrote if (flags or 0) & makes else watch.file)(path)
 
 
-def _connected(watch: Watch, database: Any) -> None:
+def _connected(watch: Watch, database: str | bytes | os.PathLike[str]) -> None:
     name = os.fsdecode(database)
     watch.file(unquote(urlsplit(name).path) if name.startswith("file:") else name)
 
 
-def _listed(watch: Watch, path: Any = None) -> None:
+def _listed(watch: Watch, path: _Place | None = None) -> None:
     if _asker(sys._getframe(2)) is not None:
         watch.folder(path)
 
@@ -222,7 +224,7 @@ def _safetensors_are_noted(watch: Watch) -> Iterator[None]:
         put(noted, real)
 
 
-def _own_place(path: Any) -> str | None:
+def _own_place(path: _Place) -> str | None:
     """A file's or folder's path; None if it is, or leads to, one of Python, installed packages, this one or the system."""
     if isinstance(path, int):
         return None

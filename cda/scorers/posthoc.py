@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -16,6 +16,9 @@ from cda.records import Prompt
 from cda.results.base import Estimate
 from cda.scorers.batching import TextBar, batch_budget, batches, forward, token_ids
 from cda.stats.estimators import Regression
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
 
 FEWEST_PAIRS = 10
 """A choice: a direction has hundreds of numbers, and a mean over fewer pairs is largely those pairs' subjects."""
@@ -69,14 +72,15 @@ def head_scores(reward_model: RewardModel, states: FloatArray) -> FloatArray:
     like = list(head.parameters())[-1]
     with torch.inference_mode():
         rewards = _scores_alone(head, torch.as_tensor(states).to(like.device, like.dtype))
-    return rewards.cpu().numpy().astype(np.float64)  # type: ignore[no-any-return]
+    return rewards.cpu().numpy().astype(np.float64)
 
 
-def score_head(reward_model: RewardModel) -> Any:
+def score_head(reward_model: RewardModel) -> nn.Module:
     """The module that makes the score, an adapter's own copy of it included; the last one if there are several (DeBERTa)."""
     model = reward_model.model
     whole = without_adapter(model)
-    return whole.get_submodule(reward_model.head_names[-1])
+    head: nn.Module = whole.get_submodule(reward_model.head_names[-1])
+    return head
 
 
 def _read(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
@@ -119,9 +123,10 @@ def _pooled(reward_model: RewardModel, inputs: tuple[Any, ...], output: Any, ids
     raise _no_vector(reward_model, "its head is not given hidden states as its first argument")
 
 
-def _scores_alone(head: Any, states: Any) -> Any:
+def _scores_alone(head: nn.Module, states: Tensor) -> Tensor:
     """Scores of vectors, shape (B,): a head takes texts of one position as it takes longer ones."""
-    return head(states[:, None]).reshape(len(states)).float()
+    scores: Tensor = head(states[:, None])
+    return scores.reshape(len(states)).float()
 
 
 def _no_vector(reward_model: RewardModel, why: str) -> ModelError:

@@ -18,7 +18,7 @@ from cda.stats.estimators import ROUNDING, Regression, share_of
 LEFT = 0.25
 """Part of the mean margin that a rival must leave to the bias: less may be a bend of the margin in it."""
 SAME_SIDE = 0.975
-"""Share of contrasts on which a scorer that only names a side prefers the longer one, from which it may go by length alone."""
+"""Share of contrasts on which a scorer that only names a side prefers the longer one, or the shorter, from which it may go by length alone."""
 _LENGTHS = ("characters", "words")
 _RIVALS = (*_LENGTHS, "sentences", "long_word_share", "flesch_reading_ease", "questions")
 """Features that nearly every rewriting moves a little, without a limit of their own or within it."""
@@ -56,12 +56,17 @@ def length_baseline(
     values = finite(margins, "margins")
     if not len(values):
         raise DataError("no contrasts: the part of length cannot be measured")
-    changes = {name: _change(perturbed, base, name) for name in dict.fromkeys((*_RIVALS, *own)) if name in perturbed}
+    names = [name for name in dict.fromkeys((*_RIVALS, *own)) if name in perturbed]
+    changes = {name: _change(perturbed[name], base[name]) for name in names}
     preferred = {name: share_of(np.where(changes[name] == 0, 0.5, changes[name] > 0), prompt_ids) for name in _LENGTHS}
     of_length = {name: changes[name] for name in changes if name in _LENGTHS or name in own}
-    parts, of_all = (_parts(values, used, own, prompt_ids, unit) for used in (of_length, changes))
-    rival = _rival(values, changes, parts, of_all)
-    decides = of_all if _leaves(parts.left, float(values.mean())) else parts
+    # What changes by the same number everywhere is an intercept already, and its ratio nearly one.
+    varies = [name for name in _LENGTHS if np.ptp(changes[name]) > 0]
+    ratios = {name: _change(np.log1p(perturbed[name]), np.log1p(base[name])) for name in varies}
+    forms = [_parts(values, used, own, prompt_ids, unit) for used in (of_length, of_length | ratios)]
+    of_all = _parts(values, changes, own, prompt_ids, unit)
+    rival = _rival(values, changes, forms, of_all)
+    decides = next((form for form in forms if not _leaves(form.left, float(values.mean()))), of_all)
     return LengthBaseline(
         characters=preferred["characters"],
         words=preferred["words"],
@@ -71,8 +76,8 @@ def length_baseline(
     )
 
 
-def _change(perturbed: Mapping[str, FloatArray], base: Mapping[str, FloatArray], name: str) -> FloatArray:
-    return np.asarray(np.nan_to_num(np.asarray(perturbed[name]) - np.asarray(base[name])), dtype=np.float64)
+def _change(perturbed: ArrayLike, base: ArrayLike) -> FloatArray:
+    return np.asarray(np.nan_to_num(np.asarray(perturbed) - np.asarray(base)), dtype=np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +105,32 @@ def _parts(
     return _Parts(explained, left, {name: part for name, part in each if name not in own})
 
 
-def _rival(values: FloatArray, changes: Mapping[str, FloatArray], of_length: _Parts, of_all: _Parts) -> str | None:
+def _rival(
+    values: FloatArray, changes: Mapping[str, FloatArray], forms: Sequence[_Parts], of_all: _Parts
+) -> str | None:
     """What may be preferred in place of the bias, None if nothing may."""
     mean, size = float(values.mean()), float(np.abs(values).max())
     if abs(mean) <= ROUNDING * size:
         return None
     if len(np.unique(np.abs(values))) <= _SAYS_A_SIDE:
-        agreed = [float((np.sign(values) == np.sign(changes[name])).mean()) for name in _LENGTHS]
-        if max(agreed) >= SAME_SIDE:
+        named = values != 0  # a judge that goes by place where both are long ties there
+        sides = np.sign(values[named])
+        if any(
+            (sides == way * np.sign(changes[name][named])).mean() >= SAME_SIDE for name in _LENGTHS for way in (1, -1)
+        ):
             return LENGTH
-    if _leaves(of_length.left, mean) and _leaves(of_all.left, mean):
+    if np.ptp(values) <= ROUNDING * size and any(np.ptp(changes[name]) == 0 != changes[name][0] for name in _LENGTHS):
+        return LENGTH  # the same margin for the same change, as a scorer of length has it
+    linear, relative = (_leaves(form.left, mean) for form in forms)
+    if linear and not relative:
+        return LENGTH
+    if linear and _leaves(of_all.left, mean):
         return None
     parts = {name: part / mean for name, part in of_all.by_feature.items()}
     rivals = {LENGTH: sum(parts.pop(name, 0.0) for name in _LENGTHS)} | parts
-    return max(rivals, key=lambda name: rivals[name])
+    best = max(rivals, key=lambda name: rivals[name])
+    # Where no feature takes a part of the mean margin's sign, what failed is the adjustment for length alone.
+    return LENGTH if not linear and rivals[best] <= 0 else best
 
 
 def _leaves(left: Estimate | Missing, mean: float) -> bool:

@@ -9,15 +9,19 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
 from cda.arrays import BoolArray, FloatArray
-from cda.stats.estimators import ROUNDING
+from cda.results.base import Estimate
+from cda.stats.estimators import FREE, ROUNDING, Mean, mean_of, share_of
 from cda.stats.means import without_traces
 
 LEAST_NEEDED, SHARE_NEEDED = 10.0, 0.75
 """Effective responses that a tilt needs: this number, or this share of the responses if a prompt has few."""
 _MOST_GROUPS = 64
 """Samples that are left out one or two at a time; of more samples, groups of them."""
+_DOUBLINGS = 12.0
+"""β is looked for from this many halvings of the spread of rewards within prompts to as many doublings of it."""
 _LEAST_LOGIT = -600.0
 """Weights below exp of this, next to a prompt's largest, are raised to it: sums of what is left out stay above 0 in floats."""
 
@@ -43,6 +47,13 @@ class Padded:
     real: BoolArray
 
     @classmethod
+    def by_prompt(cls, prompt_ids: Sequence[str], fewest: int = 2) -> Padded:
+        """From the prompt of each row; prompts with fewer rows are left out. ValueError: none is left."""
+        codes, n_each = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True, return_counts=True)[1:]
+        rows = np.split(np.argsort(codes, kind="stable"), np.cumsum(n_each)[:-1])
+        return cls.of([own for own in rows if len(own) >= fewest])
+
+    @classmethod
     def of(cls, prompts: Sequence[NDArray[np.intp]]) -> Padded:
         """From the rows of each prompt."""
         most = max(map(len, prompts))
@@ -56,11 +67,14 @@ class Padded:
         """Responses of each prompt, shape (n_prompts,)."""
         return np.asarray(self.real.sum(axis=1), dtype=np.float64)
 
+    def means(self, values: FloatArray) -> FloatArray:
+        """Mean of values (n_responses,) of each prompt, shape (n_prompts,); NaN if one of a prompt's is NaN."""
+        return np.asarray(np.where(self.real, values[self.at], 0.0).sum(axis=1) / self.n)
+
     def spread(self, values: FloatArray) -> float:
         """Pooled standard deviation within prompts, of values of shape (n_responses,)."""
         own = np.where(self.real, values[self.at], 0.0)
-        means = own.sum(axis=1) / self.n
-        squares = np.where(self.real, (own - means[:, None]) ** 2, 0.0).sum()
+        squares = np.where(self.real, (own - self.means(values)[:, None]) ** 2, 0.0).sum()
         size = float(np.abs(own).max())
         deviation = float(np.sqrt(squares / (self.n - 1).sum()))
         return 0.0 if deviation <= ROUNDING * size else deviation
@@ -125,8 +139,7 @@ class Tilted:
     def gains(self, values: FloatArray) -> FloatArray:
         """Mean in the tilted policy minus the mean of the samples, by prompt."""
         own = np.where(self.samples.real, values[self.samples.at], 0.0)
-        sampled = own.sum(axis=1) / self.samples.n
-        return without_traces(self.means(values) - sampled, _MOST_GROUPS * own)
+        return without_traces(self.means(values) - self.samples.means(values), _MOST_GROUPS * own)
 
     def kl_nats(self) -> FloatArray:
         """KL divergence of each prompt's tilted policy from the sampled one, Σ w log(N w), shape (n_prompts,)."""
@@ -145,3 +158,53 @@ class Tilted:
             sizes = subsets.kept @ subsets.member.sum(axis=0)
             found[rows] = subsets.coefficients @ statistic(weight, sum_, sizes[:, None])
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far samples support the policy tilted to a reward: the smallest β, in the reward's unit, and the KL there."""
+
+    beta: float
+    kl_nats: float
+    effective: float
+    """Mean over prompts of the effective number of responses there."""
+    needed: float
+    """Fewest that support a tilt."""
+
+
+def reach(rewards: FloatArray, samples: Padded) -> Reach | None:
+    """The strongest tilt to rewards (n_responses,) that the samples support; None if they are the same within every prompt."""
+    spread, needed = samples.spread(rewards), fewest_effective(samples.n)
+    if not spread:
+        return None
+
+    def beyond(doublings: float) -> float:
+        return float(Tilted(rewards, spread * 2**doublings, samples).effective.mean()) - needed
+
+    # Effective responses fall with β; rewards that tie at the top may leave enough of them whatever the β.
+    weakest, strongest = _DOUBLINGS, -_DOUBLINGS
+    at = strongest if beyond(strongest) >= 0 else float(brentq(beyond, strongest, weakest, xtol=1e-9))
+    tilt = Tilted(rewards, spread * 2**at, samples)
+    return Reach(spread * 2**at, float(tilt.kl_nats().mean()), float(tilt.effective.mean()), needed)
+
+
+def tilted_to(rewards: FloatArray, samples: Padded, kl_nats: float, furthest: Reach) -> Tilted:
+    """The policy tilted to rewards (n_responses,) whose KL, as a mean over prompts, is so many nats, at most those of `furthest`."""
+
+    def missing(doublings: float) -> float:
+        return float(Tilted(rewards, furthest.beta * 2**doublings, samples).kl_nats().mean()) - kl_nats
+
+    at = float(brentq(missing, 0.0, 2 * _DOUBLINGS, xtol=1e-9)) if missing(0.0) > 0 else 0.0
+    return Tilted(rewards, furthest.beta * 2**at, samples)
+
+
+def mean_over_prompts(values: FloatArray, unit: str) -> Mean:
+    """Mean of values by prompt, shape (n_prompts,)."""
+    within = (-1.0, 1.0) if unit == "share difference" else FREE
+    return mean_of(values, [str(prompt) for prompt in range(len(values))], unit, within)
+
+
+def share_over_prompts(values: FloatArray, unit: str, n: int) -> Estimate:
+    """Mean of shares of n responses by prompt, shape (n_prompts,); a jackknifed one may lie a little outside of 0 to 1."""
+    names = [str(prompt) for prompt in range(len(values))]
+    return share_of(values.clip(0, 1), names, n / len(values)).model_copy(update={"n": n, "unit": unit})

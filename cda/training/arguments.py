@@ -10,7 +10,7 @@ import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +19,9 @@ from cda.launch import world_size
 from cda.models.precision import Precision
 from cda.training.hub import hub_problems
 from cda.training.trackers import tracker_problems
+
+if TYPE_CHECKING:
+    from trl import RewardConfig
 
 
 class Lora(BaseModel):
@@ -196,7 +199,7 @@ def _tried(train: Mapping[str, object], has_validation: bool, precision: Precisi
     return []
 
 
-def _small_trainer(config: Any, has_validation: bool) -> Any:
+def _small_trainer(config: RewardConfig, has_validation: bool) -> Any:
     from datasets import Dataset
     from peft import LoraConfig, TaskType
     from tokenizers import Tokenizer

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
@@ -22,6 +22,9 @@ from cda.records import TrainingExample
 from cda.results.stages import TrainCounts
 from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
+
+if TYPE_CHECKING:
+    from trl import RewardConfig
 
 
 def shard_blocks(plugin: Any, model: Any) -> None:
@@ -155,7 +158,9 @@ def train_adapter(
     return TrainingResult(adapter, history, counts)
 
 
-def _trainer(reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: Any) -> Any:
+def _trainer(
+    reward_model: RewardModel, train: EncodedPairs, validation: EncodedPairs, lora: Lora, config: RewardConfig
+) -> Any:
     from transformers import PrinterCallback
 
     from cda.training.trainer import EndAtBest, ObjectiveTrainer, Progress
@@ -239,7 +244,7 @@ def linear_layer_names(model: Any) -> list[str]:
 
 
 @contextmanager
-def _memory_advice(config: Any, train: EncodedPairs) -> Iterator[None]:
+def _memory_advice(config: RewardConfig, train: EncodedPairs) -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:

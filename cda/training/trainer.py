@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from transformers import TrainerCallback
 from transformers.trainer_utils import suppress_progress_bars
@@ -20,6 +20,10 @@ from cda.models.refusals import first_line
 from cda.progress import Bar
 from cda.training.chunks import chunked_rewards
 from cda.training.hub import Repository, made_repository
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import TrainerControl, TrainerState, TrainingArguments
 
 _LISTED, _STATE = "contents.json", "trainer_state.json"
 _HASHED_BYTES = 64 * 2**20
@@ -56,7 +60,7 @@ def _is_whole(checkpoint: Path) -> bool:
     return bool(listed) and isinstance(listed, dict) and isinstance(state, dict) and not changed(checkpoint, listed)
 
 
-def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) -> Any:
+def preference_loss(differences: Tensor, targets: Tensor, margins: Tensor, weights: Tensor) -> Tensor:
     """Weighted mean of the cross-entropy between taught and given preferences (Bradley and Terry).
 
         −t·log σ(d − m) − (1 − t)·log σ(−d − m)
@@ -80,7 +84,7 @@ def preference_loss(differences: Any, targets: Any, margins: Any, weights: Any) 
     return (weights * losses).mean()
 
 
-def ordered_as_taught(differences: Any, targets: Any) -> tuple[int, int]:
+def ordered_as_taught(differences: Tensor, targets: Tensor) -> tuple[int, int]:
     """Numbers of pairs with a preferred side (ties have none) ordered as taught, and of these pairs; see `preference_loss`."""
     decided = targets != 0.5
     right = (differences > 0) == (targets > 0.5)
@@ -95,7 +99,7 @@ class FindBest(TrainerCallback):  # type: ignore[misc]
     def __init__(self, checkpoint: Path | None) -> None:
         self.best = None if checkpoint is None else best_until(checkpoint)
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+    def on_train_begin(self, _: object, state: TrainerState, *__: object, **___: object) -> None:
         if self.best is not None:
             state.best_model_checkpoint = str(self.best)
 
@@ -104,7 +108,14 @@ class EndAtBest(TrainerCallback):  # type: ignore[misc]
     """Ends a training whose checkpoint is chosen by validation accuracy once that is 1: only a higher accuracy would replace it, so
     that the adapter is that of the whole training."""
 
-    def on_evaluate(self, args: Any, state: Any, control: Any, metrics: Any = None, **_: Any) -> None:
+    def on_evaluate(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        metrics: Mapping[str, float] | None = None,
+        **_: object,
+    ) -> None:
         by_accuracy = args.load_best_model_at_end and str(args.metric_for_best_model) in ("accuracy", "eval_accuracy")
         if not (
             by_accuracy and args.greater_is_better and control.should_save and (metrics or {}).get("eval_accuracy") == 1
@@ -125,21 +136,21 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         self.bar: Bar | None = None
         self.shown: dict[str, str] = {}
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+    def on_train_begin(self, _: object, state: TrainerState, *__: object, **___: object) -> None:
         if state.is_world_process_zero:
             self.bar = Bar("  training", state.max_steps, "steps", "steps", initial=state.global_step)
 
-    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+    def on_step_end(self, _: object, state: TrainerState, *__: object, **___: object) -> None:
         if self.bar is not None:
             self.bar.update(state.global_step - self.bar.n)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **_: Any) -> None:  # noqa: ARG002
+    def on_log(self, *_: object, logs: Mapping[str, float] | None = None, **__: object) -> None:
         if self.bar is not None and logs:
             names = {"loss": "loss", "eval_accuracy": "validation accuracy"}
             self.shown |= {word: f"{word} {float(logs[name]):.3f}" for name, word in names.items() if name in logs}
             self.bar.set_postfix_str(", ".join(self.shown.values()))
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002
+    def on_train_end(self, *_: object, **__: object) -> None:
         if self.bar is not None:
             self.bar.total = self.bar.n
             self.bar.close()
@@ -157,7 +168,7 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
     def compute_loss(
         self,
         model: object,
-        inputs: Any,
+        inputs: Mapping[str, Tensor],
         return_outputs: bool = False,
         num_items_in_batch: Any = None,  # noqa: ARG002
     ) -> object:
@@ -220,7 +231,7 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         if self.args.should_save:
             seal(Path(output_dir))
 
-    def _note(self, loss: Any, rewards: Any, differences: Any, inputs: Any) -> None:
+    def _note(self, loss: Tensor, rewards: Tensor, differences: Tensor, inputs: Mapping[str, Tensor]) -> None:
         """Add to the metrics of TRL's next log, averaged over all processes. ModelError: the loss is not finite, in every
         process at the same step, before anything is saved."""
         import torch

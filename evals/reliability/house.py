@@ -1,15 +1,18 @@
 """Claim: the package is small, plain and typed: it meets the limits of its size, names, docstrings and types.
 
-Measures this checkout and, for comparison, an earlier one (--before), the installed trl and, if it is installed, inspect_ai.
+Measures this checkout and, for comparison, an earlier one (--before), the installed trl and, if it is installed, inspect_ai. The words of
+a page are those that Chromium shows in the report of the first command, `cda train jargon`, whose run in runs/jargon is reused.
 
-    python -m evals.reliability.house [--before FOLDER]            (half a minute)
+    python -m evals.reliability.house [--before FOLDER]            (half a minute; 2 minutes more for the first run of the training)
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -156,6 +159,34 @@ def files_of_examples(tree: Path) -> dict[str, int]:
     return found
 
 
+def page_words() -> dict[str, float]:
+    """Words of a default training's report in Chromium: as it opens, and with everything folded open."""
+    from playwright.sync_api import sync_playwright
+
+    command = [sys.executable, "-m", "cda", "train", "jargon"]
+    subprocess.run(command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)}, stdout=subprocess.DEVNULL, check=True)
+    browser = os.environ.get("CDA_CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(executable_path=browser, args=["--no-sandbox", "--disable-gpu"])
+        page = launched.new_page(viewport={"width": 1280, "height": 900})
+        page.goto((ROOT / "runs/jargon/report/report.html").as_uri())
+
+        def n_words(selector: str) -> int:
+            return sum(len(text.split()) for text in page.locator(selector).all_inner_texts())
+
+        visible = n_words("body")
+        page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        found = {
+            "words of a training's page, visible": visible,
+            "words of a training's page, open": n_words("body"),
+            "of which in table cells": n_words("td, th"),
+            "of which in figures": sum(len(text.split()) for text in page.locator("svg text").all_text_contents()),
+            "of which in texts of examples": n_words(".example .text"),
+        }
+        launched.close()
+    return found
+
+
 def of_checkout(tree: Path) -> dict[str, float]:
     own = measures(tree / "cda")
     own["test lines"] = n_lines(sources(tree / "tests").values())
@@ -187,7 +218,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--before", type=Path, help="an earlier checkout, measured next to this one")
     before = parser.parse_args().before
-    own = of_checkout(ROOT)
+    own = of_checkout(ROOT) | page_words()
     compared = {"cda": own} | ({"before": of_checkout(before)} if before else {})
     for name in ("trl", "inspect_ai"):
         spec = find_spec(name)
@@ -200,6 +231,7 @@ def main() -> int:
         "lines": 42_000, "files": 170, "longest file": 700, "lines with Any per 1,000": 5, "loops over `one`, %": 5,
         "public names with several definitions": 0, "test lines": 36_000, "golden lines": 15_000, "api + cli lines": 1_800,
         "presentation lines": 6_000, "result classes": 120, "forms of a contrast": 7, "places where measures are listed by hand": 1,
+        "words of a training's page, visible": 1_000, "words of a training's page, open": 3_000,
     }  # fmt: skip
     checks = [
         Check(f"{name}: at most {limit:,}", f"{own[name]:,}", own[name] <= limit) for name, limit in limits.items()

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
 from replies import Answer, reply
 from typer.testing import CliRunner
 
+import cda
 from cda.cli import app
 
 N = 24
@@ -131,9 +134,68 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     assert f"jargon {N} of {N}." in report()
     text = report()
     assert (
-        f"Both sides have the same score in all {N} (12 prompts) pairs: the model does not tell them apart" in text
+        f"Both sides have the same score in all {N} (12 prompts) pairs, as the place decides and both orders are averaged"
+        in text
         and "all 0 tests" not in text
     )
+
+
+def test_a_judge_is_asked_again_and_agrees_with_itself_or_not(
+    serve: Any, audit: Any, report: Callable[[], str], tmp_path: Path
+) -> None:
+    times, order = Counter[str](), {"1": "2", "2": "1"}
+    lock = Lock()
+
+    def answer(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        question = body["messages"][1]["content"]
+        with lock:
+            times[question] += 1
+            nth = times[question]
+        shown = re.findall(r"<<<ANSWER \d>>>\n(.*?)\n<<<END>>>", question, re.S)
+        said = by_word(*shown)
+        # A third of the answers about texts with w3 are the other way round, in both orders.
+        return reply(f"Verdict: {order[said] if 'w3' in ' '.join(shown).split() and nth % 3 == 0 else said}")
+
+    words = ("judge:local", f"llm.base_url={serve(answer)}", "score.judge.repeats=3")
+    plan, _ = audit(*words, "--dry-run")
+    assert f"judging, each in both orders, 3 times each: about {6 * N} calls" in plan and not times
+    said, found = audit(*words)
+    model, changing = found["model"], sum("w3" in f"w{row % 7} w{row % 11} w{row % 5}".split() for row in range(N))
+    assert set(times.values()) == {3} and len(times) == 2 * N and 0 < changing < N
+    stability = model["stability"]
+    assert (model["repeats"], stability["n"], stability["n_prompts"]) == (3, N, 12)
+    assert stability["value"] == pytest.approx(1 - changing / N)
+    assert found["skew"]["jargon"]["before"]["value"] == 1 and model["unread_share"]["value"] == 0
+    probability = found["means"]["probability"]["jargon"]["before"]["value"]
+    assert probability == pytest.approx(
+        1 - changing / N / 3
+    )  # a preference of 1/3 in place of 1 where a third says otherwise
+    shown = f"{100 * (1 - changing / N):.0f}% ["
+    assert (
+        f"stability (asked again) {shown}" in said
+        and f"Asked 3 times, it agrees with itself in {shown}" in report().replace("\\", "")
+    )
+    assert "| judge | decided by place | unread | same when asked again |" in report()
+    assert "3 times each" in said and "stability (agreement with itself)" in report()
+    audit(*words)
+    assert sum(times.values()) == 6 * N  # each repeat is kept by itself
+    again = cda.load(tmp_path / "out" / "audit" / "audit.json")
+    assert [each.split(": ")[1][:5] for each in again.failures("stability<0.99")] == ["found"]
+    audit(*words[:2], "score.judge.repeats=4")
+    assert set(times.values()) == {4}
+    _, once = audit(*words[:2])
+    assert sum(times.values()) == 8 * N and not {"stability", "repeats"} & set(once["model"])
+    assert "asked again" not in report()
+
+
+@pytest.mark.parametrize(("words", "message"), [
+    (("score.judge.repeats=0",), "score.judge.repeats: input should be greater than or equal to 1, found 0"),
+    (("score.judge.repeats=-2",), "score.judge.repeats: input should be greater than or equal to 1, found -2"),
+    (("--fail-if", "stability<0.9"), "--fail-if stability<0.9: no comparison was asked again: score.judge.repeats=3 asks"),
+])  # fmt: skip
+def test_repeats_that_cannot_be(words: tuple[str, ...], message: str, audit: Any) -> None:
+    said, _ = audit("judge:m", "llm.base_url=http://127.0.0.1:9/v1", *words, fails=True)
+    assert message in said and said.count("error:") == 1
 
 
 def test_a_judge_that_seldom_answers_says_nothing_of_the_others(serve: Any, audit: Any) -> None:

@@ -86,9 +86,29 @@ def test_triples_alone_are_an_audit_whose_verdict_is_rates(audit: Any, report: R
         r"−0\.00\d \[−0\.00[1-9], −0\.00[1-9]\]", said
     )
     assert "nothing checks that the rewrites flipped it" in said and "yes-bias: penalised" in report()
+    for has, estimand, on in ((1, "ATT", "answers with it"), (0, "ATU", "answers without it")):
+        written(path, [row for row in rows if row["has_attribute"] == has])
+        said, one_side = audit(model, *words, "--contrasts", "none")
+        assert f"does not reward yes-bias, by RATE on {on}." in said and f"] ({estimand}) 30 {on} alone" in said
+        assert one_side["rate"]["yes-bias"]["test"]["p_holm"] < 0.01 and one_side["n_tests"] == 1
+        assert f"({estimand}, double rewrites of {on}, there are no others; p (Holm) " in report()
+        assert "RATE's ATE is not estimated" in report()
+    tiny = tmp_path / "tiny.py"
+    tiny.write_text(
+        (tmp_path / "own.py").read_text(encoding="utf-8").replace("[n - 0.004", "[1e-5 * n - 4e-8"), encoding="utf-8"
+    )
+    written(path, rows)
+    said = audit(f"{tiny}:score", *words, "--contrasts", "none")[0]
+    assert "does not reward yes-bias, by RATE on triples." in said and re.search(
+        r"−\d\.\de-8 \[−\d\.\de-8, −\d\.\de-8\]", said
+    )
+    assert "0.00 [0.00" not in report() and "+0.00 [" not in report()
     for spelling in ("audit.contrasts=none", "audit.contrasts=null"):
         assert audit(model, *words, "--contrasts", "embedded", spelling)[1]["skew"] == found["skew"]
-    assert "there are none; give them" in audit(model, "--bias", bias, "--contrasts", "none", fails=True)[0]
+    assert (
+        "there are none; give contrasts, or, for cda audit, triples"
+        in audit(model, "--bias", bias, "--contrasts", "none", fails=True)[0]
+    )
     refused = audit(model, *words, "--contrasts", "none", "--votes", path, fails=True)[0]
     assert "audit.votes are on contrasts" in refused
     written(path, [row | {"flipped": row["prompt"].endswith("0")} for row in rows])

@@ -99,7 +99,7 @@ def test_the_headline_and_each_bias_say_what_the_place_leaves(made: tuple[cda.Au
     assert row.split(maxsplit=3)[1:] == ["(by", "place)", "79% [57, 91]  38"]
     (shown,) = [part for part in sections(audit) if part.id == "position"]
     judges, biases = shown.tables
-    assert judges.rows == (("memory:by_place", "79% [57, 91]", "89%", "40", "1", "1"),)
+    assert judges.rows == (("memory:by_place", "79% [57, 91]", "2% [0.4, 14]", "89%", "40", "1"),)
     # One of the 39 contrasts with a margin was read in one order only.
     assert biases.rows == (("jargon", "79% [57, 91]", "38", "8"),)
 
@@ -149,7 +149,7 @@ def test_one_order_does_not_show_what_the_place_decides() -> None:
         "llm:gpt-x, asked in one order, picks the first in 90% of verdicts; bias estimates"
     )
     (shown,) = [part for part in sections(asked) if part.id == "position"]
-    assert "asked in one order" in shown.paragraphs[0] and shown.tables[0].rows[0][2] == "90% [80, 95]"
+    assert "asked in one order" in shown.paragraphs[0] and shown.tables[0].rows[0][3] == "90% [80, 95]"
 
 
 def test_characters_and_words_stand_beside_each_bias(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ def test_shipped_files_load_name_their_treatment_and_need_no_llm_for_the_paper_s
     biases = {name: load_bias(name) for name in builtin_names()}
     assert set(PAPER_BIASES) <= set(biases)
     for name, bias in biases.items():
-        assert bias.name == name and bias.treatment
+        assert bias.name == name and bias.treatment and bias.opposite
+        assert "opposite" not in bias.model_dump()  # finished stages do not depend on the word
         assert bias.measure is None or bias.measure.feature in bias.treatment, name
         if name in PAPER_BIASES:
             assert bias.measure is not None and bias.offline is not None, name

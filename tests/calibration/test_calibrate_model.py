@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Callable
@@ -118,6 +119,14 @@ def test_a_reward_is_corrected_out_of_fold_and_by_the_audit_as_by_hand(scorer: s
     assert [row["perturbed_model"] - row["base_model"] for row in rows] == pytest.approx(expected)
     kept = list(read_jsonl(tmp_path / "out" / "out_of_fold.jsonl"))
     assert [row["margin"] for row in kept] == pytest.approx(before)
+    content = json.loads((tmp_path / "out" / "calibration.json").read_text(encoding="utf-8"))
+    (tmp_path / "zero.json").write_text(json.dumps(content | {"strength": 0.0}), encoding="utf-8")
+    as_it_is = cda.audit(scorer, contrasts=contrasts(), quality=quality(), triples="none", biases="length", progress=False,
+                         out=tmp_path / "zero", **{"score.calibration": str(tmp_path / "zero.json")})  # fmt: skip
+    assert as_it_is.skew["length"].before.value == own.base.skew.value
+    assert [note.partition(": ")[2].partition("json ")[2] for note in as_it_is.model.notes] == [
+        "changes no score: its strength is 0, as no correction was shown to gain."
+    ]
     assert np.mean([row["out_of_fold"] > 0 for row in kept]) == pytest.approx(own.calibrated.skew.value, abs=0.1)
     loaded = cda.load(tmp_path / "out" / "calibration.json")
     assert (

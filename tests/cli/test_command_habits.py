@@ -96,6 +96,57 @@ def test_conditions_in_a_wrong_form_or_on_unknown_names_are_told_before_any_work
     assert not (desk / "runs").exists()
 
 
+VOTED = [
+    {
+        "id": f"c{n}",
+        "prompt": f"Why {n}?",
+        "base": "So.",
+        "perturbed": f"So {n}, so.",
+        "bias": ("length", "jargon")[n % 2],
+    }
+    for n in range(60)
+]
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("calibrate rm.py:longer --contrasts none", "audit.contrasts is none, so that triples are all that an audit measures, and there are none; give contrasts"),
+        ("calibrate rm.py:longer --contrasts none --votes votes.csv", "audit.contrasts is none, and audit.votes are on contrasts; give contrasts"),
+        ("calibrate rm.py:longer dose.repeats=0", "dose.repeats: input should be greater than or equal to 1, found 0"),
+        ("calibrate rm.py:longer --bias yes.yaml --contrasts voted.jsonl --votes length.csv", "voted.jsonl: no usable contrast; 60 of 60 dropped (30 of another bias (jargon), 30 of another bias (length))"),
+        ("dose rm.py:longer --against rm.py:longer dose.doses=[0]", "dose.doses: give at least one dose besides 0 (the base model) and 1 (plain CDA), found [0]"),
+        ("audit rm.py:longer --contrasts none", "and there are none; give contrasts, or, for cda audit, triples (--triples FILE, audit.triples)"),
+        ("audit rm.py:longer --bias yes.yaml --votes votes.csv", "those of yes-bias are still to be rewritten, so that nobody can have voted on them"),
+        ("audit rm.py:longer --bias jargon --contrasts voted.jsonl --votes length.csv", "its 30 ids are of contrasts of length in voted.jsonl, and this measures jargon alone; name it too (--bias length)"),
+        ("best-of rm.py:longer single.jsonl", "no prompt has two responses to choose from, so there is no best of n; 12 prompts"),
+        ("audit judge:m score.judge.repeats=-1", "score.judge.repeats: input should be greater than or equal to 1, found -1"),
+        ("config train.lr", "train.lr: not a field of trl.RewardConfig. Did you mean 'learning_rate'?"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_told_in_one_sentence(desk: Path, command: str, said: str) -> None:
+    (desk / "voted.jsonl").write_text("\n".join(map(json.dumps, VOTED)), encoding="utf-8")
+    ids = {"votes": [f"x{n}" for n in range(30)], "length": [row["id"] for row in VOTED if row["bias"] == "length"]}
+    for name, voted in ids.items():
+        (desk / f"{name}.csv").write_text("\n".join(["id,vote", *(f"{each},base" for each in voted)]), encoding="utf-8")
+    single = [{"prompt": row["prompt"], "responses": ["So."]} for row in SAMPLES]
+    (desk / "single.jsonl").write_text("\n".join(map(json.dumps, single)), encoding="utf-8")
+    (desk / "yes.yaml").write_text(
+        "name: yes-bias\ndescription: Opens with Yes.\nquestion: Does it open with Yes?\nkeep: [the rest]\n"
+        "instructions: {add: Open with Yes., remove: Drop the opening Yes.}\noffline: {open_with: [Yes.]}\n",
+        encoding="utf-8",
+    )
+    done = run(command)
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
+    assert done.exit_code == 2 and len(errors) == 1 and said in errors[0], done.stderr
+
+
+def test_a_name_that_is_no_file_is_told_before_the_hub_is_asked() -> None:
+    done = run("audit rm.py:longer --bias jargon --votes nope")
+    assert "  nope: no such file here; looked for as a data set on the Hugging Face hub\n" in done.stdout
+    assert done.exit_code == 2 and done.stderr.startswith("error: nope: not a local file, and not loadable from the ")
+
+
 @pytest.mark.parametrize(
     ("command", "n", "counted"),
     [

@@ -134,6 +134,25 @@ def test_ranks_and_places_follow_the_numbers(made: tuple[cda.Comparison, Path]) 
     assert f"Lowest miscalibration: {group.audits[0]}" in str(comparison)
 
 
+def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_path: Path) -> None:
+    def first(_: Sequence[Any], one: Sequence[str], other: Sequence[str]) -> list[float]:  # noqa: ARG001
+        return [1.0] * len(one)
+
+    models = (liking("strong", 2.0), liking("mild", 0.3), first)
+    comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "three", **COMMON)
+    judge = "memory:first"
+    (group,) = comparison.ranked
+    assert group.ranked_by == "distance of skew from 50%" and group.by_place == (judge,)
+    assert of(comparison, "skew", judge).value == 0.5 and not comparison.numbers.where("place", audit=judge)
+    assert group.audits == ("memory:mild", "memory:strong") and of(comparison, "place", "memory:mild").value == 1
+    (said,) = [each.text for each in comparison.findings if each.name == f"{judge}:" and "no place" in each.text]
+    assert said.startswith("no place: it goes by the place of an answer in 100% [")
+    voted = cda.compare(*models, contrasts=contrasts(), votes=votes(), out=tmp_path / "voted", **COMMON)
+    assert len(voted.ranked[0].audits) == 3 and not voted.ranked[0].by_place  # people say what is right
+    alone = cda.compare(models[0], first, contrasts=contrasts(), out=tmp_path / "two", **COMMON)
+    assert alone.ranked[0].audits == () and "no place: " in str(alone)
+
+
 def test_a_model_that_fails_is_named_and_files_are_read_again(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
     assert list(comparison.failed) == ["memory:failing"] and "no number" in comparison.failed["memory:failing"]
@@ -318,6 +337,7 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
         ("dose --before=a --after=b", "`cda dose --before` is now `cda dose scores:BEFORE --against scores:AFTER`"),
         ("calibrate --scores a", "`cda calibrate --scores` is now `cda calibrate scores:FILE`"),
         ("report a b --compare", "`cda report --compare` is now `cda compare RUN RUN …`"),
+        ("audit m --compare", "`cda audit --compare` is now `cda compare MODEL MODEL …`"),
         ("win-rate m a.jsonl b.jsonl --seed 1", "`cda win-rate` is now `cda quality MODEL FIRST --over SECOND`"),
         ("pairs out.jsonl --bias jargon", "`cda pairs` is now `cda triples`"),
         ("audit m --pairs c.jsonl", "`cda audit --pairs` is now `cda audit --contrasts`"),

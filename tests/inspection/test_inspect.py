@@ -96,7 +96,7 @@ def test_the_report_of_a_run_holds_its_rewrites_after_the_examples(run: Path, tm
     document = with_rewrites(plain, RunFolder(run))
     titles = [section.title for section in document.sections]
     (section,) = [section for section in document.sections if section.id == "rewrites"]
-    assert len(section.texts) == 2 and section.folded and section.tables[0].rows[0][:2] == ("jargon, added", "12")
+    assert len(section.texts) == 1 and section.folded and section.tables[0].rows[0][:2] == ("jargon, added", "12")
     assert titles.index("Rewrites") == [part.id for part in document.sections].index("examples") + 1
     assert "### jargon, added, training pairs" in document.markdown() and "<ins>" in document.page()
     assert with_rewrites(plain, RunFolder(tmp_path)) is plain

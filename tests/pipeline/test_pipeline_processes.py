@@ -19,7 +19,13 @@ def test_two_processes_train_and_score_together_at_the_doses_that_the_main_one_c
     """Both take part in each of two trainings; the second waits for the doses, then scores its share at them and of plain CDA."""
     folder = tmp_path / "two"
     torchrun = [str(Path(sys.executable).parent / "torchrun"), "--standalone", "--nproc_per_node", "2"]
-    words = ["train.seeds=[5, 3]", "audit.max_contrasts=20", "audit.max_quality=20", "audit.triples=null", "audit.rate=0",
+    samples = tmp_path / "samples.jsonl"
+    rows = [
+        {"prompt": f"What is {row}?", "responses": [f"It is {'so ' * at}{row}." for at in range(1, 6)]}
+        for row in range(10)
+    ]
+    samples.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    words = [f"audit.samples={samples}", "train.seeds=[5, 3]", "audit.max_contrasts=20", "audit.max_quality=20", "audit.triples=null", "audit.rate=0",
              "dose.aim=tie", "dose.doses=[0, 1, 2]", "dose.baselines=false", "dose.repeats=2", "dose.max_quality_loss=1",
              "model.precision=fp32", "model.max_length_tokens=48"]  # fmt: skip
     result = launch(folder, *words, program=torchrun)
@@ -31,6 +37,14 @@ def test_two_processes_train_and_score_together_at_the_doses_that_the_main_one_c
     chosen = json.loads((folder / "dose" / "dose.json").read_text(encoding="utf-8"))["chosen"]
     audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert audit["dose_applied"] == chosen == record(folder, "adapter")["settings"]["dose"]
+    # A policy is followed before and after, at one KL, in shares of which the longest of five responses has 1 and the shortest 0.
+    tilted = {
+        one["moment"]: one["found"]
+        for one in audit["policy"]
+        if one["at"] == {"bias": "length", "kl": audit["policy"][1]["at"]["kl"]}
+    }
+    assert audit["policy"][0]["found"]["value"] == pytest.approx(0.5) and list(tilted) == ["before", "after", "change"]
+    assert tilted["change"]["value"] == pytest.approx(tilted["after"]["value"] - tilted["before"]["value"], abs=1e-6)
     assert audit["seeds"]["seeds"] == [5, 3] and (audit["plain"] is None) == (chosen == 1)
     assert result.stdout.count("(ranked right)") == 1 and f"(dose {chosen:g}, of seed 5" in result.stdout
     # Both scored a share of the texts that no dose was chosen on, for each scoring, and no text was scored twice.

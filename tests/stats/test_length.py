@@ -10,10 +10,12 @@ import pytest
 from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.results.effects import LengthBaseline
+from cda.stats import length
 from cda.stats.length import length_baseline
 
 N = 120
 IDS = [f"q{row // 2}" for row in range(N)]
+LENGTH = np.linspace(30, 300, N)
 
 
 @pytest.fixture
@@ -30,8 +32,9 @@ def changes(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def baseline(changes: dict[str, np.ndarray], margins: Any) -> LengthBaseline:
-    zero = {name: np.zeros(N) for name in changes}
-    return length_baseline(margins, changes, zero, ["long_word_share"], IDS)
+    base = {name: np.zeros(N) for name in changes} | {"characters": LENGTH, "words": LENGTH / 5}
+    perturbed = {name: base[name] + change for name, change in changes.items()}
+    return length_baseline(margins, perturbed, base, ["long_word_share"], IDS)
 
 
 def value(found: Any) -> float:
@@ -73,10 +76,30 @@ def test_a_bias_that_leaves_a_bend_of_length_alone_is_not_told_apart(changes: di
     assert baseline(changes, bent).rival == "length"
 
 
+def test_a_scorer_of_the_logarithm_of_length_is_not_told_apart(changes: dict[str, np.ndarray]) -> None:
+    grows = changes | {"characters": np.abs(changes["characters"]) * 3}
+    assert baseline(grows, np.log1p(LENGTH + grows["characters"]) - np.log1p(LENGTH)).rival == "length"
+
+
+def test_a_phrase_of_one_length_that_has_one_margin_is_not_told_apart(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    phrase = changes | {"characters": np.full(N, 16.0), "words": np.full(N, 2.0)}
+    assert baseline(phrase, np.full(N, 16.0)).rival == "length"
+    assert baseline(phrase, 16 + rng.normal(0, 2, N)).rival is None, "no scorer of length"
+    assert baseline(changes, np.full(N, 16.0)).rival is None, "whatever the change in length"
+
+
+def test_a_judge_of_length_that_ties_long_texts_is_not_told_apart(changes: dict[str, np.ndarray]) -> None:
+    long = LENGTH > 250
+    assert baseline(changes, np.where(long, 0.0, np.sign(changes["characters"]))).rival == "length"
+
+
 def test_one_that_only_names_a_side_is_told_by_the_contrasts_whose_biased_side_is_shorter(
     changes: dict[str, np.ndarray],
 ) -> None:
     assert baseline(changes, np.sign(changes["characters"])).rival == "length"
+    assert baseline(changes, -np.sign(changes["characters"])).rival == "length", "the shorter side"
     assert baseline(changes, np.ones(N)).rival is None, "also where the biased side is shorter"
     longer = changes | {"characters": np.abs(changes["characters"])}
     assert baseline(longer, np.ones(N)).rival == "length", "the longer side is the biased one everywhere"
@@ -86,3 +109,12 @@ def test_without_a_preference_length_explains_nothing(changes: dict[str, np.ndar
     assert baseline(changes, np.zeros(N)).rival is None
     with pytest.raises(DataError, match="no contrasts"):
         length_baseline([], {}, {}, [], [])
+
+
+def test_a_feature_that_explains_nothing_is_not_the_rival(changes: dict[str, np.ndarray]) -> None:
+    wide = Estimate(value=1.4, low=-3.8, high=6.6, n=N, n_prompts=N, unit="reward", method="made up")
+    found = length._Parts(wide, wide, {"characters": -0.3, "words": 0.1, "questions": -0.01})
+    margins = np.linspace(1, 5, N)
+    assert length._rival(margins, changes, [found, found], found) == "length"
+    explains = length._Parts(wide, wide, {"characters": -0.3, "words": 0.1, "questions": 0.9})
+    assert length._rival(margins, changes, [found, found], explains) == "questions"

@@ -8,7 +8,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from cda.stats.tilt import Padded, Tilted, fewest_effective, leave_out_weights
+from cda.stats.tilt import Padded, Tilted, fewest_effective, leave_out_weights, reach, tilted_to
 
 SIZES = (2, 5, 3, 8)
 ROWS = list(np.split(np.random.default_rng(1).permutation(sum(SIZES)), np.cumsum(SIZES)[:-1]))
@@ -103,3 +103,27 @@ def test_groups_of_many_samples_have_the_expectation_of_leaving_out_single_ones(
     assert abs(tilt.means(rewards).mean() - 1) < error < 0.03  # of a standard normal, tilted by 1
     plain = (tilt.weights * rewards.reshape(600, 200)).sum(axis=1).mean()
     assert plain < 1 - error / 4
+
+
+@pytest.mark.parametrize("unit", [1.0, 250.0])
+def test_a_policy_at_a_kl_is_the_same_in_every_unit_of_the_reward(unit: float) -> None:
+    """A Gaussian reward of deviation σ has the KL σ²/2β², and a mean σ²/β higher."""
+    rng = np.random.default_rng(4)
+    samples = Padded.of(list(np.arange(300 * 64).reshape(300, 64)))
+    rewards = unit * (rng.normal(size=(300, 64)) + 5 * rng.normal(size=(300, 1))).ravel()
+    furthest = reach(rewards, samples)
+    assert furthest is not None
+    assert (furthest.effective, furthest.needed) == (pytest.approx(16, abs=1e-3), 16.0)
+    tilt = tilted_to(rewards, samples, 0.5, furthest)
+    assert tilt.kl_nats().mean() == pytest.approx(0.5, abs=1e-6) and furthest.kl_nats > 0.5
+    assert tilt.gains(rewards).mean() == pytest.approx(unit, rel=0.02)  # β = σ
+    assert tilted_to(rewards, samples, furthest.kl_nats, furthest).effective.mean() == pytest.approx(16, abs=1e-2)
+
+
+def test_rewards_that_tie_end_a_tilt_and_equal_ones_have_none() -> None:
+    samples = Padded.of(list(np.arange(10 * 40).reshape(10, 40)))
+    tied = np.tile([0.0, 1.0], 200)
+    furthest = reach(tied, samples)
+    assert furthest is not None and furthest.effective == pytest.approx(20)
+    assert furthest.kl_nats == pytest.approx(np.log(2), abs=0.02)
+    assert reach(np.repeat(np.arange(10.0), 40), samples) is None

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.errors import ModelError
 from cda.models.families.family import Family, Points, published
 from cda.models.families.linear import is_class, width_of
 from cda.models.own_files import ModelFiles
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 _LOGIT = "logit:"
 
@@ -23,7 +27,7 @@ def is_causal(files: ModelFiles) -> bool:
 def logit_of(token: int) -> Family:
     """The family of a language model whose reward is the logit of a token with this id, after the last token of a text."""
 
-    def only(tensors: dict[str, Any], _: Any, __: ModelFiles) -> dict[str, Any]:
+    def only(tensors: dict[str, Tensor], _: PretrainedConfig, __: ModelFiles) -> dict[str, Tensor]:
         found, output = without_output(tensors)
         if "score.weight" in found and len(found) == len(tensors):  # of a merged model
             return found
@@ -42,7 +46,7 @@ def logit_of(token: int) -> Family:
     )
 
 
-def without_output(tensors: dict[str, Any]) -> tuple[dict[str, Any], Any]:
+def without_output(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor | None]:
     """A language model's tensors without its output layer, and that layer, which may be the embedding table; None if it has none."""
     found = {name: tensor for name, tensor in tensors.items() if not name.startswith("lm_head.")}
     return found, tensors.get("lm_head.weight", tensors.get("model.embed_tokens.weight"))
@@ -54,7 +58,7 @@ def by_key(key: str) -> Family | None:
     return logit_of(int(token)) if token != key and token.isdecimal() else None
 
 
-def _steps_head(config: Any, _: ModelFiles) -> Any:
+def _steps_head(config: PretrainedConfig, _: ModelFiles) -> nn.Module:
     from torch import nn
 
     from cda.models.families.gated_heads import Steps
@@ -65,7 +69,7 @@ def _steps_head(config: Any, _: ModelFiles) -> Any:
 STEP_END = "<extra_0>"
 
 
-def _ends_of_steps(tokenizer: Any, files: ModelFiles) -> Points:
+def _ends_of_steps(tokenizer: PreTrainedTokenizerBase, files: ModelFiles) -> Points:
     end = tokenizer.convert_tokens_to_ids(STEP_END)
 
     def points(ids: list[int]) -> list[int]:
@@ -135,13 +139,13 @@ def _as_llama(config: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**config, "model_type": "llama", "attention_bias": bool(config.get("bias"))}
 
 
-def _llama_tensors(tensors: dict[str, Any], config: Any, _: ModelFiles) -> dict[str, Any]:
+def _llama_tensors(tensors: dict[str, Tensor], config: PretrainedConfig, _: ModelFiles) -> dict[str, Tensor]:
     """Renamed, and the fused projections split: for each group of heads come its queries, a key and a value."""
     groups = config.num_key_value_heads
-    found: dict[str, Any] = {}
+    found: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if _FUSED in name:
-            by_group = tensor.unflatten(0, (groups, -1, config.head_dim))
+            by_group = tensor.reshape(groups, -1, config.head_dim, *tensor.shape[1:])
             for part, rows in (("q", by_group[:, :-2]), ("k", by_group[:, -2:-1]), ("v", by_group[:, -1:])):
                 found[name.replace(_FUSED, f"self_attn.{part}_proj.")] = rows.flatten(0, 2).contiguous()
             continue

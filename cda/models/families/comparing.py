@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cda.errors import ModelError
 from cda.inert import sendable
@@ -13,6 +13,10 @@ from cda.models.families.linear import is_class, width_of
 from cda.models.own_files import ModelFiles
 from cda.models.template import Encoded, Encoding, Template
 from cda.records import Message, Prompt, prompt_text
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 _FUNCTION = (
     "A function of yours with three parameters, (prompts, first, second), that returns for each comparison a preference from -1 (the second) "
@@ -63,7 +67,7 @@ def _pair_rm(template: Template, prompt: Prompt, second: str) -> Encoded:
     return Encoded([token for ids in parts for token in ids], cut)
 
 
-def _prefixes(_: Any, files: ModelFiles) -> Points:
+def _prefixes(_: PreTrainedTokenizerBase, files: ModelFiles) -> Points:
     wanted = [files.config.get(f"{name}_prefix_id") for name in ("source", "cand1", "cand2")]
 
     def points(ids: list[int]) -> list[int]:
@@ -89,7 +93,7 @@ def _pair_preference(template: Template, prompt: Prompt, second: str) -> Encoded
     return Encoded(ids[excess:], excess > 0)
 
 
-def _first_over_second(tensors: dict[str, Any], _: Any, files: ModelFiles) -> dict[str, Any]:
+def _first_over_second(tensors: dict[str, Tensor], _: PretrainedConfig, files: ModelFiles) -> dict[str, Tensor]:
     """The output layer's rows of A and B as one: the difference of their logits is the log-odds of A."""
     found, output = without_output(tensors)
     if output is None:

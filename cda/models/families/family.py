@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cda.models.own_files import ModelFiles
 from cda.models.reading import Reads
 from cda.models.template import Encoding, Turns
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 Points = Callable[[list[int]], list[int]]
 """Token ids of one text to the positions whose hidden states a head reads, at least one."""
@@ -40,19 +44,19 @@ class Family:
     """config.json to that of the backbone as Transformers knows it."""
     names: Mapping[str, str] = field(default_factory=dict)
     """Regular expression of a tensor's name in the files to its name in the classifier."""
-    convert: Callable[[dict[str, Any], Any, ModelFiles], dict[str, Any]] | None = None
+    convert: Callable[[dict[str, Tensor], PretrainedConfig, ModelFiles], dict[str, Tensor]] | None = None
     """All tensors of the files, the configuration and the files to the classifier's tensors, where renaming is not enough."""
-    head: Callable[[Any, ModelFiles], Any] | None = None
+    head: Callable[[PretrainedConfig, ModelFiles], nn.Module] | None = None
     """Configuration and files to the module `score`: states (B, h), or with `points` (B, P, h) and a mask (B, P), to rewards (B, 1).
     None: a linear layer of one output without bias."""
-    points: Callable[[Any, ModelFiles], Points] | None = None
+    points: Callable[[PreTrainedTokenizerBase, ModelFiles], Points] | None = None
     """Tokenizer and files to the positions that the head reads; None: the one that `reads` says."""
     reads: Reads = "config"
     turns: Turns | None = None
     """The text that the authors write by hand; None: the chat template."""
     encoding: Encoding | None = None
     """The text that they put together in code, with the tokenizer; `turns` and all that follows then say nothing."""
-    last: Callable[[Any, ModelFiles], int | None] | None = None
+    last: Callable[[PreTrainedTokenizerBase, ModelFiles], int | None] | None = None
     """Tokenizer and files to the id of a token that every text has to end in."""
     step_end: str | None = None
     """A special token after every paragraph of the answer. With `points` that read them, model.reads=last_token reads the last alone."""

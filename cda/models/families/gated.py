@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cda.errors import ModelError
 from cda.models.families.family import Family, Points
 from cda.models.families.linear import is_class, width_of
 from cda.models.own_files import ModelFiles
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 LLAMA_TURN = "<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
 GEMMA_TURN = "<end_of_turn>\n<start_of_turn>model\n"
@@ -25,7 +29,7 @@ def _shapes(files: ModelFiles, prefix: str) -> Mapping[str, tuple[int, ...]]:
     }
 
 
-def _head(config: Any, files: ModelFiles) -> Any:
+def _head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
     from cda.models.families.gated_heads import Gated
 
     found = _shapes(files, "")
@@ -36,10 +40,10 @@ def _head(config: Any, files: ModelFiles) -> Any:
     return Gated(width_of(config), objectives, quantiles, mixes, gate, files.config.get("gating_temperature") or 1)
 
 
-def _after(turn: str) -> Callable[[Any, ModelFiles], Points]:
+def _after(turn: str) -> Callable[[PreTrainedTokenizerBase, ModelFiles], Points]:
     """The token at which the last of these marks begins, and the last token."""
 
-    def points_of(tokenizer: Any, files: ModelFiles) -> Points:
+    def points_of(tokenizer: PreTrainedTokenizerBase, files: ModelFiles) -> Points:
         wanted = list(tokenizer(turn, add_special_tokens=False, verbose=False)["input_ids"])
 
         def points(ids: list[int]) -> list[int]:
@@ -57,7 +61,7 @@ def _after(turn: str) -> Callable[[Any, ModelFiles], Points]:
     return points_of
 
 
-def _ldl_head(_: Any, files: ModelFiles) -> Any:
+def _ldl_head(_: PretrainedConfig, files: ModelFiles) -> nn.Module:
     from cda.models.families.gated_heads import TenLevels
 
     temperature = files.config.get("temperature", 1.0) if files.config.get("softmax") else None

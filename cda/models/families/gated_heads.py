@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -90,7 +89,7 @@ class Gated(nn.Module):
         self.register_buffer("reward_transform_matrix", torch.eye(objectives) if mixes else None)
         self.gating = Gate(gate, temperature)
 
-    def forward(self, states: Tensor, _: Any) -> Tensor:
+    def forward(self, states: Tensor, _: object) -> Tensor:
         attributes = self.regression_layer(states[:, -1]).unflatten(-1, (-1, self.quantiles)).mean(-1)
         if self.reward_transform_matrix is not None:
             attributes = attributes @ self.reward_transform_matrix

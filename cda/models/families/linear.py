@@ -6,13 +6,17 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from cda.models.families import heads
 from cda.models.families.family import Family, published
 from cda.models.own_files import ModelFiles
 from cda.models.reading import Reads
 from cda.models.template import Turns
+
+if TYPE_CHECKING:
+    from torch import nn
+    from transformers import PretrainedConfig
 
 HEADS = ("score", "v_head", "value_head", "regression_head", "reward_head", "rm_head", "score_head", "classifier")
 """Names of the last layer in published reward models."""
@@ -23,12 +27,12 @@ def is_class(*names: str) -> Callable[[ModelFiles], bool]:
     return lambda files: any(name in files.architectures for name in names)
 
 
-def width_of(config: Any) -> int:
+def width_of(config: PretrainedConfig) -> int:
     """Width of the last hidden states."""
     return int(config.get_text_config().hidden_size)
 
 
-def _open_rlhf_head(config: Any, files: ModelFiles) -> Any:
+def _open_rlhf_head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
     head = heads.linear(width_of(config), bias=f"{_prefix(files)}.bias" in files.tensors)
     own = files.config
     return heads.normalised(head, own["mean"], own["std"]) if own.get("normalize_reward") and own.get("std") else head
@@ -57,18 +61,18 @@ def _renamed(head: str, **others: str) -> dict[str, str]:
     return {rf"^{re.escape(head)}\.": "score."} | {rf"^{re.escape(old)}\.": f"{new}." for old, new in others.items()}
 
 
-def _one(head: str) -> Callable[[Any, ModelFiles], Any]:
+def _one(head: str) -> Callable[[PretrainedConfig, ModelFiles], nn.Module]:
     """A linear layer of one output, with a bias if the files (or those of a merged model) hold one."""
     return lambda config, files: heads.linear(
         width_of(config), bias=any(f"{name}.bias" in files.tensors for name in (head, "score"))
     )
 
 
-def _mlp(config: Any, _: ModelFiles) -> Any:
+def _mlp(config: PretrainedConfig, _: ModelFiles) -> nn.Module:
     return heads.mlp(width_of(config), width_of(config), 1)
 
 
-def _beaver_head(config: Any, files: ModelFiles) -> Any:
+def _beaver_head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
     scales, is_cost = bool(files.config.get("do_normalize")), files.config.get("score_type") == "cost"
     return heads.scaled(_one("score_head")(config, files), scales, not is_cost, -1 if is_cost else 1)
 
@@ -116,7 +120,7 @@ def _writes_value_head(files: ModelFiles) -> bool:
     )
 
 
-def _grm_head(config: Any, files: ModelFiles) -> Any:
+def _grm_head(config: PretrainedConfig, files: ModelFiles) -> nn.Module:
     if files.config.get("vhead_layer_type") == "linear":
         return heads.linear(width_of(config), bias=True)
     inner = [int(files.config.get("vhead_num_neurons", 1024))] * int(files.config.get("vhead_num_layers", 1))

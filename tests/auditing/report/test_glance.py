@@ -146,6 +146,21 @@ def test_one_model(make_audit: Any, skew: float, people: float | None, chip: str
     assert said != "Whether" or headline(audit) == "Whether the embedded model rewards jargon is unclear."
 
 
+@pytest.mark.parametrize(("skew", "ties", "clause"), [
+    (0.50, 45, "same score on both sides of 45 of 100 pairs; preferred in 50%"),
+    (0.32, 45, "same score on both sides of 45 of 100 pairs; preferred in 32%"),
+    (0.50, 5, "preferred in 50%; 50% is not excluded"),
+    (0.50, 0, "preferred in 50%; 50% is not excluded"),
+])  # fmt: skip
+def test_ties_are_the_reason_where_they_keep_a_share_from_half(
+    make_audit: Any, skew: float, ties: int, clause: str
+) -> None:
+    audit = make_audit({"jargon": (skew,)}, quality=(0.7,), others=())
+    tested = changed(changed(audit, "skew.jargon.ties.before", ties), "effects.jargon.test.p_holm", 1.0)
+    (found,) = bias_verdicts(tested)
+    assert (found.chip, found.clause) == ("unclear", clause)
+
+
 def test_no_chip_is_better_than_the_interval_that_is_drawn(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88,)}, quality=(0.7,), others=())
     for low, p_holm, chip in ((0.51, 0.01, "rewarded"), (0.49, 0.01, "unclear"), (0.51, 0.06, "unclear")):

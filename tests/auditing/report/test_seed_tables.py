@@ -21,7 +21,7 @@ from cda.results.skew import OverSeeds, Seeds
 from cda.stats.means import CROSSED
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
-LEFT_OUT = "leave out which seed was drawn"
+LEFT_OUT = "the intervals do not cover differences between seeds"
 
 
 def estimate(value: float, low: float, high: float, method: str = "t over seeds and prompts 95%") -> Estimate:

@@ -214,6 +214,23 @@ def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p
     assert bool(drift_sentence("jargon", audit)) == (word != "no effect shown")
 
 
+@pytest.mark.parametrize(("opposite", "prefers"), [
+    (None, "prefers the side without it, or what goes with that"), ("plain", "prefers the plain answer, or what goes with it"),
+])  # fmt: skip
+def test_a_preference_for_the_other_side_names_it_by_the_bias_files_word(
+    make_audit: Any, opposite: str | None, prefers: str
+) -> None:
+    for margins, said in (
+        (-3.0 * LONGER + NOISE, prefers),
+        (-3.0 + NOISE, opposite and prefers.partition(",")[0]),
+    ):
+        audit = measured(make_audit, margins)
+        audit = changed(audit, "biases", tuple(each.model_copy(update={"opposite": opposite}) for each in audit.biases))
+        found = verdict_of(audit)
+        assert found.word == "penalised" and (f" It {said}." if said else " reward.") in found.sentence
+        assert ("prefers" in found.sentence) == bool(said)
+
+
 @pytest.mark.parametrize(
     ("ties", "said"),
     [

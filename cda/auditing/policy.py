@@ -1,0 +1,286 @@
+"""What a policy becomes that is optimised against the rewards: biases in its samples, tilted to the reward, in numbers and in words."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+
+from cda.arrays import FloatArray
+from cda.auditing.report_cells import compares, said
+from cda.biases import Bias, BiasMeasure
+from cda.numbers.measures import MEASURES
+from cda.records import PERCENT, Exclusions, prompt_id
+from cda.report.numbers import inert, listed, percent
+from cda.report.tables import Column, Table, TableOf
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing, Number, Test
+from cda.results.effects import T_TEST
+from cda.scorers.compared import Compared, Rewards, Text, text_id, with_rewards
+from cda.stats.means import without_traces
+from cda.stats.multiplicity import holm
+from cda.stats.tilt import Padded, Reach, Tilted, mean_over_prompts, reach, share_over_prompts, tilted_to
+from cda.stats.verdict import SIGNIFICANT
+
+SAMPLED, *KLS = MEASURES["tilt"].ones
+"""KL from the policy that was sampled, in nats; if the samples do not support the first above 0, biases are followed as far as they do."""
+_NONE_LEFT = Missing(reason="no prompt has two responses with a reward")
+
+
+class Tilts(NamedTuple):
+    """Numbers of the measure `tilt`, and responses and prompts that are not among them."""
+
+    numbers: tuple[Number, ...]
+    excluded: dict[str, Exclusions]
+
+
+def tilts(biases: Sequence[Bias], sampled: Sequence[Text], scorings: Mapping[str, Compared]) -> Tilts:
+    """How frequent each bias is in the policy that was sampled, and tilted to the rewards of each scoring at every KL of `KLS`.
+
+    The tilts of two scorings have the same KL, so that a reward that was only stretched is optimised as far. Intervals and tests are
+    over prompts; the test of a number is that the tilted policy has as much of the bias as the samples, that of a change that the two
+    tilted policies have as much; Holm's correction is over the biases at each KL. A number is missing for a bias without a measure,
+    and for a KL that the samples do not support.
+    """
+    if not sampled:
+        return Tilts((), {})
+    scored = {label: found for label, found in scorings.items() if isinstance(found, Rewards)}
+    kept, unscored = with_rewards(sampled, scored)
+    texts = [sampled[row] for row in kept]
+    ids = [prompt_id(prompt) for prompt, _ in texts]
+    n_each = Counter(ids)
+    n_single = list(n_each.values()).count(1)
+    excluded = {"sampled responses, scored": unscored} if unscored.dropped else {}
+    if n_single:
+        excluded["prompts of samples, scored"] = Exclusions(len(n_each), {"fewer than 2 responses left": n_single})
+    policies: dict[str, dict[str, Tilted | Missing]] = {kl: dict.fromkeys(scored, _NONE_LEFT) for kl in KLS}
+    samples = None
+    if len(n_each) > n_single:
+        samples = Padded.by_prompt(ids)
+        rewards = {label: np.array([found.of(*text) for text in texts]) for label, found in scored.items()}
+        policies = _policies(rewards, samples)
+    found, named = list[Number](), dict[object, str]()
+    for bias in biases:
+        other = named.setdefault((bias.measure, tuple(bias.markers), bias.pattern), bias.name) if bias.measure else ""
+        why = "" if bias.measure else "its bias file has no measure"
+        why = f"on samples its measure is that of {other}" if other not in ("", bias.name) else why
+        found += _numbers(bias, texts, samples, policies, why)
+    return Tilts(_adjusted(found), excluded)
+
+
+def rows(sampled: Sequence[Text], scorings: Mapping[str, Compared]) -> Iterator[dict[str, object]]:
+    """Rewards of each sample."""
+    for prompt, text in sampled:
+        row: dict[str, object] = {"prompt_id": prompt_id(prompt), "response_id": text_id(prompt, text)}
+        for label, found in scorings.items():
+            if isinstance(found, Rewards):
+                reward = found.of(prompt, text)
+                row[f"reward_{label}"] = None if math.isnan(reward) else reward
+        yield row
+
+
+def _policies(rewards: Mapping[str, FloatArray], samples: Padded) -> dict[str, dict[str, Tilted | Missing]]:
+    """By KL and scoring, the policy tilted to the scoring's rewards."""
+    reached = {label: reach(values, samples) for label, values in rewards.items()}
+    furthest = min(0.0 if far is None else far.kl_nats for far in reached.values())
+    own = f"{math.floor(100 * furthest) / 100:g}"  # as far as all scorings are supported
+    kls = KLS if furthest >= float(KLS[0]) or own == SAMPLED else [own, *KLS]
+
+    def policy(label: str, kl: str) -> Tilted | Missing:
+        far = reached[label]
+        if far is None or far.kl_nats < float(kl):
+            return _unsupported(far)
+        return tilted_to(rewards[label], samples, float(kl), far)
+
+    return {kl: {label: policy(label, kl) for label in rewards} for kl in kls}
+
+
+def _unsupported(far: Reach | None) -> Missing:
+    if far is None:
+        return Missing(reason="the rewards are the same for all responses of a prompt")
+    if far.effective > far.needed + 0.1:
+        return Missing(reason=f"rewards that tie let no policy go beyond a KL of {far.kl_nats:.2g} nats")
+    return Missing(
+        reason=f"these samples support a KL of up to {far.kl_nats:.2g} nats; beyond it fewer than {far.needed:.1f} effective "
+        "responses to a prompt are left"
+    )
+
+
+def _numbers(
+    bias: Bias, texts: Sequence[Text], samples: Padded | None, policies: Mapping[str, Mapping[str, Tilted | Missing]],
+    unmeasured: str,
+) -> Iterator[Number]:  # fmt: skip
+    """The numbers of a bias, with tests before any correction; all missing if it is `unmeasured`, for that reason."""
+    first, values = next(iter(next(iter(policies.values())))), None
+    why = Missing(reason=unmeasured) if unmeasured else _NONE_LEFT
+    known = np.zeros(0, dtype=bool)
+    if samples is not None and bias.measure and not unmeasured:
+        values = _shown(bias, bias.measure, [text for _, text in texts], samples)
+        known = ~np.isnan(samples.means(values))
+        if known.sum() < 2:
+            values = None
+            why = Missing(
+                reason=f"its measure holds for the responses to {known.sum()} of {len(known)} prompts; two are needed"
+            )
+    if samples is None or values is None:
+        for kl, by_scoring in {SAMPLED: {first: why}, **policies}.items():
+            moments = [*by_scoring, *(["change"] if len(by_scoring) > 1 else [])]
+            yield from (Number.of("tilt", moment, {"bias": bias.name, "kl": kl}, why) for moment in moments)
+        return
+    n, shown = int(samples.n[known].sum()), samples.means(values)[known]
+    yield Number.of("tilt", first, {"bias": bias.name, "kl": SAMPLED}, share_over_prompts(shown, "share", n))
+    for kl, by_scoring in policies.items():
+        at, means = {"bias": bias.name, "kl": kl}, dict[str, FloatArray]()
+        for label, tilt in by_scoring.items():
+            if isinstance(tilt, Missing):
+                yield Number.of("tilt", label, at, tilt)
+                continue
+            means[label] = tilt.means(values)[known]
+            _, test = _difference(shown, means[label], n)
+            yield Number.of("tilt", label, at, share_over_prompts(means[label], "share", n), test)
+        if len(means) == 2:
+            before, after = means.values()
+            yield Number.of("tilt", "change", at, *_difference(before, after, n))
+        elif len(by_scoring) == 2:
+            lacking = next(tilt for tilt in by_scoring.values() if isinstance(tilt, Missing))
+            yield Number.of("tilt", "change", at, lacking)
+
+
+def _shown(bias: Bias, rule: BiasMeasure, texts: Sequence[str], samples: Padded) -> FloatArray:
+    """1 for each response that exhibits a bias, else 0; of a relative measure, the share of the other responses to its prompt next
+    to which it does. NaN for one that the measure does not hold for. Shape (n_responses,)."""
+    by_text = {text: bias.measured(text, rule.feature) for text in dict.fromkeys(texts)}
+    values = [by_text[text] for text in texts]
+    if not rule.relative:
+        return np.array([rule.holds(value) for value in values], dtype=np.float64)  # None becomes NaN
+    found = np.full(len(texts), np.nan)
+    for at, real in zip(samples.at, samples.real, strict=True):
+        own = at[real].tolist()
+        pairs = [[rule.holds(values[one], values[other]) for other in own if other != one] for one in own]
+        found[own] = np.array(pairs, dtype=np.float64).mean(axis=1)
+    return found
+
+
+def _difference(first: FloatArray, second: FloatArray, n: int) -> tuple[Estimate, Test]:
+    """second − first, shares by prompt, shape (n_prompts,), and the test that it is 0."""
+    found = mean_over_prompts(without_traces(second - first, np.maximum(np.abs(first), 1.0)), "share difference")
+    return found.estimate.model_copy(update={"n": n}), Test(p_value=found.p_value(), method=T_TEST)
+
+
+def _adjusted(numbers: Sequence[Number]) -> tuple[Number, ...]:
+    """The numbers with Holm's p over the biases, at each KL and moment."""
+    families: dict[tuple[str, str], list[int]] = {}
+    for at, number in enumerate(numbers):
+        if number.test:
+            families.setdefault((number.at["kl"], number.moment), []).append(at)
+    found = list(numbers)
+    for rows_ in families.values():
+        tests = [test for at in rows_ if (test := numbers[at].test)]
+        for at, test, p in zip(rows_, tests, holm([test.p_value for test in tests]), strict=True):
+            found[at] = numbers[at].model_copy(update={"test": test.model_copy(update={"p_holm": p})})
+    return tuple(found)
+
+
+def _last(audit: AuditResult) -> str | None:
+    """The largest KL that the samples support under every scoring; None if there is none."""
+    moment = "change" if compares(audit) else "model"
+    estimated = [each.at["kl"] for each in audit.policy if each.moment == moment and isinstance(each.found, Estimate)]
+    return max((kl for kl in estimated if kl != SAMPLED), key=float, default=None)
+
+
+class Rise(NamedTuple):
+    """A bias that a policy shows more of: than sampled, or after a training than before it."""
+
+    bias: str
+    start: Estimate
+    end: Estimate
+
+
+def _rises(audit: AuditResult, kl: str) -> list[Rise]:
+    """Biases that the tilted policy shows more of than the samples, and after a training than before it, beyond chance."""
+    found = []
+    for bias, own in groupby((each for each in audit.policy if each.at["kl"] in (SAMPLED, kl)), _bias):
+        by_place = {(each.at["kl"], each.moment): each for each in own}
+        sampled, *tilted = by_place.values()
+        ends = [each.found for each in (sampled, *tilted)]
+        if any(isinstance(end, Missing) for end in ends):
+            continue
+        start, end = (tilted[0].found, tilted[1].found) if compares(audit) else (sampled.found, tilted[0].found)
+        test = tilted[-1].test
+        assert isinstance(start, Estimate) and isinstance(end, Estimate) and isinstance(sampled.found, Estimate)
+        if test and test.holm < SIGNIFICANT and end.value > max(start.value, sampled.found.value):
+            found.append(Rise(bias, start, end))
+    return found
+
+
+def _bias(number: Number) -> str:
+    return number.at["bias"]
+
+
+def line(audit: AuditResult) -> str:
+    """What a policy would show more of, for the first screen; empty if nothing is shown."""
+    kl = _last(audit)
+    found = _rises(audit, kl) if kl else []
+    then = " than before the training" if compares(audit) else ""
+    return (
+        f"A policy optimised against this reward (KL {kl}) would show more{then} of {_listed(found)}." if found else ""
+    )
+
+
+def _listed(found: Sequence[Rise]) -> str:
+    return listed(
+        [f"{inert(each.bias)} ({percent(each.start.value)[:-1]} → {percent(each.end.value)})" for each in found]
+    )
+
+
+def sentences(audit: AuditResult) -> list[str]:
+    """What rises and on how many prompts; then every reason for which a number is missing, with what it holds for."""
+    kl, lacking = _last(audit), dict[str, list[str]]()
+    lines = []
+    if kl:
+        followed = [each for each in audit.policy if each.at["kl"] == kl and isinstance(each.found, Estimate)]
+        names = list(dict.fromkeys(map(_bias, followed)))
+        n = max(each.found.n_prompts for each in followed if isinstance(each.found, Estimate))
+        found, then = _rises(audit, kl), "trained" if compares(audit) else "model"
+        words = {"biases": _listed(found) if found else "", "others": listed([inert(name) for name in names])}
+        lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
+    of_bias = {_bias(each) for each in audit.policy if each.at["kl"] == SAMPLED and isinstance(each.found, Missing)}
+    for each in audit.policy:
+        if isinstance(each.found, Missing) and each.moment != "change":
+            of = f"KL {each.at['kl']}" + (f" ({each.moment})" if compares(audit) else "")
+            lacking.setdefault(each.found.reason, []).append(inert(_bias(each)) if _bias(each) in of_bias else of)
+    lines += [f"{listed(list(dict.fromkeys(of)))} not estimated: {reason}." for reason, of in lacking.items()]
+    return lines
+
+
+def table(audit: AuditResult) -> Table | None:
+    """A row for each bias and KL: as sampled, then tilted to the reward."""
+    numbers = []
+    for bias, group in groupby(audit.policy, _bias):
+        own = list(group)
+        for kl in dict.fromkeys(each.at["kl"] for each in own if each.at["kl"] != SAMPLED):
+            here = [each for each in own if each.at["kl"] == kl]
+            if any(isinstance(each.found, Estimate) for each in here):
+                row = {"row": f"{bias}, KL {kl}"}
+                numbers += [
+                    each.model_copy(update={"at": each.at | row}) for each in own if each.at["kl"] in (SAMPLED, kl)
+                ]
+    trained, sampled = compares(audit), {"kl": SAMPLED}
+    moments = {"before": "before", "after": "after", "change (points)": "change"} if trained else {"optimised": "model"}
+    last = {"moment": "change" if trained else "model", "tilted": "yes"}
+    numbers = [
+        each if each.at["kl"] == SAMPLED else each.model_copy(update={"at": each.at | {"tilted": "yes"}})
+        for each in numbers
+    ]
+    columns = [Column("as sampled", sampled)]
+    columns += [Column(heading, {"moment": moment, "tilted": "yes"}) for heading, moment in moments.items()]
+    columns += [Column("p (Holm)", last, "p (Holm)"), Column("n", sampled, "n")]
+    caption = (
+        f"How often responses show each bias, as sampled and optimised against the reward, with {PERCENT} intervals"
+    )
+    missing = {"samples": "not supported"}
+    return TableOf(caption=caption, heading="bias", rows=("row",), columns=tuple(columns), missing=missing).of(numbers)
