@@ -154,9 +154,10 @@ def _ways(dose: DoseResult, bias: str) -> Table:
         rows.append((_NAMES[name], f"{method.chosen:g}", *_people_cells(held.people, tie), moved, quality))
     human = points_of[0.0].people.human_skew
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
-    columns = ["gap to 50%" if tie and key == "gap" else MEASURES[key].title for key in _columns(tie)]
+    gap = "gap to 50% on halves" if tie else "gap on halves"
+    columns = [gap if key == "gap" else MEASURES[key].title for key in _columns(tie)]
     header = ("way", "dose", *columns, f"change of {what}", "change of quality")
-    more = "gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
+    more = "these gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
