@@ -383,7 +383,9 @@ def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
     perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
     direct = direct_mean(margins, ids, unit)
-    limits, treatment = limits_of(group.bias), group.bias.treatment
+    # Those of the bias file, of features that are measured of any text, and not by the file's own markers.
+    limits = {name: limit for name, limit in limits_of(group.bias).items() if name in perturbed}
+    treatment = group.bias.treatment
     identified = partial(identify, margins, perturbed, base, ids, limits=limits, treatment=treatment, unit=unit)
     return DirectEffects(direct=direct, identification=or_missing(identified), length=_length(group, margins))
 
