@@ -9,9 +9,9 @@ refused with its reason, is not printed: `printed` is the share of samples that 
 A mean over five models has to hold that over all models if its method says so, else that of the five. Means of strongly skewed values
 (exponential) are told without a threshold: their t intervals hold the truth less often than they say.
 
-Held-out doses have five doses, as many quality pairs, ten splits, and 300 draws of prompts, in 200 samples with 20 prompts and 100 with 80
+Held-out doses have five doses, as many quality pairs, ten splits, and 200 draws of prompts, in 100 samples
 (they are refused with fewer than 20); ranks have 600 samples (300 with 80 prompts), noise ceilings 1,000. The truth of a held-out number is
-its mean over 1,500 other samples of the same size: what choosing a dose on half of so many prompts leads to on average.
+its mean over 600 other samples of the same size: what choosing a dose on half of so many prompts leads to on average.
 
     python -m evals.method.coverage [--kinds rank held-out ...]      (about half an hour; of kinds that open so, the others as they were)
 """
@@ -366,9 +366,9 @@ KINDS: dict[str, Callable[[Rows], Found | Several]] = {
     "noise ceiling, 5 votes": ceiling(5),
     "held-out": held_out_dose,
 }
-FEWER = {"held-out": (200, 100), "noise ceiling": (1000, 1000), "rank": (600, 300)}
+FEWER = {"held-out": (100, 100), "noise ceiling": (1000, 1000), "rank": (600, 300)}
 """Samples of a cell of kinds that open so, and of one of 80 prompts."""
-REPEATS, TRUTH_RUNS, HELD_DRAWS = 10, 1500, 300
+REPEATS, TRUTH_RUNS, HELD_DRAWS = 10, 600, 200
 """Splits of the held-out doses in place of 50; samples behind their truth; draws of prompts in place of 1,000."""
 SKEWED = ("mean", "direct contrast", "RATE double ATE", "slope of a covariate")
 
@@ -412,17 +412,8 @@ def cells(kind: str) -> Table:
     return table
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--kinds", nargs="+", default=[""], help="first letters of kinds; the others stay as they were")
-    wanted = tuple(parser.parse_args().kinds)
-    kinds = [kind for kind in KINDS if kind.startswith(wanted)]
-    kept = read_json(RESULT)["numbers"]["coverage"] if len(kinds) < len(KINDS) else {}
-    table: Table = {name: own for name, own in kept.items() if not name.startswith(wanted)}
-    with multiprocessing.get_context("fork").Pool(2) as pool:
-        for found in pool.imap(cells, kinds):
-            table |= found
-            print(found, flush=True)
+def told(table: Table) -> int:
+    """Check every kind, and write the result."""
     checks = []
     for kind, by_shape in table.items():
         told = {
@@ -446,6 +437,20 @@ def main() -> int:
     return finish(
         "coverage", (__doc__ or "").partition("\n\n")[0].removeprefix("Claim: ").replace("\n", " "), checks, numbers
     )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kinds", nargs="+", default=[""], help="first letters of kinds; the others stay as they were")
+    wanted = tuple(parser.parse_args().kinds)
+    kinds = [kind for kind in KINDS if kind.startswith(wanted)]
+    kept = read_json(RESULT)["numbers"]["coverage"] if len(kinds) < len(KINDS) else {}
+    table: Table = {name: own for name, own in kept.items() if not name.startswith(wanted)}
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        for found in pool.imap(cells, kinds):
+            table |= found
+            print(found, flush=True)
+    return told(table)
 
 
 if __name__ == "__main__":
