@@ -416,16 +416,16 @@ def told(table: Table) -> int:
     """Check every kind, and write the result."""
     checks = []
     for kind, by_shape in table.items():
-        told = {
+        shown = {
             (own["held"], f"{shape}, {n} prompts")
             for shape, by_n in by_shape.items()
             if shape != "skewed"
             for n, own in by_n.items()
             if "held" in own
         }
-        if not told:
+        if not shown:
             continue  # printed with no number of prompts
-        least, where = min(told)
+        least, where = min(shown)
         checks.append(
             Check(f"{kind}: {LEAST:.0%} or more, wherever it is printed", f"{least:.1%} ({where})", least >= LEAST)
         )
