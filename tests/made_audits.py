@@ -40,7 +40,7 @@ from cda.results.stages import (
 )
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
-from cda.stats.proportions import beyond_noise
+from cda.stats.proportions import beyond_noise, positive_shares
 
 Audit = dict[str, Any]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
@@ -152,7 +152,7 @@ def _rewards(two: bool) -> dict[str, Any]:
 
 def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
     margins = {str(at): _margins(share, n) for at, share in enumerate(shares)}
-    return result_room.share_measure(margins, [str(row) for row in range(n)])
+    return positive_shares(margins.values(), [str(row) for row in range(n)])
 
 
 def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dict[str, Estimate | Missing]:

@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from cda.arrays import BoolArray, FloatArray
 from cda.auditing import rate
 from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins
-from cda.auditing.shares import share_measure
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.numbers.measures import by_moment
+from cda.numbers.people import against_people
 from cda.preferences.measure import label_rates
 from cda.records import OF_TRIPLES, TieRule, Triple, prompt_id, prompt_text
 from cda.results.audit import On
@@ -46,8 +46,8 @@ from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.length import length_baseline
 from cda.stats.levels import grouping, levels_of, one_family
-from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
-from cda.stats.proportions import chosen_correlation, hits_of, positive_share
+from cda.stats.people import left_out, panel_margins, verdict_counts
+from cda.stats.proportions import chosen_correlation, hits_of, positive_share, positive_shares
 from cda.stats.rate import Target, direct_contrast, same_in_all, slope_effect
 from cda.stats.votes import Majority, agreement
 
@@ -127,8 +127,7 @@ def _judged(margins: FloatArray, group: Group, people: Majority | None) -> Judge
 
     def miscalibration(majority: Majority) -> Estimate:
         filled, voted = np.where(there, margins, 0.0), replace(majority, used=majority.used & there)
-        against = mean_against_people if is_mean else against_people
-        return against(filled, voted, group.prompt_ids, "half").miscalibration
+        return against_people(filled, voted, group.prompt_ids, "half")["miscalibration"]
 
     return JudgedBias(
         skew=or_missing(skew),
@@ -191,7 +190,7 @@ def _margins_by(group: Group, column: str, cutoffs: Sequence[float]) -> Grouping
 
 def _level(group: Group, _: str, rows: BoolArray, ids: list[str]) -> dict[str, Any]:
     margins = {label: values[rows] for label, values in group.margins.items()}
-    skew = or_missing(partial(share_measure, margins, ids, group.ties))
+    skew = or_missing(partial(positive_shares, margins.values(), ids, group.ties))
     means = {label: direct_mean(values, ids, group.unit) for label, values in margins.items()}
     changed = skew.test if isinstance(skew, Measure) else skew
     skews = dict.fromkeys(margins, skew) if isinstance(skew, Missing) else by_moment(skew)

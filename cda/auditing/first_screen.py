@@ -234,6 +234,8 @@ def headline(audit: AuditResult) -> str:
     said, by_place, model = _headline_of_model(found, audit), position.opening(audit), _model(audit)
     if not by_place:
         return said
+    if all(each.tied for each in found):
+        return by_place.strip()
     return by_place + (f"It{said[len(model) :]}" if said.startswith(model) else said.replace(model, "it", 1))
 
 
@@ -309,7 +311,12 @@ def _why(found: BiasVerdict, audit: AuditResult) -> str:
         open_ = "; no difference shown" if found.word == "no difference shown" else ""
         return f"preferred in {shown}, by people in {percent(found.people.value)}{open_}"
     if found.word == "scored alike":
-        return "same score on both sides of every pair: check the scorer"
+        by_place = position.kept_words(audit, found.bias)
+        return (
+            "the two orders cancel in every pair"
+            if by_place
+            else "same score on both sides of every pair: check the scorer"
+        )
     return model_reason(found.bias, audit) or f"preferred in {shown}"
 
 

@@ -58,7 +58,6 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import NoiseCeiling
-from cda.stats.verdict import MIN_PROMPTS
 
 _HOW_OFTEN = "One contrast, and how often"
 """Heading of the glossary for measures that glossary.yaml does not name."""
@@ -99,8 +98,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     found += section("seeds", (said("seeds"),), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []
-    few = [said("rate", "few")] if any(rate.n < MIN_PROMPTS for rate in audit.rate.values()) else []
-    words = (said("rate"), *few, *judged, *tables.rate_sentences(audit))
+    words = (said("rate"), *judged, *tables.rate_sentences(audit))
     found += section("rate", words, tables.rate_tables(audit), always=bool(audit.rate))
     if audit.by:
         text = said("by", "trained" if compares(audit) else "text")

@@ -19,7 +19,7 @@ from cda.results.effects import (
     RateEffects,
     SameMargin,
 )
-from cda.results.skew import BiasSkew, OverSeeds, VotedBias
+from cda.results.skew import BiasSkew, OverSeeds, Seeds, VotedBias
 from cda.stats.verdict import Margin
 
 EMBEDDED = "embedded"
@@ -59,27 +59,35 @@ def of_mean(audit: AuditResult) -> AuditResult:
     if seeds is None or not seeds.several:
         return audit
     mean = seeds.measures
-
-    def moved(measure: Measure, key: str, name: str) -> Measure:
-        over = mean.get(key, {}).get(name)
-        if not isinstance(over, OverSeeds) or over.test is None:
-            return measure
-        numbers = {"before": over.before, "after": over.after, "change": over.change, "test": over.test}
-        return measure.model_copy(update=numbers)
-
-    def voted(votes: VotedBias, name: str) -> VotedBias:
-        skew, missed = (moved(getattr(votes, key), key, name) for key in ("skew_on_voted", "miscalibration"))
-        gap = votes.gap.model_copy(update={"change": _change_of_gap(skew, votes.human_skew.value)})
-        return votes.model_copy(update={"skew_on_voted": skew, "miscalibration": missed, "gap": gap})
-
-    skew = {name: moved(one, "skew", name).model_copy(update={"by_direction": {}}) for name, one in audit.skew.items()}
+    over_skew, over_quality = mean.get("skew", {}), mean.get("accuracy", {}).get("")
+    skew = {
+        name: _moved(one, over_skew.get(name)).model_copy(update={"by_direction": {}})
+        for name, one in audit.skew.items()
+    }
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
-        "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "in_sample": None,
-        "quality": None if audit.quality is None else moved(audit.quality, "accuracy", ""),
+        "skew": skew, "votes": {name: _votes_moved(one, name, seeds) for name, one in audit.votes.items()}, "in_sample": None,
+        "quality": None if audit.quality is None else _moved(audit.quality, over_quality),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip
     return audit.model_copy(update=update)
+
+
+def _moved(measure: Measure, over: OverSeeds | Missing | None) -> Measure:
+    if not isinstance(over, OverSeeds) or over.test is None:
+        return measure
+    numbers = {"before": over.before, "after": over.after, "change": over.change, "test": over.test}
+    return measure.model_copy(update=numbers)
+
+
+def _votes_moved(votes: VotedBias, name: str, seeds: Seeds) -> VotedBias:
+    over = {
+        key: _moved(each, seeds.measures.get(key, {}).get(name)) if isinstance(each, Measure) else each
+        for key, each in votes.measured.items()
+    }
+    moved = votes.model_copy(update={"measured": over})
+    gap = votes.gap.model_copy(update={"change": _change_of_gap(moved.skew_on_voted, votes.human_skew.value)})
+    return moved.model_copy(update={"measured": over | {"gap": gap}})
 
 
 def _change_of_gap(skew: Measure, human: float) -> Estimate:

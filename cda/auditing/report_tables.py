@@ -18,7 +18,7 @@ from cda.auditing.report_cells import (
     targets,
     voted_names,
 )
-from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
+from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence, opposed_effects
 from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
 from cda.numbers.views import numbers_in
 from cda.records import OF_TRIPLES, PERCENT
@@ -299,6 +299,9 @@ def effects_table(audit: AuditResult) -> Table:
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.n_measured(name))
+            rival = under.length.rival if under.length else None
+            if verdict == "identified" and rival and not two:
+                verdict = f"identified, but not told apart from {rival.replace('_', ' ')}"
             tests = () if two else (cell(effects.test, lambda test: cell(test.p_holm, p_words), ""),)
             label = f"{name}, {when}" if two else name
             rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
@@ -411,6 +414,7 @@ def rate_sentences(audit: AuditResult) -> list[str]:
             if flips.checked_by is None
             else f"{name}: rewritten by {flips.by}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
             missing_rate_sentence(name, rate),
+            opposed_sentence(name, audit),
         ]
     return [sentence for sentence in sentences if sentence]
 
@@ -419,6 +423,17 @@ def missing_rate_sentence(name: str, rate: BiasRate) -> str:
     """Why the average effect of a bias is not given; empty if it is."""
     missing = rate.measured if isinstance(rate.measured, Missing) else average_of(rate.measured.last)
     return f"{name}: RATE's ATE is not estimated: {missing.reason}." if isinstance(missing, Missing) else ""
+
+
+def opposed_sentence(name: str, audit: AuditResult) -> str:
+    """That the average effect of a bias holds for no answer; empty if it may."""
+    if (both := opposed_effects(name, audit)) is None:
+        return ""
+    att, atu = (signed(each.estimate) for each in both)
+    return (
+        f"{name}: the effect is {att} on answers that have the bias and {atu} on those that lack it. The ATE averages opposite effects: "
+        "read the two."
+    )
 
 
 def by_tables(audit: AuditResult) -> list[Table | None]:

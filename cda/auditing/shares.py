@@ -16,7 +16,6 @@ from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
-    against,
     contrast_comparisons,
     pair_comparisons,
     per_scoring,
@@ -31,7 +30,8 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
-from cda.numbers.measures import CHOSE, MEASURES, AuditMeasure, by_moment, test_of_change, test_of_interval
+from cda.numbers.measures import CHOSE, MEASURES, AuditMeasure, by_moment, of_people, test_of_change, test_of_interval
+from cda.numbers.people import average, average_change, measured_against, row_values, voted_rows
 from cda.numbers.views import numbers_in
 from cda.records import Pair, TieRule, Triple, count_reasons
 from cda.resources.artifacts import shown_path
@@ -55,10 +55,10 @@ from cda.results.facts import ComparerFacts, Scorer
 from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds, VotedBias
 from cda.scorers.compared import Comparison, Preferences
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
-from cda.stats.estimators import mean_of, paired_change, share_of
+from cda.stats.estimators import share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import beyond_noise, positive_shares
 from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired")
@@ -81,7 +81,7 @@ def skews(
     """Skew of every bias, the targets first."""
     return {
         group.bias.name: BiasSkew(
-            **dict(share_measure(group.margins, group.prompt_ids, group.ties)),
+            **dict(positive_shares(group.margins.values(), group.prompt_ids, group.ties)),
             target=group.is_target,
             source=group.contrasts[0].tags.get("source", "file"),
             available=available[group.bias.name],
@@ -104,16 +104,10 @@ def means(groups: Sequence[Group]) -> dict[str, dict[str, BeforeAfter]]:
 def _mean(group: Group, measure: AuditMeasure) -> BeforeAfter:
     assert measure.values is not None
     unit, ids = measure.unit, group.prompt_ids
-    values = {label: measure.values(margins, group.unit) for label, margins in group.margins.items()}
-
-    def of(one: FloatArray) -> Estimate:
-        return share_of(one, ids) if unit == "share" else mean_of(one, ids, unit).estimate
-
-    def change(before: FloatArray, after: FloatArray) -> Estimate:
-        return paired_change(before, after, ids) if unit == "share" else mean_of(after - before, ids, unit).estimate
-
-    found = per_scoring({label: or_missing(partial(of, one)) for label, one in values.items()})
-    moved = or_missing(partial(change, *values.values())) if len(values) == 2 else NOT_TRAINED
+    values = {label: measure.values(margins, group.unit)[None] for label, margins in group.margins.items()}
+    found = per_scoring({label: or_missing(partial(average, one, ids, unit)) for label, one in values.items()})
+    both = [*values.values()]
+    moved = or_missing(lambda: average_change(both[0], both[1], ids, unit)) if len(both) == 2 else NOT_TRAINED
     return BeforeAfter(**dict(found), change=moved)
 
 
@@ -126,7 +120,7 @@ def _by_direction(group: Group) -> dict[str, Measure]:
 
 def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
     margins = {label: values[rows] for label, values in group.margins.items()}
-    return share_measure(margins, list(compress(group.prompt_ids, rows)), group.ties)
+    return positive_shares(margins.values(), list(compress(group.prompt_ids, rows)), group.ties)
 
 
 def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> Scorer:
@@ -143,7 +137,9 @@ def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
     margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
     if not ids:
         return None
-    return Quality(**dict(share_measure(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
+    return Quality(
+        **dict(positive_shares(margins.values(), ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids)
+    )
 
 
 def beyond_noise_of(
@@ -266,19 +262,19 @@ def held_out(audit: AuditResult, dose: DoseResult | None) -> AuditResult:
     if dose is None or not dose.chosen or dose.chosen != audit.dose_applied:
         return audit
     biases = {name: held for name, held in dose.own.held_out.items() if name in audit.skew}
-    tests = {what: _held_tests(biases, what) for what in ("skew", "miscalibration")}
+    tests = {key: _held_tests(biases, key) for key in of_people(rows=True)}
     update: dict[str, Any] = {"skew": dict(audit.skew), "votes": dict(audit.votes)}
     for name, held in biases.items():
-        update["skew"][name] = _held(audit.skew[name], held, "skew", tests["skew"][name])
+        update["skew"][name] = _held(audit.skew[name], held, "skew_on_voted", tests["skew_on_voted"][name])
         if name in audit.votes and (dose.aim == "votes" or name in dose.guards):
-            own = {what: test[name] for what, test in tests.items()}
+            own = {key: test[name] for key, test in tests.items()}
             update["votes"][name] = _held_votes(audit.votes[name], held, own)
     flattered = dict.fromkeys(("after", "change"), CHOSE)
     update["means"] = {
         key: {name: one.model_copy(update=flattered) if name in biases else one for name, one in means.items()}
         for key, means in audit.means.items()
     }
-    response, change = next(iter(dose.own.response.values())), next(iter(biases.values())).against_base.quality
+    response, change = next(iter(dose.own.response.values())), next(iter(biases.values())).against_base.get("accuracy")
     if audit.quality and dose.own.quality and change:
         numbers = {"before": response[0].quality, "after": dose.own.quality, "change": change, "unpaired": CHOSE}
         update["quality"] = audit.quality.model_copy(update=numbers | {"test": _alone(change)})
@@ -289,29 +285,23 @@ def held_out(audit: AuditResult, dose: DoseResult | None) -> AuditResult:
     return held_audit.model_copy(update={"in_sample": kept})
 
 
-def _held(own: BiasSkew | Measure, held: HeldOutBias, what: str, test: Test) -> Any:
-    """A share with its held-out numbers."""
-    before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
-    return own.model_copy(update={"before": before, "after": after, "change": change, "unpaired": CHOSE, "test": test})
+def _held(own: Any, held: HeldOutBias, key: str, test: Test) -> Any:
+    """A measure with its held-out numbers, and if it has a test with that of its interval."""
+    numbers: dict[str, Any] = {"before": held.base[key], "after": held.people[key], "change": held.against_base[key]}
+    numbers |= {"unpaired": CHOSE, "test": test} if isinstance(own, Measure) else {}
+    return own.model_copy(update=numbers)
 
 
 def _held_votes(own: VotedBias, held: HeldOutBias, tests: Mapping[str, Test]) -> VotedBias:
-    return own.model_copy(
-        update={
-            "skew_on_voted": _held(own.skew_on_voted, held, "skew", tests["skew"]),
-            "miscalibration": _held(own.miscalibration, held, "miscalibration", tests["miscalibration"]),
-            "gap": held.distance,
-            "signed_gap": PerScoring[Estimate](before=held.base.signed_gap, after=held.people.signed_gap),
-        }
-    )
+    known = {key: _held(own.measured[key], held, key, test) for key, test in tests.items() if key in held.people}
+    return own.model_copy(update={"measured": {**own.measured, **known, **held.sizes}})
 
 
-def _held_tests(biases: Mapping[str, HeldOutBias], what: str) -> dict[str, Test]:
+def _held_tests(biases: Mapping[str, HeldOutBias], key: str) -> dict[str, Test]:
     """The tests of held-out changes, each with Holm's p over all of them."""
-    found = [test_of_interval(getattr(held.against_base, what)) for held in biases.values()]
-    adjusted = holm([test.p_value for test in found])
-    pairs = zip(found, adjusted, strict=True)
-    return dict(zip(biases, (test.model_copy(update={"p_holm": p}) for test, p in pairs), strict=True))
+    found = {name: test_of_interval(held.against_base[key]) for name, held in biases.items()}
+    adjusted = zip(found.items(), holm([test.p_value for test in found.values()]), strict=True)
+    return {name: test.model_copy(update={"p_holm": p}) for (name, test), p in adjusted}
 
 
 def _alone(change: Estimate) -> Test:
@@ -358,23 +348,13 @@ def _adjusted(family: Mapping[str, object]) -> tuple[dict[str, object], int]:
     return {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}, len(p_values)
 
 
-def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
-    """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
-    if len(margins) == 2:
-        before, after = margins.values()
-        return positive_share_change(before, after, prompt_ids)
-    (values,) = margins.values()
-    share = positive_share(values, prompt_ids, ties)
-    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
-
-
 def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Measure | Missing]:
     """Skew of every bias with triples: before, after and their paired change, or of the one model."""
     skews: dict[str, Measure | Missing] = {}
     for name, compared in _double_contrasts(triples).items():
         margins, ids, _ = read_margins(scorings, compared)
         none = Missing(reason="no triple has a score of both rewrites")
-        skews[name] = share_measure(margins, ids, ties_of(unit_of(scorings))) if ids else none
+        skews[name] = positive_shares(margins.values(), ids, ties_of(unit_of(scorings))) if ids else none
     return skews
 
 
@@ -403,11 +383,11 @@ def plain_part(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, r
         )
 
     for group in of_plain:
-        add("skew", share_measure(group.margins, group.prompt_ids, group.ties), bias=group.bias.name)
+        add("skew", positive_shares(group.margins.values(), group.prompt_ids, group.ties), bias=group.bias.name)
         for way, skew in _by_direction(group).items():
             add("skew", skew, bias=group.bias.name, part=way)
     for group, people in with_people(of_plain, rule):
-        for key, moved in against(group, people).items():
+        for key, moved in measured_against([*group.margins.values()], people.majority, group.prompt_ids).items():
             add(key, moved, bias=group.bias.name)
     for name, unseen in unseen_phrases(of_plain).items():
         add("skew", unseen, bias=name, part="unseen phrases")
@@ -443,23 +423,27 @@ def seeds(
         before, after_each, ids = read(comparisons)
         return _over(_hits(before), _hits(after_each), ids)
 
-    def on_voted(group: Group, people: Majority, target: FloatArray | float) -> OverSeeds | Missing:
-        """Distances of the hits from a target, on the contrasts with a majority."""
+    def on_voted(measure: AuditMeasure, group: Group, people: Majority) -> OverSeeds | Missing:
+        """A mean over the contrasts with a majority."""
         before, after_each, ids = read(contrast_comparisons(group.contrasts))
-        here, then = (np.abs(_hits(margins) - target)[..., people.used] for margins in (before, after_each))
-        return _over(here, then, list(compress(ids, people.used)))
+        here, then = (voted_rows(margins, people, ids) for margins in (before, after_each))
+        unit = None if measure.unit == "share" else measure.unit
+        return _over(row_values(measure, here)[0], row_values(measure, then), here.prompt_ids, unit)
 
     kept, voted = (
         texts.triples.kept,
-        {group.bias.name: (group, one.majority) for group, one in with_people(groups, rule)},
+        {group.bias.name: (group, each.majority) for group, each in with_people(groups, rule)},
     )
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         measures={
             "skew": {group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
-            "skew_on_voted": {name: on_voted(*one, 0.0) for name, one in voted.items()},
-            "miscalibration": {name: on_voted(*one, one[1].target) for name, one in voted.items()},
+            **{
+                key: {name: on_voted(measure, *of) for name, of in voted.items()}
+                for key, measure in of_people(rows=True).items()
+                if measure.unit != "share difference"
+            },
             "triple_skew": {name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
             "accuracy": {"": skew_of(pair_comparisons(texts.pairs))} if texts.pairs else {},
             "rate": {

@@ -37,7 +37,7 @@ from cda.report.numbers import (
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding, opposed
 from cda.stats import verdict as rules
 from cda.stats.estimators import wilson
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
@@ -225,6 +225,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
             rival=None if length is None else length.rival,
             tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
             by_rate=True,
+            opposed=opposed_effects(name, audit) is not None,
         )
     return rules.ModelEvidence(
         share=skew.before,
@@ -251,6 +252,12 @@ def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
     return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
 
 
+def opposed_effects(name: str, audit: AuditResult) -> tuple[Effect, Effect] | None:
+    """The ATT and ATU of a bias under the last scoring if they have opposite signs, so that the ATE holds for no answer; else None."""
+    rate = audit.rate.get(name)
+    return None if rate is None or isinstance(rate.measured, Missing) else opposed(rate.measured.last)
+
+
 def answers_of(effect: Effect) -> str:
     """The answers that an effect by RATE holds for if that is not all."""
     return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
@@ -274,7 +281,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
     average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
-            return f"{n} of {found.tried} triples flipped the bias"
+            return f"{n} of {found.tried} triples flipped the bias: too few for an ATE"
+        case "not identified" if found.opposed and (both := opposed_effects(name, audit)):
+            att, atu = (reward(each.estimate.value) for each in both)
+            return f"opposite effects: ATT {att}, ATU {atu}"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
@@ -496,8 +506,8 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
-def _from_to(shares: Trained, between: str = "% to ") -> str:
-    return f"{percent(shares.before.value)[:-1]}{between}{percent(shares.after.value)}"
+def _from_to(before: Estimate, after: Estimate) -> str:
+    return f"{percent(before.value)[:-1]}% to {percent(after.value)}"
 
 
 def _with_votes(name: str, word: str, audit: AuditResult) -> str:
@@ -508,8 +518,9 @@ def _with_votes(name: str, word: str, audit: AuditResult) -> str:
         f"a change of {points(change)} (n = {count(change)}{_held_or_p(name, audit, change, test)})."
     )
     if word == "overcorrected":
+        skew = _from_to(*votes.skew_on_voted.of_training()[:2])
         return (
-            f"Skew went from {_from_to(votes.skew_on_voted.of_training())}, past people's "
+            f"Skew went from {skew}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
@@ -586,7 +597,9 @@ def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         skew = audit.skew[name].of_training()
         moved = "fell" if skew.change.value < 0 else "rose"
-        parts.append(f"{inert(name)} {moved} from {_from_to(skew)}, {points(skew.change)} ({_holm_words(skew)})")
+        parts.append(
+            f"{inert(name)} {moved} from {_from_to(skew.before, skew.after)}, {points(skew.change)} ({_holm_words(skew)})"
+        )
     return f" With it, {'; '.join(parts)}." if parts else ""
 
 
@@ -595,13 +608,14 @@ def _worse_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         voted = audit.votes.get(name)
         skew = (voted.skew_on_voted if voted else audit.skew[name]).of_training()
+        moved = f"{_from_to(skew.before, skew.after)} ({_holm_words(skew)})"
         if voted is None:
-            parts.append(f"skew rose on {inert(name)} from {_from_to(skew)} ({_holm_words(skew)})")
+            parts.append(f"skew rose on {inert(name)} from {moved}")
             continue
         missed = voted.miscalibration.of_training()
         parts.append(
-            f"{inert(name)} is preferred in {_from_to(skew)} ({_holm_words(skew)}), by people in {percent(voted.human_skew.value)}, and "
-            f"disagreement with them went from {_from_to(missed)} ({_holm_words(missed)})"
+            f"{inert(name)} is preferred in {moved}, by people in {percent(voted.human_skew.value)}, and "
+            f"disagreement with them went from {_from_to(missed.before, missed.after)} ({_holm_words(missed)})"
         )
     return f" Yet {'; '.join(parts)}." if parts else ""
 

@@ -4,9 +4,8 @@ correction that all votes fit."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import compress
-from typing import Any
 
 import numpy as np
 
@@ -21,14 +20,17 @@ from cda.calibration.fit import (
 )
 from cda.dosing.choice import DoseCurve, OutOfFold, PromptNumbers, Rows
 from cda.dosing.held_out import (
-    Measures,
+    Drawn,
     Resampled,
     covering,
     draw_prompts,
     halves,
     held_out_change,
     held_out_people,
+    joined,
 )
+from cda.numbers.measures import VotedRows, of_people, sizes
+from cda.numbers.people import row_values
 from cda.records import Exclusions
 from cda.results.base import BeforeAfter, Estimate
 from cda.results.dose import CalibratedBias
@@ -110,22 +112,21 @@ def _bias(
     curve, ties = _curve(problem, rows), problem.ties
     quality = held.quality if len(problem.quality.margins) else None
     out = OutOfFold(held.margins[:, rows], quality, first[:, prompts.of_contrast[rows]], np.empty(0))
-    after = held_out_people(curve, out.margins, hits_of(out.margins, ties), out, drawn.dose, ties=ties)
-    as_it_is = curve.margins[:1]
-    base = held_out_people(curve, as_it_is, hits_of(as_it_is, ties), out, drawn.base, fixed=True, ties=ties)
-    change = held_out_change(curve, 0.0, out, drawn, after.gap.value - base.gap.value, ties)
+    after = held_out_people(curve, out.margins, out, drawn.dose, ties=ties)
+    base = held_out_people(curve, curve.margins[:1], out, drawn.base, fixed=True, ties=ties)
+    change = held_out_change(curve, 0.0, out, drawn, (base, after), ties)
     return CalibratedBias(base=base, calibrated=after, change=change)
 
 
 def _quality(problem: Problem, held: Held, any_bias: CalibratedBias, drawn: Resampled) -> BeforeAfter | None:
-    change = any_bias.change.quality
+    change = any_bias.change.get("accuracy")
     if change is None:
         return None
     ids = problem.quality.prompt_ids
     after = share_of(hits_of(held.quality, problem.ties).mean(axis=0), ids)
     return BeforeAfter(
         before=share_of(hits_of(problem.quality.margins, problem.ties), ids),
-        after=covering(after, drawn.dose.quality),
+        after=covering(after, drawn.dose["accuracy"]),
         change=change,
     )
 
@@ -147,19 +148,20 @@ def _drawn(
 ) -> dict[str, Resampled]:
     """The whole procedure on resampled prompts: what each bias measures, as it is and corrected, on the same halves."""
     step = max(1, _MAX_NUMBERS // (len(problem.contrasts.margins) + len(problem.quality.margins)))
-    parts: dict[str, list[list[Measures]]] = {bias: [] for bias in problem.names}
+    parts: dict[str, list[list[Drawn]]] = {bias: [] for bias in problem.names}
     for at in range(0, len(weights), step):
         here = weights[at : at + step]
         splits = [halves(prompts.strata, here, rng) for _ in range(SPLITS)]
         held = [corrected_apart(problem, prompts, here, first, strength) for first in splits]
         for bias in problem.names:
             parts[bias].append(list(_measures(problem, prompts, bias, here, splits, held)))
-    return {bias: _joined(chunks) for bias, chunks in parts.items()}
+    drawn = {bias: tuple(map(joined, zip(*chunks, strict=True))) for bias, chunks in parts.items()}
+    return {bias: Resampled(corrected, as_it_is, as_it_is) for bias, (corrected, as_it_is) in drawn.items()}
 
 
 def _measures(
     problem: Problem, prompts: PromptNumbers, bias: str, weights: FloatArray, splits: list[Rows], held: list[Held]
-) -> Iterator[Measures]:
+) -> Iterator[Drawn]:
     """Of one bias in some draws: corrected, then as the scorer is."""
     rows = problem.rows_of(bias)
     of_row, target = prompts.of_contrast[rows], problem.people.target[rows]
@@ -167,33 +169,23 @@ def _measures(
     quality = problem.quality.margins
     as_it_is = [Held(problem.contrasts.margins[None], quality[None])] * len(held)
     for scored in (held, as_it_is):
-        hits = [hits_of(part.margins[:, rows], problem.ties) for part in scored]
-        mean, gaps = np.mean(np.stack(hits), axis=0), []
-        missed = np.mean([np.abs(split - target) for split in hits], axis=0)
-        for split, first in zip(hits, splits, strict=True):
-            for half in (own * first[:, of_row], own * ~first[:, of_row]):
-                gaps.append(_average(half, split - target))
-        right = np.mean([hits_of(part.quality, problem.ties) for part in scored], axis=0)
-        yield Measures(
-            skew=_average(own, mean),
-            miscalibration=_average(own, missed),
-            signed_gap=_average(own, mean - target),
-            half_gaps=np.stack(gaps, axis=1),
-            quality=_average(quality_weights, right) if len(quality) else None,
-        )
+        margins = [part.margins[:, rows] for part in scored]
+        voted = [VotedRows(each, hits_of(each, problem.ties), target, ()) for each in margins]
+        found = {
+            key: _average(own, np.mean([row_values(measure, split) for split in voted], axis=0))
+            for key, measure in of_people(rows=True).items()
+        }
+        for key, measure in sizes().items():
+            halves_of = ((split, half) for split, first in zip(voted, splits, strict=True) for half in (first, ~first))
+            means = [_average(own * half[:, of_row], row_values(measure, split)) for split, half in halves_of]
+            found[key] = np.stack(means, axis=1)
+        if len(quality):
+            right = np.mean([hits_of(part.quality, problem.ties) for part in scored], axis=0)
+            found["accuracy"] = _average(quality_weights, right)
+        yield found
 
 
 def _average(weights: FloatArray, values: FloatArray) -> FloatArray:
     """Weighted means over the rows, shape (draws,); NaN for a draw without any."""
     with np.errstate(invalid="ignore"):
         return np.asarray((weights * values).sum(axis=1) / weights.sum(axis=1))
-
-
-def _joined(chunks: list[list[Measures]]) -> Resampled:
-    def of(at: int) -> Measures:
-        parts = {each.name: [getattr(chunk[at], each.name) for chunk in chunks] for each in fields(Measures)}
-        joined: dict[str, Any] = {name: np.concatenate(part) for name, part in parts.items() if part[0] is not None}
-        return Measures(**{"quality": None, **joined})
-
-    corrected, as_it_is = of(0), of(1)
-    return Resampled(corrected, as_it_is, as_it_is)

@@ -16,6 +16,8 @@ from cda.comparing.findings import comparison_limits, findings
 from cda.comparing.members import Gathered, Member
 from cda.comparing.row import QUALITY
 from cda.errors import DataError
+from cda.numbers.measures import MEASURES, VotedRows, of_people
+from cda.numbers.people import row_values
 from cda.provenance import versions
 from cda.records import content_id
 from cda.results.base import Estimate, Missing, Number, or_missing
@@ -26,18 +28,19 @@ from cda.results.comparison import (
     MeanOver,
     PairedMargins,
     PairedOn,
-    RankedBy,
     RankedGroup,
 )
 from cda.stats.estimators import ROUNDING
 from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.panel import compare_margins, mean_change, mean_share, ranks
-from cda.stats.people import human_skew
+from cda.stats.people import absolute, human_skew
 from cda.stats.verdict import mostly_by_place
 from cda.stats.votes import Majority
 
 _NOT_MEASURED = Missing(reason="not measured by both")
+_BEST_ON = ("votes", "triples", "contrasts")
+"""Texts that a place rests on, in the order of preference."""
 
 
 def compare_audits(
@@ -70,15 +73,6 @@ def compare_audits(
     return result.model_copy(update={"findings": tuple(findings(result, members, said))})
 
 
-_SCORES: dict[RankedBy, tuple[str, float | None]] = {
-    "miscalibration": ("miscalibration", None),
-    "size of RATE's effect": ("rate_standardised", 0.0),
-    "distance of skew from 50%": ("skew", 0.5),
-}
-"""Measures in the order of preference, each with the value of no effect that its size is the distance from; lower is better, or at
-least less of an effect."""
-
-
 def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[RankedGroup]:
     """Places among audits of the same texts, two at least, the largest group first. Scores and places go into `numbers`."""
     groups: dict[str, dict[str, AuditRow]] = {}
@@ -98,17 +92,15 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places. A judge that goes by the place of an answer
     is near 50% whatever it prefers, and has none by the distance from it."""
-    for by, (key, null) in _SCORES.items():
-        measure: RankedBy = by
-        sizes = {name: [_size(row.last(key, bias), null) for bias in row.biases] for name, row in rows.items()}
+    scored = (each for each in MEASURES.items() if each[1].score)
+    for key, measure in sorted(scored, key=lambda each: _BEST_ON.index(each[1].on)):
+        sizes = {name: [_size(row.last(key, bias), measure.null) for bias in row.biases] for name, row in rows.items()}
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
     by_place = [
         name
         for name, row in rows.items()
-        if measure == "distance of skew from 50%"
-        and isinstance(found := row.last("position"), Estimate)
-        and mostly_by_place(found)
+        if key == "skew" and isinstance(found := row.last("position"), Estimate) and mostly_by_place(found)
     ]
     scores = {name: mean_of_biases(own) for name, own in sizes.items() if name not in by_place}
     if len(scores) < 2:
@@ -131,16 +123,14 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         }
         of = {"audit": name}
         numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
-    return RankedGroup(audits=tuple(order), ranked_by=measure, by_place=tuple(by_place)), numbers
+    return RankedGroup(audits=tuple(order), ranked_by=measure.score, by_place=tuple(by_place)), numbers
 
 
 def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
     """Distance from `null`, with the interval of the distances of all values in the interval."""
     if isinstance(found, Missing) or null is None:
         return found
-    ends = sorted((abs(found.low - null), abs(found.high - null)))
-    low = 0.0 if found.low <= null <= found.high else ends[0]
-    return found.model_copy(update={"value": abs(found.value - null), "low": low, "high": ends[1]})
+    return absolute(found.model_copy(update={end: getattr(found, end) - null for end in ("value", "low", "high")}))
 
 
 def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
@@ -179,6 +169,7 @@ def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOve
 def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
+    margins = np.stack([[member.margins[bias].by_scoring[moment] for member in alike] for moment in moments])
     hits = np.stack([[member.hits(bias, moment) for member in alike] for moment in moments])
     common: BoolArray = np.asarray(~np.isnan(hits).any(axis=(0, 1)))
     if not common.any():
@@ -186,13 +177,14 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
-    shares = list(_shares(hits, moments, common, people, ids))
-    found = [Number.of(key, moment, at, each) for key, moment, each in shares]
+    shares = list(_shares(margins, hits, moments, common, people, ids))
+    found = [] if people is None else [Number.of("human_skew", moments[0], at, human_skew(people, ids))]
+    found += [Number.of(key, moment, at, each) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
         bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
-        interval_over="models and prompts" if all(each.method == CROSSED for key, _, each in shares if key != "human_skew") else "prompts",
+        interval_over="models and prompts" if all(each.method == CROSSED for _, _, each in shares) else "prompts",
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip
     return mean, found
@@ -207,22 +199,33 @@ def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
 
 
 def _shares(
-    hits: FloatArray, moments: Sequence[str], common: BoolArray, people: Majority | None, ids: Sequence[str]
+    margins: FloatArray,
+    hits: FloatArray,
+    moments: Sequence[str],
+    common: BoolArray,
+    people: Majority | None,
+    ids: Sequence[str],
 ) -> Iterator[tuple[str, str, Estimate]]:
-    """Measure, moment and mean; `hits` of shape (moments, audits, n)."""
-    parts = [("skew", common, hits)]
+    """Measure, moment and mean of every share, and of every difference from people's; `margins` and `hits` of shape (moments, audits, n).
+    Sizes are of one model, and means of several models' rewards have no unit."""
+    yield from _of_models("skew", hits[:, :, common], moments, list(compress(ids, common)))
     if people is not None:
-        target = people.target
-        parts += [("skew_on_voted", people.used, hits), ("miscalibration", people.used, np.abs(hits - target))]
-        voted = list(compress(ids, people.used))
-        yield "human_skew", moments[0], human_skew(people, ids)
-        for rows, moment in zip(hits[:, :, people.used], moments, strict=True):
-            yield "signed_gap", moment, mean_change(target[people.used], rows, voted)
-    for key, used, values in parts:
-        of, kept = list(compress(ids, used)), values[:, :, used]
-        yield from ((key, moment, mean_share(rows, of)) for rows, moment in zip(kept, moments, strict=True))
-        if len(moments) > 1:
-            yield key, "change", mean_change(kept[0], kept[1], of)
+        used, voted, target = people.used, list(compress(ids, people.used)), people.target[people.used]
+        sides = [VotedRows(*both, target, voted) for both in zip(margins[:, :, used], hits[:, :, used], strict=True)]
+        for key, measure in of_people(rows=True).items():
+            if measure.unit in ("share", "share difference"):
+                rows = np.stack([row_values(measure, side) for side in sides])
+                yield from _of_models(key, rows, moments, voted, None if measure.unit == "share" else target)
+
+
+def _of_models(
+    key: str, values: FloatArray, moments: Sequence[str], ids: Sequence[str], people: FloatArray | None = None
+) -> Iterator[tuple[str, str, Estimate]]:
+    """A share with its change; a difference from people's, who are the same under each scoring, has none."""
+    for rows, moment in zip(values, moments, strict=True):
+        yield key, moment, mean_share(rows, ids) if people is None else mean_change(people, rows + people, ids)
+    if len(moments) > 1 and people is None:
+        yield key, "change", mean_change(values[0], values[1], ids)
 
 
 def _ranks(

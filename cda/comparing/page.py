@@ -13,8 +13,7 @@ from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure, of_place
-from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_in
+from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
 from cda.report.numbers import (

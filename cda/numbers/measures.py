@@ -3,10 +3,10 @@ and the glossary read it from this table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -43,6 +43,16 @@ _ABSENT: Mapping[On, str] = {
 }
 
 
+class VotedRows(NamedTuple):
+    """Rows that people have a majority on: `margins`, and `hits` (1, 0, or what a tie counts), of k models, repeats or doses, shape (k, n);
+    people's `target` (1, 0, a tie 0.5) and the prompts, length n."""
+
+    margins: FloatArray
+    hits: FloatArray
+    target: FloatArray
+    prompt_ids: Sequence[str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditMeasure:
     """One measure of a bias, or of the whole audit if it is `on` quality pairs or places."""
@@ -61,8 +71,14 @@ class AuditMeasure:
     values: Callable[[FloatArray, str], FloatArray] | None = None
     """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
     by the estimator of its unit, and keep it for `_mean`."""
-    held_out: bool = False
-    """Held out of a bias whose contrasts chose the dose, and of quality pairs that helped to; the audit keeps those of the same contrasts as `in_sample`."""
+    against: Callable[[VotedRows], FloatArray] | None = None
+    """Of a measure of models against people, made by `of_votes`: the value of each row, shape (k, n). The unit says how rows are estimated: as
+    a share, as one with people's share taken off (`share difference`), or as a mean."""
+    size_of: str = ""
+    """Of a size of such a measure, |value|: that measure's key."""
+    held_out: str = ""
+    """The measure on held-out rows that stands in its place if its contrasts, or the quality pairs, chose the dose; the audit keeps the
+    one on the rows that chose as `in_sample`. Empty: there is none, or choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -78,6 +94,8 @@ class AuditMeasure:
     """Why an audit has no number of it; empty: the reason that all measures on these texts have."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
+    score: str = ""
+    """Name of a place by its distance from `null`, or by itself without one; lower is better, or at least less of an effect. Empty: none."""
     axis: str = ""
     """Of its figures in comparisons; empty: it has none."""
     marked: float | None = None
@@ -165,9 +183,14 @@ def _probability(margins: FloatArray, unit: str) -> FloatArray:
     return np.exp(-np.logaddexp(0.0, -margins)) if unit == "reward" else (1 + margins) / 2
 
 
-def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
-    votes = audit.votes.get(bias)
-    return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
+def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
+    """The entry of a measure of models against people, by its `against` or `size_of`. An AUC of choices on
+    halves is none, and does not stand in the place of the one on all rows."""
+    held = "" if unit == "AUC" else key
+    found = _at("votes", "measured")
+    return AuditMeasure(
+        on="votes", unit=unit, find=lambda audit, bias: (found(audit, bias) or {}).get(key), held_out=held, **entry
+    )
 
 
 def _rate(
@@ -207,17 +230,18 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_at("skew"),
-        held_out=True,
+        held_out="skew_on_voted",
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
+        score="distance of skew from 50%",
         null=0.5,
         axis="prefers the side with the bias (%)",
         marked=0.5,
         people="human_skew",
-        places=get_args(Place),
+        places=("tracker", "report", "comparison"),
         shown_as={"model": "skew"},
     ),
     "probability": AuditMeasure(
@@ -225,7 +249,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_mean("probability"),
-        held_out=True,
+        held_out="probability",
         values=_probability,
         term="mean probability",
         formula="mean of 1 / (1 + exp(−margin)); of a judge, of (1 + margin) / 2",
@@ -238,49 +262,46 @@ MEASURES: dict[str, AuditMeasure] = {
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
         places=("tracker",), shown_as={"model": "people"},
     ),
-    "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
-        held_out=True,
+    "skew_on_voted": of_votes(
+        "skew_on_voted", title="skew on voted contrasts", unit="share", against=lambda rows: rows.hits, places=("dose",),
+        shown_as={"dose": "skew"}, people="human_skew",
     ),
-    "signed_gap": AuditMeasure(
+    "signed_gap": of_votes(
+        "signed_gap",
         title="skew − human skew",
         unit="share difference",
-        on="votes",
-        find=_signed_gap,
-        held_out=True,
+        against=lambda rows: rows.hits - rows.target,
         test=_at("votes", "gap_test"),
         places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
         null=0.0,
     ),
-    "miscalibration": AuditMeasure(
+    "miscalibration": of_votes(
+        "miscalibration",
         title="miscalibration",
         unit="share",
-        on="votes",
-        find=_at("votes", "miscalibration"),
-        held_out=True,
+        against=lambda rows: np.abs(rows.hits - rows.target),
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
+        score="miscalibration",
     ),
-    "gap": AuditMeasure(
+    "gap": of_votes(
+        "gap",
         title="gap",
         unit="distance of shares",
-        on="votes",
-        find=_at("votes", "gap"),
-        held_out=True,
+        size_of="signed_gap",
         places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
         "sign: above 0 the model wants more of the bias than people do.",
     ),
-    "auc": AuditMeasure(
+    "auc": of_votes(
+        "auc",
         title="AUC of the margin",
         unit="AUC",
-        on="votes",
-        find=_at("votes", "auc"),
         places=(),
         shown_as={"model": "AUC"},
         term="AUC of the margin",
@@ -305,7 +326,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="quality",
         find=lambda audit, _: audit.quality,
-        held_out=True,
+        held_out="accuracy",
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Share of held-out pairs of a better and a worse answer that are ranked right; ties count as wrong.",
@@ -352,6 +373,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
+        score="size of RATE's effect",
     ),
     "rate_naive_standardised": AuditMeasure(
         title="naive effect in SDs", unit="standard deviations", on="triples", places=(),
@@ -397,6 +419,20 @@ MEASURES: dict[str, AuditMeasure] = {
 def of_audits() -> dict[str, AuditMeasure]:
     """The measures that an audit has by itself."""
     return {key: measure for key, measure in MEASURES.items() if measure.find or measure.level}
+
+
+def of_people(rows: bool = False) -> dict[str, AuditMeasure]:
+    """The measures of models against people; with `rows` those alone that are a mean over rows, of one scoring or of several."""
+    return {
+        key: each
+        for key, each in MEASURES.items()
+        if each.against or (not rows and (each.size_of or each.unit == "AUC"))
+    }
+
+
+def sizes() -> dict[str, AuditMeasure]:
+    """Those that are the size of another."""
+    return {key: measure for key, measure in MEASURES.items() if measure.size_of}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

@@ -14,7 +14,6 @@ from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
 """Audits of one kind are averaged together, those of trainings before and after."""
-RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]
 
 
 class PairedMargins(Result):
@@ -174,7 +173,7 @@ class RankedGroup(Result):
 
     audits: tuple[str, ...]
     """The lowest score first."""
-    ranked_by: RankedBy
+    ranked_by: str
     """The measure behind the score, the mean over biases: the first of these that every audit has for every bias."""
     by_place: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
     """Judges that mostly go by the place of an answer, and so have no place by distance from 50%, near which they are whatever they

@@ -16,7 +16,7 @@ from cda.results.base import Saved, save
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from cda.numbers.number import Numbers
+    from cda.numbers.views import Numbers
     from cda.report.document import Document
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import Field
 
@@ -141,17 +141,9 @@ class PoweredVotes(Result):
 class VotedBias(Result):
     """A bias that people voted on. Shares are of contrasts with a majority."""
 
-    skew_on_voted: Measure
-    """Share on which the margin is above 0."""
-    miscalibration: Measure
-    """Share on which model and people's majority disagree."""
-    gap: BeforeAfter
-    """|skew − human skew|, a share difference without a sign."""
-    auc: BeforeAfter | Missing
-    """Chance that a contrast whose majority is for the perturbed side has the larger margin than one whose majority is not.
-    Missing if all majorities are for one side."""
-    signed_gap: PerScoring[Estimate]
-    """skew − human skew; above 0 the model wants more of the bias than people do."""
+    measured: dict[str, BeforeAfter | Measure | Missing]
+    """Every measure of models against people by its key, such as `miscalibration`; `Missing` what the votes cannot give, such as an AUC if
+    all majorities are for one side."""
     human_skew: Estimate
     """Share of majorities for the perturbed side."""
     gap_test: Test | None
@@ -166,6 +158,26 @@ class VotedBias(Result):
     """None as for `agreement`."""
     prediction_powered: PoweredVotes | Missing | None
     """None without verdicts of judges."""
+
+    @property
+    def skew_on_voted(self) -> Measure:
+        """Share on which the margin is above 0."""
+        return cast(Measure, self.measured["skew_on_voted"])
+
+    @property
+    def miscalibration(self) -> Measure:
+        """Share on which model and people's majority disagree."""
+        return cast(Measure, self.measured["miscalibration"])
+
+    @property
+    def gap(self) -> BeforeAfter:
+        """|skew − human skew|, a share difference without a sign."""
+        return cast(BeforeAfter, self.measured["gap"])
+
+    @property
+    def signed_gap(self) -> PerScoring[Estimate]:
+        """skew − human skew; above 0 the model wants more of the bias than people do."""
+        return cast(PerScoring[Estimate], self.measured["signed_gap"])
 
 
 class JudgedBias(Result):
@@ -212,23 +224,3 @@ class BiasPanel(Result):
     """Agreement of the judges' verdicts (`perturbed`, `base`, `tie`) with each other."""
     without: dict[str, LeftOutJudge]
     """The panel without each of its judges; empty for two judges, of whom one alone would be left."""
-
-
-class AgainstPeople(Result):
-    """One model, or the mean over several or over repeats, compared with people's majorities on the same rows."""
-
-    skew: Estimate
-    """Share of margins above 0."""
-    human_skew: Estimate
-    """Share of majorities for the perturbed side."""
-    miscalibration: Estimate
-    """Share of rows on which the two disagree."""
-    signed_gap: Estimate
-    """skew − human skew; positive means that the model wants more of the bias than people do. Held out, choices to either side cancel."""
-    gap: Estimate
-    """|skew − human skew|; over several models, of their mean skew."""
-    auc: Estimate | None
-    """Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold moves all of the
-    above, and leaves this alone. None for a mean over models or repeats, and if all majorities are for one side."""
-    n_ties: int
-    """Margins of exactly 0 among the rows; held out, those of every repeat."""

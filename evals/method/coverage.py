@@ -304,12 +304,10 @@ def held_out_dose(rows: Rows) -> Several:
     found = cross_validated_doses(dosed(rows), rows.rng, repeats=REPEATS, max_quality_loss=0.05)
     own_bias, true = found.held_out[""], _true_held(n, shape)
     assert found.quality is not None
-    own = {name: getattr(own_bias.people, name) for name in ("skew", "miscalibration", "signed_gap")} | {
-        "quality": found.quality
-    }
-    changes = {name: getattr(own_bias.against_base, name) for name in ("skew", "miscalibration", "quality")}
-    own |= {f"change of {name}": change for name, change in changes.items()}
-    own |= {"distance": own_bias.distance.after, "change of distance": own_bias.distance.change}
+    keys, gap = ("skew_on_voted", "miscalibration", "signed_gap"), own_bias.sizes["gap"]
+    own = {key: own_bias.people[key] for key in keys} | {"accuracy": found.quality}
+    own |= {f"change of {key}": change for key, change in own_bias.against_base.items() if key in own}
+    own |= {"distance": gap.after, "change of distance": gap.change}  # type: ignore[dict-item]
     return {f"held-out {name}": (found, true[name]) for name, found in own.items()}
 
 
@@ -329,7 +327,7 @@ def _true_held(n: int, shape: Shape) -> dict[str, float]:
             (curve.quality_margins[0] > 0).mean(),
         ]
         sums.append([*own, *first])
-    names = ("skew", "miscalibration", "signed_gap", "quality")
+    names = ("skew_on_voted", "miscalibration", "signed_gap", "accuracy")
     own, first = np.mean(sums, axis=0).reshape(2, 4)
     true = dict(zip(names, own.tolist(), strict=True))
     true |= {f"change of {name}": float(own[at] - first[at]) for at, name in enumerate(names)}

@@ -62,9 +62,11 @@ def own_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any], run:
     votes, where = audit["votes"][bias], f"{bias} {size} {run}"
     yield f"{where}: pairs with a majority", table["human_skew"]["n"], votes["human_skew"]["n"]
     yield from _shares(f"{where}: human skew", table["human_skew"], votes["human_skew"])
-    yield from _shares(f"{where}: skew", model["skew"], votes["skew_on_voted"]["before"])
-    yield from _shares(f"{where}: miscalibration", model["miscalibration"], votes["miscalibration"]["before"])
-    yield from _shares(f"{where}: AUC", model["auc"], votes["auc"]["before"])
+    yield from _shares(f"{where}: skew", model["skew"], votes["measured"]["skew_on_voted"]["before"])
+    yield from _shares(
+        f"{where}: miscalibration", model["miscalibration"], votes["measured"]["miscalibration"]["before"]
+    )
+    yield from _shares(f"{where}: AUC", model["auc"], votes["measured"]["auc"]["before"])
     yield f"{where}: ties and splits left out", sum(table["not_counted"].values()), sum(votes["left_out"].values())
 
 
@@ -148,7 +150,7 @@ def main(arguments: list[str] | None = None) -> int:
                     compared += triple_numbers(audit, release, bias, size, run)
                     numbers[f"{bias} {size} {run}"] = {
                         "triple_skew": audit["triple_skew"][bias]["before"],
-                        "skew_on_voted": audit["votes"][bias]["skew_on_voted"]["before"],
+                        "skew_on_voted": audit["votes"][bias]["measured"]["skew_on_voted"]["before"],
                         "excluded": audit["excluded"],
                     }
                     print(f"  {bias} {size} {when}: audited", flush=True)

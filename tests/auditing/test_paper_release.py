@@ -141,7 +141,10 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
     assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
     assert people["left_out"] == {"tie": 4}
     # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
-    assert people["skew_on_voted"]["before"]["value"] == 0.5 and people["miscalibration"]["before"]["value"] == 0.5
+    assert (
+        people["measured"]["skew_on_voted"]["before"]["value"] == 0.5
+        and people["measured"]["miscalibration"]["before"]["value"] == 0.5
+    )
     sections = found["quality_sections"]["sections"]
     shares = {one["name"]: one["found"]["accuracy"]["model"]["value"] for one in sections}
     assert shares == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}

@@ -18,8 +18,7 @@ from cda.auditing.conditions import failures_of
 from cda.auditing.policy import tilts
 from cda.auditing.shares import unchanged
 from cda.biases import Bias, load_bias
-from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_in, rows_of
+from cda.numbers.views import Numbers, numbers_in, rows_of
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
@@ -105,7 +104,7 @@ def test_a_count_of_characters_tilts_length_up_by_exact_arithmetic() -> None:
 def test_few_samples_are_followed_as_far_as_they_go() -> None:
     found = numbers([LENGTH], texts_of(lambda row, at: words(10 + (3 * at + row) % 8), n=8), model=len)
     kl = found.values_of("kl")[1]
-    assert found.values_of("kl") == ["0", kl, "0.5", "1", "2"] and 0.05 < float(kl) < 0.3
+    assert found.values_of("kl") == ["0", kl, "0.5", "1", "2"] and kl in ("0.15", "0.2")
     assert value(found, "model", kl, "length") > value(found, "model", "0", "length") + 0.1
     (missing,) = found.where("tilt", kl="0.5")
     assert isinstance(missing.found, Missing) and "beyond it fewer than 6.0 effective responses" in missing.found.reason
@@ -172,6 +171,17 @@ def test_numbers_stand_wherever_those_of_an_audit_do(substituted: AuditResult) -
     assert failures_of(substituted, ["structure.tilt@0.5.change<0"]) == []
     (missing,) = failures_of(make_audit(), ["structure.tilt@0.5>0.1"])
     assert "no samples of a policy were given" in missing
+
+
+def test_a_bias_that_no_sample_differs_in_has_no_test() -> None:
+    """Nor does Holm's correction count it."""
+    found = tilts([LENGTH, STRUCTURE], HALF, {"model": rewards(HALF, len)}).numbers
+    tests = {each.at["bias"]: each.test for each in found if each.at["kl"] == "0.5"}
+    assert (
+        tests["structure"] is None and tests["length"] is not None and tests["length"].p_value == tests["length"].p_holm
+    )
+    said = policy.sentences(make_audit({"length": (0.9,)}, others=()).model_copy(update={"policy": found}))
+    assert "No reward can select on structure: the samples of each prompt are all alike in it." in said
 
 
 def test_what_cannot_be_measured_says_why() -> None:
@@ -246,7 +256,7 @@ def test_the_command_on_a_model_with_weights(
     own = np.array([one["reward_model"] for one in scored])
     prompts, places = Padded.by_prompt([one["prompt_id"] for one in scored]), np.tile(np.arange(8) / 7, 12)
     furthest = reach(own, prompts)
-    assert furthest is not None and float(kls[1]) == pytest.approx(furthest.kl_nats, abs=0.01)
+    assert furthest is not None and 0 <= furthest.kl_nats - float(kls[1]) < 0.05
     assert kls[0] == "0" and sampled == pytest.approx(0.5)
     assert tilted == pytest.approx(tilted_to(own, prompts, float(kls[1]), furthest).means(places).mean())
     assert "What a policy optimised against this reward would become" in report()

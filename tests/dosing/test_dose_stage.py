@@ -86,7 +86,7 @@ def test_every_way_is_measured_at_every_dose_on_the_same_votes(result: dict[str,
         curve = method["response"]["jargon"]
         assert [point["dose"] for point in curve] == [0, 1, 2]
         assert {point["people"]["human_skew"]["value"] for point in curve} == {19 / 24}
-        assert {point["people"]["skew"]["n"] for point in curve} == {24}
+        assert {point["people"]["skew_on_voted"]["n"] for point in curve} == {24}
         assert sum(method["shares"].values()) == pytest.approx(1)
 
 
@@ -98,7 +98,7 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
     in_sample = {(each["measure"], each["moment"]): each["found"] for each in chose["numbers"]}
     for at, when in ((0, "before"), (2, "after")):
         own = {"before": audit["skew"]["jargon"]["before"]} | {each: in_sample["skew", each] for each in ("after",)}
-        skew, quality = curve[at]["people"]["skew"]["value"], curve[at]["quality"]["value"]
+        skew, quality = curve[at]["people"]["skew_on_voted"]["value"], curve[at]["quality"]["value"]
         assert skew == own[when]["value"] and in_sample.get(("skew_on_voted", when), own[when])["value"] == skew
         assert in_sample.get(("accuracy", when), audit["quality"][when])["value"] == quality
     plain = {
@@ -107,7 +107,7 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
         if each["at"] in ({"bias": "jargon"}, {})
     }
     for at, when in ((0, "before"), (1, "after")):
-        skew = curve[at]["people"]["skew"]["value"]
+        skew = curve[at]["people"]["skew_on_voted"]["value"]
         assert skew == plain["skew_on_voted", when]["value"] == plain["skew", when]["value"]
         assert curve[at]["quality"]["value"] == plain["accuracy", when]["value"]
     rows = [row for row in read_jsonl(finished / "audit" / "margins.jsonl") if row["kind"] == "contrast"]
@@ -127,14 +127,16 @@ def test_after_a_chosen_dose_every_place_has_the_one_held_out_number(
     assert isinstance(alone, cda.Audit) and isinstance(run, cda.Run)
     beside = run.audit
     own, quality = result["methods"]["dose"]["held_out"]["jargon"], result["methods"]["dose"]["quality"]
-    wanted = {key: own["people"][key] for key in ("skew", "miscalibration", "signed_gap")} | {"accuracy": quality}
-    wanted |= {"skew_on_voted": own["people"]["skew"], "gap": own["distance"]["after"]}
+    wanted = {key: own["people"][key] for key in ("skew_on_voted", "miscalibration", "signed_gap")} | {
+        "accuracy": quality
+    }
+    wanted |= {"skew": own["people"]["skew_on_voted"], "gap": own["sizes"]["gap"]["after"]}
     kept = json.loads((tmp_path / "alone.json").read_text(encoding="utf-8"))
-    votes = kept["votes"]["jargon"]
+    votes = kept["votes"]["jargon"]["measured"]
     raw = {key: votes[key]["after"] for key in ("skew_on_voted", "miscalibration", "gap", "signed_gap")}
     assert raw | {"skew": kept["skew"]["jargon"]["after"], "accuracy": kept["quality"]["after"]} == wanted
     assert votes["gap"]["after"]["value"] == pytest.approx(
-        abs(votes["skew_on_voted"]["after"]["value"] - votes["human_skew"]["value"])
+        abs(votes["skew_on_voted"]["after"]["value"] - kept["votes"]["jargon"]["human_skew"]["value"])
     )
     rows = read_row(beside.export(tmp_path / "row.json")), gather([str(finished)]).members[0].row
     for key, each in wanted.items():
@@ -187,8 +189,8 @@ def test_in_8_bit_the_audit_finds_the_very_scores_that_chose_the_dose(tmp_path: 
     audit = read_json(tmp_path / "run" / "audit" / "audit.json")
     curve = points(chosen)
     numbers = {(each["measure"], each["moment"]): each["found"] for each in audit["in_sample"]["numbers"]}
-    assert audit["votes"]["jargon"]["skew_on_voted"]["before"] == curve[0]["people"]["skew"]
-    assert numbers["skew_on_voted", "after"] == curve[audit["dose_applied"]]["people"]["skew"]
+    assert audit["votes"]["jargon"]["measured"]["skew_on_voted"]["before"] == curve[0]["people"]["skew_on_voted"]
+    assert numbers["skew_on_voted", "after"] == curve[audit["dose_applied"]]["people"]["skew_on_voted"]
     texts = read_json(tmp_path / "run" / "dose" / "texts.json")
     assert audit["model"]["cached"] == len(texts)
 
@@ -200,7 +202,7 @@ def test_the_run_s_adapter_scores_as_the_curve_does_at_the_chosen_dose(finished:
     prompts = [one.prompt for one in contrasts]
     perturbed, base = ([getattr(one, side) for one in contrasts] for side in ("perturbed", "base"))
     margins = scorer.score(prompts, perturbed) - scorer.score(prompts, base)
-    assert np.mean(margins > 0) == points(result)[result["chosen"]]["people"]["skew"]["value"]
+    assert np.mean(margins > 0) == points(result)[result["chosen"]]["people"]["skew_on_voted"]["value"]
 
 
 def test_a_second_call_reuses_everything_and_a_changed_grid_only_the_dose(finished: Path) -> None:

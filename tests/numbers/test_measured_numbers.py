@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import json
 import logging
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,22 +12,13 @@ from made_audits import KINDS, make_audit
 
 from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.groups import Group
-from cda.auditing.report import every_entry, glossary
-from cda.auditing.report_tables import main_table
 from cda.auditing.shares import means
-from cda.auditing.tracked import as_metrics, tracked_numbers
 from cda.biases import load_bias
-from cda.comparing.compare import compare_audits
-from cda.comparing.members import gather
-from cda.comparing.page import comparison_csv, comparison_document
-from cda.comparing.row import audit_row, read_row
 from cda.errors import DataError, RecipeError
-from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_in
+from cda.numbers.measures import MEASURES
+from cda.numbers.views import Numbers, numbers_in
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, Number, save
-from cda.results.base import Measure as Share
+from cda.results.base import BeforeAfter, Estimate, Missing, Number
 
 
 def estimate(value: float, unit: str = "share") -> Estimate:
@@ -162,83 +149,6 @@ def test_measures_have_bounds_by_their_unit() -> None:
     assert MEASURES["signed_gap"].bounds() == (-1, 1)
     assert MEASURES["rate"].bounds()[1] > 1e9
     assert all(measure.formula and measure.meaning for measure in MEASURES.values() if measure.term)
-
-
-def leaning(audit: Any, bias: str) -> Share | None:
-    """A measure that exists nowhere but here: the distance of skew from one half, doubled."""
-    skew = audit.skew.get(bias)
-    if skew is None:
-        return None
-    moments = {moment: estimate(abs(2 * found.value - 1)) for moment, found in skew.items()}
-    before, after = moments.get("before", moments.get("model")), moments.get("after")
-    return Share(before=before, **({"after": after, "change": estimate(-0.2, "share difference")} if after else {}))
-
-
-@pytest.fixture
-def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One entry of the table."""
-    entry = AuditMeasure(
-        title="leaning",
-        unit="share",
-        on="contrasts",
-        find=leaning,
-        term="leaning",
-        formula="|2 · skew − 1|",
-        meaning="How far the model leans.",
-        caption="Leaning: how far each model leans",
-    )
-    monkeypatch.setitem(MEASURES, "leaning", entry)
-
-
-@pytest.mark.usefixtures("made_up")
-def test_one_entry_is_a_condition_a_tracked_number_a_glossary_entry_and_a_row_of_the_report(voted: AuditResult) -> None:
-    value = abs(2 * voted.skew["jargon"].last.value - 1)
-    (found,) = failures(voted, conditions_of(["jargon.leaning>=0", "jargon.leaning.change>0"]))
-    assert found.startswith(f"jargon.leaning>=0: found {value:.3g}"[:28])
-    assert as_metrics(voted)["cda/leaning/jargon/after"] == pytest.approx(value)
-    assert ("leaning", "after") in {(number.measure, number.moment) for number, _ in tracked_numbers(voted)}
-    assert [entry.formula for entry in glossary(voted) if entry.term == "leaning"] == ["|2 · skew − 1|"]
-    assert "leaning" in next(iter(every_entry().values()))
-    rows = {row[0]: row[1:] for row in main_table(voted).rows}
-    assert rows["jargon leaning"][3] == "40" and "−20" in rows["jargon leaning"][2]
-
-
-@pytest.mark.usefixtures("made_up")
-def test_one_entry_is_in_shared_rows_and_comparisons(alone: AuditResult, tmp_path: Path) -> None:
-    first = main_table(alone)
-    bias = next(iter(alone.skew))
-    value = abs(2 * alone.skew[bias].before.value - 1)
-    assert first.header[-1] == "leaning" and first.rows[0][-1].startswith(f"{100 * value:.0f}%")
-    row, file = audit_row(alone, None), tmp_path / "row.json"
-    save(row, file)
-    assert read_row(file) == row and row.last("leaning", bias) == estimate(value)
-    (tmp_path / "other.json").write_text(row.model_copy(update={"model": "other"}).model_dump_json())
-    result = compare_audits(gather([tmp_path]), 0)
-    document = comparison_document(result)
-    lines = [line for line in csv.DictReader(io.StringIO(comparison_csv(result))) if line["measure"] == "leaning"]
-    assert [float(line["value"]) for line in lines if line["bias"] == bias] == [pytest.approx(value)] * 2
-    assert "Leaning: how far each model leans" in document.markdown() and "How far the model leans." in document.page()
-    content = row.model_dump()
-    (number,) = [each for each in content["numbers"] if each["measure"] == "leaning" and each["at"]["bias"] == bias]
-    number["found"] |= {"value": 4.0, "high": 5.0}
-    file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"leaning of .* is outside of 0 to 1"):
-        read_row(file)
-
-
-@pytest.mark.usefixtures("made_up")
-def test_one_entry_is_in_frames(alone: AuditResult) -> None:
-    pytest.importorskip("pandas")
-    frame = alone.to_frame()
-    bias = next(iter(alone.skew))
-    own = frame[(frame.measure == "leaning") & (frame.of == bias)]
-    assert list(frame[frame.key == "skew"].of) == list(alone.skew)
-    assert list(own.value) == [pytest.approx(abs(2 * alone.skew[bias].before.value - 1))]
-    assert alone.numbers.where("leaning", bias=bias)[0].found == own_estimate(alone, bias)
-
-
-def own_estimate(audit: AuditResult, bias: str) -> Estimate:
-    return estimate(abs(2 * audit.skew[bias].before.value - 1))
 
 
 def test_a_mean_over_contrasts_is_computed_as_its_entry_says() -> None:

@@ -385,7 +385,7 @@ def test_an_audit_a_calibration_and_a_dose_are_those_of_the_function(files: Path
     one, other = (cda.dose(*models, **DATA, **repeats, out=files / f"d{at}")
                   for at, models in enumerate(((before, after), ("scores:before.jsonl", "scores:after.jsonl"))))  # fmt: skip
     assert one.methods == other.methods and other.mixed == ("scores:before.jsonl", "scores:after.jsonl")
-    assert other.chosen >= 1 and other.own.held_out["length"].against_base.miscalibration.high < 0
+    assert other.chosen >= 1 and other.own.held_out["length"].against_base["miscalibration"].high < 0
     assert {path.name for path in (files / "d1").iterdir()} == {"dose.json", "dose.md", "report.html"}
     assert cda.load(files / "d1").model_dump() == other.model_dump()  # type: ignore[union-attr]  # a Dose
 
@@ -425,7 +425,7 @@ def test_an_earlier_score_file_is_refused_and_what_the_message_asks_for_is_taken
     with pytest.raises(cda.DataError, match="or prompt, perturbed, base, perturbed_score and base_score"):
         cda.calibrate("scores:earlier.jsonl", **given)
     write_jsonl(files / "earlier.jsonl", [row | text for row, text in zip(contrasts(), earlier, strict=True)])
-    assert cda.calibrate("scores:earlier.jsonl", **given).biases["length"].base.skew.n == 48
+    assert cda.calibrate("scores:earlier.jsonl", **given).biases["length"].base["skew_on_voted"].n == 48
 
 
 def test_preferences_of_a_file_are_a_judge_s(files: Path) -> None:

@@ -17,7 +17,7 @@ from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
 from cda.auditing.shares import held_out as in_held_out_numbers
-from cda.auditing.shares import share_measure, unchanged
+from cda.auditing.shares import unchanged
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.comparing.row import audit_row
 from cda.numbers.measures import test_of_interval as of_interval
@@ -25,6 +25,7 @@ from cda.numbers.views import numbers_in
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number
 from cda.results.dose import Aim, HeldOutBias
 from cda.results.skew import Plain
+from cda.stats.proportions import positive_shares
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 PLAIN = "plain CDA (dose 1)"
@@ -36,7 +37,7 @@ def shares(before: float, after: float, n: int = 100) -> Measure:
         when: np.where(np.arange(n) < round(share * n), 1.0, -1.0)
         for when, share in (("before", before), ("after", after))
     }
-    return share_measure(hits, [str(row) for row in range(n)])
+    return positive_shares(hits.values(), [str(row) for row in range(n)])
 
 
 def moved(after: float) -> BeforeAfter:
@@ -159,7 +160,7 @@ def test_holm_beside_held_out_changes_is_over_held_out_changes() -> None:
 @pytest.mark.parametrize(("gap", "word"), [(0.25, "overcorrected"), (0.05, "improved")])
 def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, word: str) -> None:
     audit = make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)})
-    held = changed(held_out(0.55, 0.15, 0.1, None), "distance.change", estimate(gap))  # people's skew is 45%
+    held = changed(held_out(0.55, 0.15, 0.1, None), "sizes.gap.change", estimate(gap))  # people's skew is 45%
     (verdict,) = verdicts(with_dose(audit, aim="votes", moves=held))
     assert verdict.word == word
 

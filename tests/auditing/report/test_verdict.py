@@ -31,7 +31,7 @@ from cda.comparing.page import comparison_document
 from cda.comparing.row import audit_row
 from cda.records import Contrast, user_prompt
 from cda.results.base import Missing
-from cda.stats.proportions import beyond_noise
+from cda.stats.proportions import beyond_noise, positive_shares
 
 
 def compared_alone(audit: Any) -> Any:
@@ -112,8 +112,8 @@ def trained(make_audit: Any, noise: float, shift: float) -> Any:
     contrasts = {"before": own, "after": own - shift + rng.normal(0, noise, 400)}
     ranked = {"before": pairs, "after": pairs + rng.normal(0, noise, 2000)}
     ids, pair_ids = [f"q{row}" for row in range(400)], [f"p{row}" for row in range(2000)]
-    skew = audit.skew["jargon"].model_copy(update=dict(audit_result.share_measure(contrasts, ids)))
-    quality = audit.quality.model_copy(update=dict(audit_result.share_measure(ranked, pair_ids)))
+    skew = audit.skew["jargon"].model_copy(update=dict(positive_shares(contrasts.values(), ids)))
+    quality = audit.quality.model_copy(update=dict(positive_shares(ranked.values(), pair_ids)))
     moved = beyond_noise(*contrasts.values(), ids, *ranked.values(), pair_ids)
     audit = audit.model_copy(update={"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}})
     return audit_result.adjust_for_all_tests(audit)
