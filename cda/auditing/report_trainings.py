@@ -162,7 +162,10 @@ def _ways(dose: DoseResult, bias: str) -> Table:
 
 def _columns(tie: bool) -> dict[str, str]:
     """Measures next to people, and their titles; if a tie is the aim, miscalibration is the same at every dose and left out."""
-    shown = {key: _title(key) + " to 50%" * (tie and bool(each.size_of)) for key, each in of_place("dose").items()}
+    shown = {
+        key: _title(key) + (" to 50%" * tie + " on halves" if each.size_of else "")
+        for key, each in of_place("dose").items()
+    }
     return {key: title for key, title in shown.items() if not tie or key != "miscalibration"}
 
 
