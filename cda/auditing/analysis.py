@@ -24,7 +24,7 @@ from cda.numbers.people import against_people
 from cda.preferences.measure import label_rates
 from cda.records import OF_TRIPLES, TieRule, Triple, prompt_id, prompt_text
 from cda.results.audit import On
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, or_missing
+from cda.results.base import Estimate, Measure, Missing, Test, or_missing
 from cda.results.effects import (
     SIGN_TEST,
     BiasAnalysis,
@@ -40,7 +40,7 @@ from cda.results.effects import (
 from cda.results.facts import N_SHOWN, Example
 from cda.results.skew import BiasPanel, JudgedBias
 from cda.rewriting.fidelity import limits_of
-from cda.scorers.compared import Preferences, Rewards
+from cda.scorers.compared import Preferences
 from cda.stats import rate as statistics
 from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
@@ -264,8 +264,6 @@ def _rate_by(
 
 N_EXAMPLES = 12
 """Examples of each bias."""
-_TRIPLE_TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
-_STARTS = {"with": True, "without": False}
 
 
 def analysis(
@@ -308,34 +306,6 @@ def _measured_feature(bias: Bias) -> str | None:
 
 def _feature_differences(bias: Bias, feature: str, sides: Sequence[tuple[str, str]]) -> FloatArray:
     return np.array([bias.measured(first, feature) - bias.measured(second, feature) for first, second in sides])
-
-
-def rewards(triples: Sequence[Triple], scorings: Scorings) -> dict[str, PerScoring[dict[str, Estimate | Missing]]]:
-    """Mean rewards of the texts of triples, by bias; empty if a scorer compares pairs and rewards no single text."""
-    known = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
-    by_bias: dict[str, list[Triple]] = {}
-    for triple in triples if len(known) == len(scorings) else ():
-        by_bias.setdefault(triple.bias, []).append(triple)
-    return {
-        name: per_scoring({label: _mean_rewards(own, scoring) for label, scoring in known.items()})
-        for name, own in by_bias.items()
-    }
-
-
-def _mean_rewards(triples: Sequence[Triple], scoring: Rewards) -> dict[str, Estimate | Missing]:
-    """Mean reward of each kind of text; texts without a reward (too long) are left out."""
-
-    def mean(rows: Sequence[Triple], text: str) -> Estimate:
-        values = np.array([scoring.of(row.prompt, getattr(row, text)) for row in rows], dtype=np.float64)
-        there = ~np.isnan(values)
-        return mean_of(values[there], [prompt_id(row.prompt) for row in compress(rows, there)], "reward").estimate
-
-    sides = {which: [row for row in triples if row.has_attribute == has] for which, has in _STARTS.items()}
-    return {
-        f"{which}, {text}": or_missing(partial(mean, rows, text))
-        for which, rows in sides.items()
-        for text in (_TRIPLE_TEXTS if rows else ())
-    }
 
 
 def drifts(groups: Sequence[Group]) -> dict[str, tuple[FeatureDrift, ...] | Missing]:

@@ -187,6 +187,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     refused = {name: rate.refusals(flips, recipe.audit.min_flipped) for name, flips in texts.triples.flips.items()}
     tilt = policy.tilts([group.bias for group in groups], sampled, scorings)
     rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
+    by_rules = not (recipe.rewrites_by_llm or only_audit)
+    rows = result.material(groups, texts, scorings, by_rules)
     audited = AuditResult(
         recipe=recipe.name,
         scorings=tuple(scorings),
@@ -200,25 +202,21 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         ),
         sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
-        means=result.means(groups),
         votes=votes(groups, ties),
         votes_undecided=votes_undecided(groups, ties),
         panel=panels(groups, scorings, ties),
         criteria=criteria(groups, scorings, ties),
         by=by_columns(groups, triples, scorings, recipe.audit.by, recipe.audit.cutoffs, refused),
-        quality=result.quality(texts.pairs, scorings),
-        beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
+        measured=(*result.measured_numbers(rows), *tilt.numbers),
+        ties=result.tied(rows),
+        quality_unread=len(texts.pairs) - sum(len(own.prompt_ids) for own in rows["quality"]),
         quality_sections=result.quality_by_section(texts.quality, scorings),
-        triple_skew=result.triple_skews(triples, scorings),
         effects=analysis.effects(groups),
         drift=analysis.drifts(groups),
-        plain=result.plain_part(all_groups, texts, scored, ties),
+        plain=result.plain_part(all_groups, texts, scored, ties, by_rules),
         rate=rates,
-        policy=tilt.numbers,
-        rewards=analysis.rewards(triples, scorings),
         analysis=analysis.analysis(groups, labels, ties),
         seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
-        unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
         examples=analysis.examples(groups),
         excluded=texts.excluded
         | unmeasured

@@ -181,7 +181,10 @@ def glossary(audit: AuditResult) -> list[Entry]:
 def _facts(audit: AuditResult) -> set[str]:
     """What holds of an audit, in the words of the glossary's conditions: what it measures, of which kind of model, by which
     methods, and with which verdicts."""
-    votes, model, numbers = list(audit.votes.values()), audit.model, numbers_in(audit)
+    votes, model = list(audit.votes.values()), audit.model
+    numbers = [
+        each for each in numbers_in(audit) if "text" not in each.at
+    ]  # those of single texts stand in figures alone
     judged = margin_unit(audit) == "preference"
     one_order = _asks_once(audit)
     holds = {

@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
+from cda.numbers.measures import MEASURES
 from cda.report.numbers import NOT_ESTIMATED, in_each, signed
 from cda.results.audit import AuditResult, On
-from cda.results.base import Estimate, Measure, Missing
+from cda.results.base import Estimate, Measure, Missing, Number
 from cda.results.effects import (
     BiasRate,
     Effect,
@@ -59,15 +60,20 @@ def of_mean(audit: AuditResult) -> AuditResult:
     if seeds is None or not seeds.several:
         return audit
     mean = seeds.measures
-    over_skew, over_quality = mean.get("skew", {}), mean.get("accuracy", {}).get("")
-    skew = {
-        name: _moved(one, over_skew.get(name)).model_copy(update={"by_direction": {}})
-        for name, one in audit.skew.items()
-    }
+
+    def stored(number: Number) -> Number:
+        over = mean.get(number.measure, {}).get(number.at.get("bias", ""))
+        moves = number.moment in ("after", "change") and "interval" not in number.at
+        if not moves or not isinstance(over, OverSeeds) or over.test is None:
+            return number
+        tested = {"test": over.test} if number.moment == "change" else {}
+        return number.model_copy(update={"found": getattr(over, number.moment), **tested})
+
+    skew = {name: _moved(one, mean.get("skew", {}).get(name)) for name, one in audit.skew.items()}
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
         "skew": skew, "votes": {name: _votes_moved(one, name, seeds) for name, one in audit.votes.items()}, "in_sample": None,
-        "quality": None if audit.quality is None else _moved(audit.quality, over_quality),
+        "measured": tuple(stored(each) for each in audit.measured if MEASURES[each.measure].on not in ("added", "removed")),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip
     return audit.model_copy(update=update)

@@ -530,7 +530,7 @@ def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> s
     skew, held = audit.skew[name], is_held_out(audit, name)
     before, after, change, test = skew.of_training()
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
-    parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
+    parts = [f"{percent(part.last.value)} where {way}" for way, part in audit.skew_by_direction(name).items()]
     ways = f" ({', '.join(parts)})" if parts else ""
     text = (
         f"Skew {moved} from {percent(before.value)[:-1]}% to {percent(after.value)}{'' if held else ways}, {points(change)} "

@@ -201,7 +201,7 @@ def _texts(
         if rate is not None and (rate.n or rate.unread):
             add(f"triples of {name}", rate.flips.by, rate.n + rate.unread, _triples(triples, name))
     if audit.quality is not None:
-        n = audit.n_measured() + audit.quality.unread
+        n = audit.n_measured() + audit.quality_unread
         add(QUALITY, audit.sources.quality, n, _content(rows, "quality", None))
     if samples:
         content = content_id("samples", *sorted(row["response_id"] for row in samples))

@@ -15,16 +15,31 @@ from cda.errors import did_you_mean
 from cda.launch import say
 from cda.records import LEVEL, PERCENT
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
+from cda.results.base import BeforeAfter, Estimate, Missing, Moment, Number, PerScoring, Test, or_missing
 from cda.results.effects import Effect, RateEffects, average_of
 
 Found = Estimate | Missing
-Place = Literal["tracker", "report", "comparison", "dose"]
-"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out."""
+Place = Literal["tracker", "report", "comparison", "dose", "seeds"]
+"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out; the
+mean over several trainings."""
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "votes", "triples", "quality", "places", "samples"]
+On = Literal[
+    "contrasts",
+    "added",
+    "removed",
+    "unseen phrases",
+    "votes",
+    "triples",
+    "texts",
+    "quality",
+    "audit",
+    "places",
+    "samples",
+]
+"""Texts that a measure is of. `added`, `removed`: contrasts made by adding or removing the bias, where both occur; `unseen phrases`:
+contrasts whose perturbed side holds none of the rewriter's wordings; `texts`: single texts of triples; `audit`: all contrasts together."""
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -35,9 +50,13 @@ BOUNDS: Mapping[Unit, tuple[float, float]] = {
 CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
+    **dict.fromkeys(("added", "removed"), "its contrasts were not made by both adding and removing it"),
+    "unseen phrases": "rules did not make its training's rewrites, or all its contrasts hold their wordings",
     "votes": "people did not vote on its contrasts",
-    "triples": "there are no triples of it",
+    "triples": "there are no triples of it, or none has a score of both rewrites",
+    "texts": "no single text of it has a reward",
     "quality": "quality was not measured",
+    "audit": "it was not measured",
     "places": "the model does not compare two texts, so that no place decides",
     "samples": "no samples of a policy were given (audit.samples)",
 }
@@ -54,8 +73,26 @@ class VotedRows(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows that measures are computed on: all contrasts or triples of a bias, single texts of one kind, or the quality pairs."""
+
+    at: Mapping[str, str]
+    """What they are of, such as a bias; empty: the whole audit."""
+    scored: Mapping[str, FloatArray]
+    """Scoring to the margins, of single texts the rewards. Shape (n,)."""
+    prompt_ids: Sequence[str]
+    unit: str
+    """Of the margins: `reward`, `grade` or `preference`."""
+
+
+Material = Mapping[On, Sequence[Rows]]
+"""All rows of an audit."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditMeasure:
-    """One measure of a bias, or of the whole audit if it is `on` quality pairs or places."""
+    """One measure of a bias, or of the whole audit if it is `on` quality pairs, places or the audit. With `values` or `estimate`, and
+    without `find`, audits compute it by themselves and keep its numbers in `AuditResult.measured`."""
 
     title: str
     """In the reports of audits."""
@@ -63,14 +100,20 @@ class AuditMeasure:
     on: On
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
-    """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
+    """Its numbers in an `AuditResult`, for a bias, if they have a field of their own; an estimate is of no scoring."""
     level: str = ""
-    """Level beside the bias that each of its numbers is of one of; audits keep such numbers as they are (`AuditResult.policy`)."""
+    """Level beside the bias that each of its numbers is of one of."""
     ones: tuple[str, ...] = ()
-    """Those of the level that every audit has, and conditions name."""
-    values: Callable[[FloatArray, str], FloatArray] | None = None
-    """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
-    by the estimator of its unit, and keep it for `_mean`."""
+    """Those of the level that every audit has, and conditions name; without them no condition names the measure."""
+    values: Callable[[FloatArray, Rows], FloatArray] | None = None
+    """Margins under a scoring, shape (n,), and their rows to what is averaged, shape (n,). A share has Wilson's interval, Newcombe's
+    of its change and, of hits (0, 0.5 or 1), an exact test; another unit is a mean with clustered errors."""
+    statistic: Callable[[FloatArray], FloatArray] | None = None
+    """Of `values` of shape (n, k): sums of the columns, shape (draws, k), to the measure, shape (draws,), whose prompts are resampled."""
+    estimate: Callable[[Rows, Material], Mapping[Moment, Found]] | None = None
+    """Its numbers by an estimator of its own, from its rows and all others."""
+    family: bool = False
+    """The test of its change is adjusted together with all others of the audit, if audits compute it."""
     against: Callable[[VotedRows], FloatArray] | None = None
     """Of a measure of models against people, made by `of_votes`: the value of each row, shape (k, n). The unit says how rows are estimated: as
     a share, as one with people's share taken off (`share difference`), or as a mean."""
@@ -108,34 +151,52 @@ class AuditMeasure:
     @property
     def subject(self) -> str | None:
         """What a condition names before the measure; empty: nothing, None: a bias."""
-        return {"quality": "quality", "places": ""}.get(self.on)
+        return {"quality": "quality", "places": "", "audit": ""}.get(self.on)
 
     @property
     def of_bias(self) -> bool:
         return self.subject is None
+
+    @property
+    def is_stored(self) -> bool:
+        """True if audits compute it by themselves."""
+        return self.find is None and bool(self.values or self.estimate)
 
     def bounds(self, moment: str = "") -> tuple[float, float]:
         """Least and largest value; of a change of a bounded measure −1 to 1."""
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult, bias: str, one: str = "") -> dict[Moment, Found]:
-        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason."""
-        if self.level and (kept := [each for each in audit.policy if each.at == {"bias": bias, self.level: one}]):
-            return {each.moment: each.found for each in kept}
+    def _stored(self, audit: AuditResult, bias: str, one: str = "") -> list[Number]:
+        at = {name: value for name, value in (("bias", bias if self.of_bias else ""), (self.level, one)) if value}
+        known = () if self.find else getattr(audit, "measured", ())
+        return [each for each in known if MEASURES.get(each.measure) is self and each.at == at]
+
+    def own_moments(self, audit: AuditResult, bias: str, one: str = "") -> Mapping[Moment, Found]:
+        """Its numbers on the audit's own rows by moment; empty if the audit does not have it."""
         found = self.find(audit, bias) if self.find else None
-        alone = len(audit.scorings) == 1
+        first: Moment = "model" if len(audit.scorings) == 1 else "before"
         if isinstance(found, PerScoring):
             return by_moment(found)
         if isinstance(found, Estimate):
-            return {"model" if alone else "before": found}
-        missing = found or Missing(reason=self.absent or _ABSENT[self.on])
-        return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
+            return {first: found}
+        if isinstance(found, Missing):
+            return self._missing(audit, found)
+        return {each.moment: each.found for each in self._stored(audit, bias, one)}
+
+    def _missing(self, audit: AuditResult, reason: Missing) -> dict[Moment, Found]:
+        return dict.fromkeys(("model",) if len(audit.scorings) == 1 else ("before", "after", "change"), reason)
+
+    def moments(self, audit: AuditResult, bias: str, one: str = "") -> Mapping[Moment, Found]:
+        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason."""
+        absent = Missing(reason=self.absent or _ABSENT[self.on])
+        return self.own_moments(audit, bias, one) or self._missing(audit, absent)
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
         """The test of a number."""
-        if self.find and moment == "change":
-            return test_of_change(self.find(audit, bias))
+        if moment == "change":
+            stored = [each.test for each in self._stored(audit, bias) if each.moment == "change"]
+            return test_of_change(self.find(audit, bias)) if self.find else next(iter(stored), None)
         found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
         return found if isinstance(found, Test) else None
 
@@ -158,6 +219,14 @@ def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
     return {**dict(found.items()), **({"change": change} if change else {})}
 
 
+def numbers_of(measure: str, found: object, at: Mapping[str, str]) -> list[Number]:
+    """Numbers under each scoring, and their change with its test; none of what is missing."""
+    return [
+        Number.of(measure, moment, dict(at), each, test_of_change(found) if moment == "change" else None)
+        for moment, each in (by_moment(found).items() if isinstance(found, PerScoring) else ())
+    ]
+
+
 def test_of_change(found: object) -> Test | None:
     """The test that a change is 0."""
     test = getattr(found, "test", None)
@@ -174,13 +243,29 @@ def _at(part: str, name: str = "") -> Callable[[Any, str], Any]:
     return find
 
 
-def _mean(measure: str) -> Callable[[AuditResult, str], BeforeAfter | None]:
-    """A measure that audits compute by its `values`."""
-    return lambda audit, bias: getattr(audit, "means", {}).get(measure, {}).get(bias)
+def hits(margins: FloatArray, rows: Rows) -> FloatArray:
+    """1 for each margin above 0, else 0; a tie of verdicts or grades is deliberate and counts half, one of rewards is chance."""
+    return np.where(margins == 0, 0.0 if rows.unit == "reward" else 0.5, margins > 0)
 
 
-def _probability(margins: FloatArray, unit: str) -> FloatArray:
-    return np.exp(-np.logaddexp(0.0, -margins)) if unit == "reward" else (1 + margins) / 2
+def _margins(margins: FloatArray, _: Rows) -> FloatArray:
+    return margins
+
+
+def _probability(margins: FloatArray, rows: Rows) -> FloatArray:
+    return np.exp(-np.logaddexp(0.0, -margins)) if rows.unit == "reward" else (1 + margins) / 2
+
+
+def _beyond_noise(rows: Rows, material: Material) -> Mapping[Moment, Found]:
+    """Of two scorings: noise and stretching are those of the quality pairs, and all biases hold together."""
+    from cda.stats.proportions import beyond_noise  # loads scipy
+
+    pairs = next(iter(material["quality"]), None)
+    if len(rows.scored) != 2 or pairs is None:
+        return {"change": Missing(reason=_ABSENT["quality"])} if len(rows.scored) == 2 else {}
+    (before, after), (first, last) = rows.scored.values(), pairs.scored.values()
+    sides, n = (before, after, rows.prompt_ids, first, last, pairs.prompt_ids), len(material["contrasts"])
+    return {"change": or_missing(lambda: beyond_noise(*sides, n))}
 
 
 def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
@@ -230,6 +315,7 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_at("skew"),
+        values=hits,
         held_out="skew_on_voted",
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
@@ -241,14 +327,21 @@ MEASURES: dict[str, AuditMeasure] = {
         axis="prefers the side with the bias (%)",
         marked=0.5,
         people="human_skew",
-        places=("tracker", "report", "comparison"),
+        places=("tracker", "report", "comparison", "seeds"),
         shown_as={"model": "skew"},
+    ),
+    "skew_added": AuditMeasure(title="skew, added", unit="share", on="added", values=hits, places=("report",)),
+    "skew_removed": AuditMeasure(title="skew, removed", unit="share", on="removed", values=hits, places=("report",)),
+    "unseen_phrases": AuditMeasure(
+        title="skew, phrases unseen in training", unit="share", on="unseen phrases", values=hits, places=("report",),
+    ),
+    "beyond_noise": AuditMeasure(
+        title="change of the mean margin beyond noise", unit="reward", on="contrasts", estimate=_beyond_noise, places=(),
     ),
     "probability": AuditMeasure(
         title="mean probability",
         unit="share",
         on="contrasts",
-        find=_mean("probability"),
         held_out="probability",
         values=_probability,
         term="mean probability",
@@ -313,8 +406,8 @@ MEASURES: dict[str, AuditMeasure] = {
         title="skew (triples)",
         unit="share",
         on="triples",
-        find=_at("triple_skew"),
-        places=("report",),
+        values=hits,
+        places=("report", "seeds"),
         shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
@@ -325,8 +418,10 @@ MEASURES: dict[str, AuditMeasure] = {
         title="quality accuracy",
         unit="share",
         on="quality",
-        find=lambda audit, _: audit.quality,
         held_out="accuracy",
+        values=hits,
+        family=True,
+        places=("tracker", "report", "seeds"),
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Share of held-out pairs of a better and a worse answer that are ranked right; ties count as wrong.",
@@ -365,7 +460,8 @@ MEASURES: dict[str, AuditMeasure] = {
         shown_as={"screen": "asked again"},
     ),
     "rate": AuditMeasure(
-        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), values=_margins,
+        places=("tracker", "report", "seeds"),
         shown_as={"tracker": "ate", "model": "RATE ATE"},
         test=_test_of_ate,
     ),
@@ -396,6 +492,9 @@ MEASURES: dict[str, AuditMeasure] = {
         title="rank by distance", unit="rank", on="votes", places=(),
         caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
+    "reward": AuditMeasure(
+        title="mean reward", unit="reward", on="texts", level="text", values=_margins, places=()
+    ),
     "tilt": AuditMeasure(
         title="share in an optimised policy",
         unit="share",
@@ -417,8 +516,12 @@ MEASURES: dict[str, AuditMeasure] = {
 
 
 def of_audits() -> dict[str, AuditMeasure]:
-    """The measures that an audit has by itself."""
-    return {key: measure for key, measure in MEASURES.items() if measure.find or measure.level}
+    """The measures that an audit has by itself, and conditions name."""
+    return {
+        key: one
+        for key, one in MEASURES.items()
+        if (one.find or one.is_stored or one.level) and (one.ones or not one.level)
+    }
 
 
 def of_people(rows: bool = False) -> dict[str, AuditMeasure]:

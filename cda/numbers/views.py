@@ -10,13 +10,13 @@ from pydantic import BaseModel
 
 from cda.errors import DataError
 from cda.numbers.measures import MEASURES, Found, known_key, of_audits, unknown
-from cda.results.audit import AuditResult, InSample
+from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Estimate, Missing, Moment, Number, Test
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.effects import Level
 from cda.results.skew import OverSeeds, Plain
 
-LEVELS = ("bias", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge", "kl")
+LEVELS = ("bias", "text", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge", "kl")
 """What a number can be of: names of its `at`."""
 
 
@@ -84,15 +84,14 @@ def numbers_in(_result: object) -> Numbers:
 
 @numbers_in.register
 def _of_audit(audit: AuditResult) -> Numbers:
-    found = (
+    own = [
         Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
-        if measure.find
-        for bias in (audit.skew if measure.of_bias else [""])
+        for bias in (() if measure.level else audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
-        if measure.on != "places" or measure.find(audit, bias) is not None
-    )
-    return Numbers((*found, *audit.policy))
+        if measure.on != "places" or measure.own_moments(audit, bias)
+    ]
+    return Numbers([*own, *(each for each in audit.measured if MEASURES[each.measure].level)])
 
 
 def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
@@ -103,7 +102,7 @@ def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Mis
 
 @numbers_in.register
 def _of_plain(plain: Plain) -> Numbers:
-    return Numbers(each for each in plain.numbers if "part" not in each.at)
+    return Numbers(plain.numbers)
 
 
 @numbers_in.register
@@ -150,14 +149,14 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
     if isinstance(value, Estimate | Missing):
         yield path, value, None
     elif isinstance(value, Number):
-        return  # one of the numbers of the whole, which follow
-    elif isinstance(value, Plain | InSample):
-        for each in value.numbers:
-            yield (*path, each.measure, *each.at.values(), each.moment), each.found, each.test
+        of = [one for level, one in value.at.items() if level != "interval"]
+        moment = value.at.get("interval", "before" if value.moment == "model" else value.moment)
+        yield (*path, value.measure, *of, moment), value.found, value.test
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
         for name, field in value:
-            for inner, number, own in _walked(field, path if name == "measured" else (*path, name)):
+            are_numbers = isinstance(field, tuple) and all(isinstance(each, Number) for each in field)
+            for inner, number, own in _walked(field, path if are_numbers or name == "measured" else (*path, name)):
                 of_this = inner == (*path, "change") or (isinstance(value, Level) and inner[-1] == "change")
                 yield inner, number, test if of_this and isinstance(test, Test) else own
     else:
@@ -165,4 +164,4 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
         if isinstance(value, tuple | list):
             parts = ((part.name if isinstance(part, Level) else at, part) for at, part in enumerate(value))
         for key, part in parts:
-            yield from _walked(part, (*path, str(key)))
+            yield from _walked(part, path if isinstance(part, Number) else (*path, str(key)))

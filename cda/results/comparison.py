@@ -78,8 +78,9 @@ class TrainedAs(Result):
 
 
 _TEXTS = {
-    "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
-    "quality": ("quality pairs",), "places": (), "samples": ("samples",),
+    **dict.fromkeys(("contrasts", "added", "removed", "unseen phrases"), ("contrasts of {}",)), "votes": ("contrasts of {}", "votes on {}"),
+    **dict.fromkeys(("triples", "texts"), ("triples of {}",)), "quality": ("quality pairs",), "places": (), "audit": (),
+    "samples": ("samples",),
 }  # fmt: skip
 
 

@@ -23,19 +23,10 @@ class BiasSkew(Measure):
     """Contrasts without a margin, such as those on which a judge gave no readable verdict."""
     rewrites_failed: dict[str, int]
     """Counts by reason, if the contrasts were made for this audit."""
-    by_direction: dict[str, Measure]
-    """Skew among contrasts to which the bias was `added` and from which it was `removed`; empty without both."""
     mean_margin: PerScoring[float]
     """Mean of perturbed − base, in the scorer's unit."""
     sd_margin: PerScoring[float]
     """Standard deviation of the same over contrasts."""
-
-
-class Quality(Measure):
-    """Accuracy: share of held-out pairs of which the better side is scored higher."""
-
-    unread: int
-    """Pairs without a readable verdict."""
 
 
 class OverSeeds(Result):
@@ -74,11 +65,11 @@ class Plain(Result):
     """The headline's measures with all of the adapter (`after` is dose 1), if another dose is the run's result."""
 
     numbers: tuple[Number, ...]
-    """Before, after and change by `bias`; of a part of its contrasts also by `part`: `added`, `removed` or `unseen phrases`."""
+    """Before, after and change by `bias`."""
 
-    def last(self, measure: str, bias: str = "", part: str = "") -> Estimate | None:
+    def last(self, measure: str, bias: str = "") -> Estimate | None:
         """The number of a measure at dose 1; None if there is none."""
-        at = {name: value for name, value in (("bias", bias), ("part", part)) if value}
+        at = {"bias": bias} if bias else {}
         found = (each.found for each in self.numbers if (each.measure, each.moment, each.at) == (measure, "after", at))
         return next((each for each in found if isinstance(each, Estimate)), None)
 

@@ -23,7 +23,7 @@ from cda.files.jsonl import read_json
 from evals.shared import DATA, ROOT, Check, finish
 
 Json = Mapping[str, Any]
-KEPT = ("model", "skew", "votes", "quality", "triple_skew", "dose_applied", "stages", "versions", "seed")
+KEPT = ("model", "skew", "votes", "measured", "dose_applied", "stages", "versions", "seed")
 """Parts of the audit that the result keeps; the others hold texts of the data set or do not concern the claim."""
 
 

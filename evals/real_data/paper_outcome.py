@@ -121,9 +121,16 @@ def triple_numbers(audit: dict[str, Any], release: Path, bias: str, size: str, r
         texts = row["original_response"], row["perturbed_response"], row["base_response"]
         if texts[1] not in (texts[0], texts[2]):
             kept.append(margins[row["query"], texts[1], texts[2]] > 0)
-    found = audit["triple_skew"][bias]
-    yield f"{bias} {size} {run}: triples", len(kept), found["before"]["n"]
-    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["before"]["value"]
+    found = triple_skew(audit, bias)
+    yield f"{bias} {size} {run}: triples", len(kept), found["n"]
+    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["value"]
+
+
+def triple_skew(audit: dict[str, Any], bias: str) -> dict[str, Any]:
+    (found,) = (
+        each["found"] for each in audit["measured"] if each["measure"] == "triple_skew" and each["at"] == {"bias": bias}
+    )
+    return dict(found)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -149,7 +156,7 @@ def main(arguments: list[str] | None = None) -> int:
                     compared += own_numbers(audit, bias, expected, run, size)
                     compared += triple_numbers(audit, release, bias, size, run)
                     numbers[f"{bias} {size} {run}"] = {
-                        "triple_skew": audit["triple_skew"][bias]["before"],
+                        "triple_skew": triple_skew(audit, bias),
                         "skew_on_voted": audit["votes"][bias]["measured"]["skew_on_voted"]["before"],
                         "excluded": audit["excluded"],
                     }

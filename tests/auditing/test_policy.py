@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed import stored
 from made_audits import make_audit
 from scipy.optimize import brentq
 
@@ -129,7 +130,7 @@ def substituted() -> AuditResult:
             "after": rewards(MIXED, lambda text: len(text.split("\n")[0]) / 20 + 8 * ("\n" in text)),
         },
     )
-    return make_audit().model_copy(update={"policy": found.numbers})
+    return make_audit().model_copy(update={"measured": found.numbers})
 
 
 def test_a_substitution_is_named(substituted: AuditResult) -> None:
@@ -180,7 +181,7 @@ def test_a_bias_that_no_sample_differs_in_has_no_test() -> None:
     assert (
         tests["structure"] is None and tests["length"] is not None and tests["length"].p_value == tests["length"].p_holm
     )
-    said = policy.sentences(make_audit({"length": (0.9,)}, others=()).model_copy(update={"policy": found}))
+    said = policy.sentences(make_audit({"length": (0.9,)}, others=()).model_copy(update={"measured": found}))
     assert "No reward can select on structure: the samples of each prompt are all alike in it." in said
 
 
@@ -250,8 +251,9 @@ def test_the_command_on_a_model_with_weights(
     assert "1 of 13 dropped (1 fewer than 2 responses)" in said and found["sources"]["samples"] == str(samples)
     scored = [json.loads(line) for line in (tmp_path / "out" / "audit" / "samples.jsonl").read_text().splitlines()]
     assert len(scored) == 12 * 8
-    kls = list(dict.fromkeys(each["at"]["kl"] for each in found["policy"]))
-    sampled, tilted = (each["found"]["value"] for each in found["policy"][:2])
+    policy = [each for each in found["measured"] if each["measure"] == "tilt"]
+    kls = list(dict.fromkeys(each["at"]["kl"] for each in policy))
+    sampled, tilted = (each["found"]["value"] for each in policy[:2])
     # The lengths of a prompt's responses rise with their place, so that each is longer than those before it.
     own = np.array([one["reward_model"] for one in scored])
     prompts, places = Padded.by_prompt([one["prompt_id"] for one in scored]), np.tile(np.arange(8) / 7, 12)
@@ -261,7 +263,8 @@ def test_the_command_on_a_model_with_weights(
     assert tilted == pytest.approx(tilted_to(own, prompts, float(kls[1]), furthest).means(places).mean())
     assert "What a policy optimised against this reward would become" in report()
     assert "done before, reused" in audit(*words)[0]
-    assert audit(*words, "audit.max_samples=5")[1]["policy"][0]["found"]["n_prompts"] == 5
+    fewer = audit(*words, "audit.max_samples=5")[1]
+    assert stored(fewer, "tilt", "model", bias="length", kl="0")["n_prompts"] == 5
 
 
 @pytest.mark.parametrize(

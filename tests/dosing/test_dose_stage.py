@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed import stored
 from typer.testing import CliRunner, Result
 
 import cda
@@ -100,7 +101,7 @@ def test_the_audit_is_of_the_chosen_dose_with_plain_cda_beside_it(finished: Path
         own = {"before": audit["skew"]["jargon"]["before"]} | {each: in_sample["skew", each] for each in ("after",)}
         skew, quality = curve[at]["people"]["skew_on_voted"]["value"], curve[at]["quality"]["value"]
         assert skew == own[when]["value"] and in_sample.get(("skew_on_voted", when), own[when])["value"] == skew
-        assert in_sample.get(("accuracy", when), audit["quality"][when])["value"] == quality
+        assert in_sample.get(("accuracy", when), stored(audit, "accuracy", when))["value"] == quality
     plain = {
         (each["measure"], each["moment"]): each["found"]
         for each in audit["plain"]["numbers"]
@@ -134,7 +135,7 @@ def test_after_a_chosen_dose_every_place_has_the_one_held_out_number(
     kept = json.loads((tmp_path / "alone.json").read_text(encoding="utf-8"))
     votes = kept["votes"]["jargon"]["measured"]
     raw = {key: votes[key]["after"] for key in ("skew_on_voted", "miscalibration", "gap", "signed_gap")}
-    assert raw | {"skew": kept["skew"]["jargon"]["after"], "accuracy": kept["quality"]["after"]} == wanted
+    assert raw | {"skew": kept["skew"]["jargon"]["after"], "accuracy": stored(kept, "accuracy", "after")} == wanted
     assert votes["gap"]["after"]["value"] == pytest.approx(
         abs(votes["skew_on_voted"]["after"]["value"] - kept["votes"]["jargon"]["human_skew"]["value"])
     )

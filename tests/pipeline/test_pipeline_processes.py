@@ -38,8 +38,9 @@ def test_two_processes_train_and_score_together_at_the_doses_that_the_main_one_c
     audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert audit["dose_applied"] == chosen == record(folder, "adapter")["settings"]["dose"]
     # A policy is followed before and after, at one KL. The i-th of a prompt's five responses is longer than i − 1 of the others.
-    sampled, before, after, change = (each["found"]["value"] for each in audit["policy"] if each["at"]["bias"] == "length"
-                                      and each["at"]["kl"] in ("0", audit["policy"][1]["at"]["kl"]))  # fmt: skip
+    policy = [each for each in audit["measured"] if each["measure"] == "tilt" and each["at"]["bias"] == "length"]
+    kls = ("0", policy[1]["at"]["kl"])
+    sampled, before, after, change = (each["found"]["value"] for each in policy if each["at"]["kl"] in kls)
     assert sampled == pytest.approx(0.5) and change == pytest.approx(after - before, abs=1e-6)
     rewards = [json.loads(line) for line in (folder / "audit" / "samples.jsonl").read_text("utf-8").splitlines()]
     assert len(rewards) == 50 and set(rewards[0]) == {"prompt_id", "response_id", "reward_before", "reward_after"}

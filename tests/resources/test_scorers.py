@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from changed import stored
 from click.testing import Result
 from replies import reply
 from serving import user_text
@@ -117,7 +118,7 @@ def test_preferences_for_the_first_place_are_no_skew_and_no_quality(pairs: Path,
     quality.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     found = audited(f"{path}:first", pairs, tmp_path / "out", "--quality", str(quality))
     assert (found["skew"]["jargon"]["before"]["value"], found["skew"]["jargon"]["ties"]["before"]) == (0.5, N)
-    assert found["quality"]["before"]["value"] == 0.5
+    assert stored(found, "accuracy", "model")["value"] == 0.5
     model = found["model"]
     assert (model["position_bias"], model["flipped"], model["half_read"]) == (1.0, model["comparisons"], 0)
     said = f"in both orders; 0 unreadable, 0 readable in one order only, {model['comparisons']} followed the place; first place"

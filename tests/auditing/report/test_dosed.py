@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changed import changed
+from changed import changed, with_measured
 from made_dose import held_out, made_dose
 from made_rate import made_rate
 from rows import estimate
@@ -44,9 +44,8 @@ def moved(after: float) -> BeforeAfter:
     return BeforeAfter(before=estimate(0.0), after=estimate(after), change=estimate(after))
 
 
-def after(measure: str, found: Measure | BeforeAfter, bias: str = "", part: str = "") -> Number:
-    at = {"bias": bias} if bias else {}
-    return Number.of(measure, "after", at | ({"part": part} if part else {}), found.last)
+def after(measure: str, found: Measure | BeforeAfter, bias: str = "") -> Number:
+    return Number.of(measure, "after", {"bias": bias} if bias else {}, found.last)
 
 
 def with_dose(
@@ -58,33 +57,32 @@ def with_dose(
     held = {name: moves or held_out(0.85, 0.5, half, quality) for name in chosen_by}
     numbers = [after("skew", shares(own.before.value, 0.15), name) for name, own in audit.skew.items()]
     numbers += [
-        after("skew", shares(0.8, 0.1, 50), name, way) for name, own in audit.skew.items() for way in own.by_direction
+        after(f"skew_{way}", shares(0.8, 0.1, 50), name) for name in audit.skew for way in audit.skew_by_direction(name)
     ]
     for name in audit.votes:
         numbers += [after(key, shares(0.5, 0.3), name) for key in ("skew_on_voted", "miscalibration")]
         numbers += [after(key, moved(value), name) for key, value in (("gap", 0.3), ("auc", 0.7), ("signed_gap", -0.3))]
     numbers += [after("accuracy", shares(0.75, 0.6, 400))] if audit.quality else []
     numbers += [after("triple_skew", shares(0.9, 0.25, 40), name) for name in audit.triple_skew]
-    numbers += [after("skew", shares(0.9, 0.2, 57), name, "unseen phrases") for name in audit.unseen_phrases]
+    numbers += [after("unseen_phrases", shares(0.9, 0.2, 57), name) for name in audit.unseen_phrases]
     made, update = made_dose(held, dose, aim), {"dose_applied": dose, "plain": Plain(numbers=tuple(numbers))}
     return in_held_out_numbers(audit.model_copy(update=update), made).model_copy(update={"dose": made})
 
 
 def with_directions(audit: Any, name: str) -> Any:
     """Half of the contrasts added the bias and half removed it: 56% and 24% after."""
-    both = {"added": shares(0.9, 0.56, 50), "removed": shares(0.86, 0.24, 50)}
-    return changed(audit, ("skew", name, "by_direction"), both)
+    for way, own in (("added", shares(0.9, 0.56, 50)), ("removed", shares(0.86, 0.24, 50))):
+        audit = with_measured(audit, f"skew_{way}", {name: own})
+    return audit
 
 
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
     triples = {
         "rate": {"jargon": made_rate(None, 40, "rules")},
-        "triple_skew": {
-            "jargon": shares(0.9, 0.5, 40),
-            "length": Missing(reason="none"),
-        },
     }
-    made = [with_directions(audit, "jargon"), with_directions(voted, "vagueness").model_copy(update=triples)]
+    skews = {"jargon": shares(0.9, 0.5, 40)}
+    rated = with_directions(voted, "vagueness").model_copy(update=triples)
+    made = [with_directions(audit, "jargon"), with_measured(rated, "triple_skew", skews)]
     for undosed in made:
         dosed = with_dose(undosed, aim="votes" if undosed.votes else "tie")
         for table in (tables.main_table, tables.votes_table):
@@ -193,7 +191,7 @@ def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> N
 
 
 def test_a_mean_over_the_contrasts_that_chose_the_dose_is_not_given_after_it(audit: Any) -> None:
-    given = with_dose(audit.model_copy(update={"means": {"probability": {"jargon": moved(0.4)}}}))
+    given = with_dose(with_measured(audit, "probability", {"jargon": moved(0.4)}))
     found = {each.moment: each.found for each in numbers_in(given).where("probability", bias="jargon")}
     assert found["before"] == moved(0.4).before
     assert isinstance(found["after"], Missing) and "chose the dose" in found["after"].reason
