@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from rows import estimate
 
 from cda.numbers.measures import of_people
-from cda.results.base import Estimate
+from cda.results.base import BeforeAfter, Estimate
 from cda.results.dose import (
     Aim,
     DoseMethod,
@@ -32,6 +32,9 @@ def held_out(before: float, after: float, half: float, quality: Estimate | None)
         plain_change=moved,
         against_base=change,
         against_plain=change,
+        sizes={
+            "gap": BeforeAfter(before=estimate(before), after=estimate(after), change=estimate(after - before, half))
+        },
     )
 
 

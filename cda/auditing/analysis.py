@@ -39,6 +39,7 @@ from cda.results.effects import (
 )
 from cda.results.facts import N_SHOWN, Example
 from cda.results.skew import BiasPanel, JudgedBias
+from cda.rewriting.fidelity import limits_of
 from cda.scorers.compared import Preferences
 from cda.stats import rate as statistics
 from cda.stats.drift import feature_drift, identify
@@ -317,8 +318,8 @@ def _drift(group: Group) -> tuple[FeatureDrift, ...] | Missing:
         {**features, **_own_features(side, group.bias)}
         for features, side in zip(group.features, group.sides, strict=True)
     )
-    ids, treatment = group.prompt_ids, group.bias.treatment
-    return or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=treatment)))
+    ids, limits, treatment = group.prompt_ids, limits_of(group.bias), group.bias.treatment
+    return or_missing(lambda: tuple(feature_drift(first, second, ids, limits=limits, treatment=treatment)))
 
 
 def _own_features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
@@ -351,7 +352,10 @@ def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
     perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
     direct = direct_mean(margins, ids, unit)
-    identified = partial(identify, margins, perturbed, base, ids, treatment=group.bias.treatment, unit=unit)
+    # Those of the bias file, of features that are measured of any text, and not by the file's own markers.
+    limits = {name: limit for name, limit in limits_of(group.bias).items() if name in perturbed}
+    treatment = group.bias.treatment
+    identified = partial(identify, margins, perturbed, base, ids, limits=limits, treatment=treatment, unit=unit)
     return DirectEffects(direct=direct, identification=or_missing(identified), length=_length(group, margins))
 
 

@@ -38,7 +38,7 @@ from cda.files.hub import commits
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
 from cda.finetuning.applied import NAME as ADAPTER_STAGE
-from cda.finetuning.applied import applied_dose, texts_of_dose
+from cda.finetuning.applied import applied_dose, chosen_dose, texts_of_dose
 from cda.finetuning.train import ADAPTER, Training, trainings
 from cda.launch import launch_id, say, unsaid, wait_until, world_size
 from cda.prompts import Prompts
@@ -101,6 +101,9 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
         settings |= {"seeds": [training.seed for training in several]} if len(several) > 1 else {}
         inputs |= {name: run_folder.output_of(name) for name in stages_before(loaded)}
+        # Held-out numbers are read from the choice of the dose, which may change while the dose stays.
+        chosen = run_folder.record(ADAPTER_STAGE).inputs.get("dose")
+        inputs |= {"dose": chosen} if chosen else {}
     return Stage("audit", settings, inputs)
 
 
@@ -228,7 +231,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     )
     if audited.dose_applied == 0:
         audited = result.unchanged(audited)
-    save(result.adjust_for_all_tests(audited), folder / AUDIT_FILE)
+    chosen = None if only_audit else chosen_dose(run_folder)
+    save(result.held_out(result.adjust_for_all_tests(audited), chosen), folder / AUDIT_FILE)
     write_jsonl(folder / "margins.jsonl", margin_rows(texts.contrasts, texts.pairs, scored))
     if triples:
         write_jsonl(folder / "triples.jsonl", triple_rows(triples, scorings))

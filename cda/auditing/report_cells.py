@@ -72,7 +72,7 @@ def of_mean(audit: AuditResult) -> AuditResult:
     skew = {name: _moved(one, mean.get("skew", {}).get(name)) for name, one in audit.skew.items()}
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
-        "skew": skew, "votes": {name: _votes_moved(one, name, seeds) for name, one in audit.votes.items()}, "dose": None,
+        "skew": skew, "votes": {name: _votes_moved(one, name, seeds) for name, one in audit.votes.items()}, "in_sample": None,
         "measured": tuple(stored(each) for each in audit.measured if MEASURES[each.measure].on not in ("added", "removed")),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip
@@ -82,7 +82,8 @@ def of_mean(audit: AuditResult) -> AuditResult:
 def _moved(measure: Measure, over: OverSeeds | Missing | None) -> Measure:
     if not isinstance(over, OverSeeds) or over.test is None:
         return measure
-    return measure.model_copy(update={"after": over.after, "change": over.change, "test": over.test})
+    numbers = {"before": over.before, "after": over.after, "change": over.change, "test": over.test}
+    return measure.model_copy(update=numbers)
 
 
 def _votes_moved(votes: VotedBias, name: str, seeds: Seeds) -> VotedBias:

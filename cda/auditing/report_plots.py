@@ -60,8 +60,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
         "dose": [*(dose_curves(audit.dose) if audit.dose else ())],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
         "effects": [
-            _drift_plot(name, drifts[name], audit.skew[name].before.n, word)
-            for name, word in plots.slugs(drifts).items()
+            _drift_plot(name, drifts[name], audit.n_measured(name), word) for name, word in plots.slugs(drifts).items()
         ],
     }
     known = {section: tuple(plot for plot in found if plot is not None) for section, found in by_section.items()}

@@ -271,7 +271,7 @@ def effects_table(audit: AuditResult) -> Table:
     two, rows = compares(audit), list[Row]()
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
-            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.skew[name].before.n)
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.n_measured(name))
             rival = under.length.rival if under.length else None
             if verdict == "identified" and rival and not two:
                 verdict = f"identified, but not told apart from {rival.replace('_', ' ')}"
@@ -301,7 +301,7 @@ def drift_sentences(audit: AuditResult) -> list[str]:
     names = targets(audit) if compares(audit) else audit.drift
     found = {name: _differences(name, audit) for name in names}
     return [
-        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.skew[name].before.n})."
+        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.n_measured(name)})."
         for name, what in found.items()
         if what
     ]
@@ -586,15 +586,15 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
     yield "matching votes", None, {"items that are none of the contrasts": audit.votes_unmatched}
     for name, skew in audit.skew.items():
         reasons = {f"no rewrite: {reason}": number for reason, number in skew.rewrites_failed.items()}
-        reasons["not drawn (audit.max_contrasts)"] = skew.available - skew.before.n - skew.unread
+        reasons["not drawn (audit.max_contrasts)"] = skew.available - audit.n_measured(name) - skew.unread
         reasons[unread] = skew.unread
         left_out = audit.votes[name].left_out if name in audit.votes else {}
         reasons |= {
             f"people: {reason} (left out of the comparison with people)": number for reason, number in left_out.items()
         }
         yield f"contrasts of {name}", skew.available + sum(skew.rewrites_failed.values()), reasons
-    if (quality := audit.quality) is not None:
-        not_drawn = audit.available_quality - quality.before.n - audit.quality_unread
+    if audit.quality is not None:
+        not_drawn = audit.available_quality - audit.n_measured() - audit.quality_unread
         reasons = {"not drawn (audit.max_quality)": not_drawn, unread: audit.quality_unread}
         yield "comparing quality pairs", audit.available_quality, reasons
     for name, rate in audit.rate.items():

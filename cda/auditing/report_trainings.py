@@ -156,13 +156,16 @@ def _ways(dose: DoseResult, bias: str) -> Table:
     human = points_of[0.0].people["human_skew"]
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
     header = ("way", "dose", *_columns(tie).values(), f"change of {_title(what)}", "change of quality")
-    more = "gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
+    more = "these gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
 def _columns(tie: bool) -> dict[str, str]:
     """Measures next to people, and their titles; if a tie is the aim, miscalibration is the same at every dose and left out."""
-    shown = {key: _title(key) + " to 50%" * (tie and bool(each.size_of)) for key, each in of_place("dose").items()}
+    shown = {
+        key: _title(key) + (" to 50%" * tie + " on halves" if each.size_of else "")
+        for key, each in of_place("dose").items()
+    }
     return {key: title for key, title in shown.items() if not tie or key != "miscalibration"}
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import compress, product
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
 from cda.numbers.measures import (
+    CHOSE,
     MEASURES,
     AuditMeasure,
     Material,
@@ -41,13 +42,16 @@ from cda.numbers.measures import (
     numbers_of,
     of_people,
     of_place,
+    test_of_interval,
 )
 from cda.numbers.people import measured_against, row_values, voted_rows
+from cda.numbers.views import numbers_in
 from cda.records import TieRule, Triple, count_reasons, prompt_id
 from cda.resources.artifacts import shown_path
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, InSample
 from cda.results.base import (
     Estimate,
+    Measure,
     Missing,
     Number,
     PerScoring,
@@ -56,9 +60,10 @@ from cda.results.base import (
     or_missing,
 )
 from cda.results.benchmarks import Accuracies, SetQuality
+from cda.results.dose import DoseResult, HeldOutBias
 from cda.results.effects import T_TEST, BiasRate, Effect, average_of
 from cda.results.facts import ComparerFacts, Scorer
-from cda.results.skew import BiasSkew, OverSeeds, Plain, Seeds
+from cda.results.skew import BiasSkew, OverSeeds, Plain, Seeds, VotedBias
 from cda.scorers.compared import Comparison, Preferences, Rewards
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
 from cda.stats.estimators import mean_of, paired_change, resampled, share_of
@@ -322,6 +327,87 @@ def _rate_still(rate: BiasRate) -> BiasRate:
         effect.model_copy(update=no_change | {"estimate": _nothing(effect.estimate)}) for effect in after.effects
     )
     return rate.model_copy(update={"changes": after.model_copy(update={"effects": effects})})
+
+
+def held_out(audit: AuditResult, dose: DoseResult | None) -> AuditResult:
+    """The audit with held-out numbers of the biases and the quality pairs that chose its dose; `in_sample` keeps those that they replace.
+
+    A held-out change is tested by its interval, which covers the choice; Holm's p is over the biases that chose, measure by measure. It
+    has no unpaired change. Under a dose for a tie the votes on a bias, which had no say in it, stay as they are.
+    """
+    if dose is None or not dose.chosen or dose.chosen != audit.dose_applied:
+        return audit
+    biases = {name: held for name, held in dose.own.held_out.items() if name in audit.skew}
+    tests = {key: _held_tests(biases, key) for key in of_people(rows=True)}
+    update: dict[str, Any] = {"skew": dict(audit.skew), "votes": dict(audit.votes)}
+    for name, held in biases.items():
+        update["skew"][name] = _held(audit.skew[name], held, "skew_on_voted", tests["skew_on_voted"][name])
+        if name in audit.votes and (dose.aim == "votes" or name in dose.guards):
+            own = {key: test[name] for key, test in tests.items()}
+            update["votes"][name] = _held_votes(audit.votes[name], held, own)
+    response, change = next(iter(dose.own.response.values())), next(iter(biases.values())).against_base.get("accuracy")
+    quality: dict[str, Estimate | None] = {}
+    if dose.own.quality and change:
+        quality = {"before": response[0].quality, "after": dose.own.quality, "change": change}
+    update["measured"] = tuple(_measured_held(each, biases, quality) for each in audit.measured)
+    held_audit = audit.model_copy(update=update)
+    before, now = ([each for each in numbers_in(one) if MEASURES[each.measure].held_out] for one in (audit, held_audit))
+    replaced = (each for each, other in zip(before, now, strict=True) if each.found != other.found)
+    kept = InSample(aim=dose.aim, biases=tuple(biases), numbers=tuple(replaced), also=_also(audit))
+    return held_audit.model_copy(update={"in_sample": kept})
+
+
+def _measured_held(own: Number, biases: Collection[str], quality: Mapping[str, Estimate | None]) -> Number:
+    """Quality accuracy held out, and no number after the dose of other measures of the contrasts that chose it."""
+    measure, when = MEASURES[own.measure], own.moment
+    if own.measure == "accuracy" and quality and set(own.at) <= {"interval"}:
+        found = None if own.at else quality[when]
+        test = _alone(found) if found and when == "change" else None
+        return own.model_copy(update={"found": found or CHOSE, "test": test})
+    if measure.values and measure.on == "contrasts" and own.at.get("bias") in biases and when in ("after", "change"):
+        return own.model_copy(update={"found": CHOSE, "test": None})
+    return own
+
+
+def _held(own: Any, held: HeldOutBias, key: str, test: Test) -> Any:
+    """A measure with its held-out numbers, and if it has a test with that of its interval."""
+    numbers: dict[str, Any] = {"before": held.base[key], "after": held.people[key], "change": held.against_base[key]}
+    numbers |= {"unpaired": CHOSE, "test": test} if isinstance(own, Measure) else {}
+    return own.model_copy(update=numbers)
+
+
+def _held_votes(own: VotedBias, held: HeldOutBias, tests: Mapping[str, Test]) -> VotedBias:
+    known = {key: _held(own.measured[key], held, key, test) for key, test in tests.items() if key in held.people}
+    return own.model_copy(update={"measured": {**own.measured, **known, **held.sizes}})
+
+
+def _held_tests(biases: Mapping[str, HeldOutBias], key: str) -> dict[str, Test]:
+    """The tests of held-out changes, each with Holm's p over all of them."""
+    found = {name: test_of_interval(held.against_base[key]) for name, held in biases.items()}
+    adjusted = zip(found.items(), holm([test.p_value for test in found.values()]), strict=True)
+    return {name: test.model_copy(update={"p_holm": p}) for (name, test), p in adjusted}
+
+
+def _alone(change: Estimate) -> Test:
+    """The test of a held-out change that is a family by itself."""
+    test = test_of_interval(change)
+    return test.model_copy(update={"p_holm": test.p_value})
+
+
+_PARTS = ("added", "removed", "unseen phrases")
+"""Parts of a bias's contrasts that measures are on."""
+
+
+def _also(audit: AuditResult) -> tuple[str, ...]:
+    """Fields with numbers after the dose on the contrasts that chose it, of which no held-out ones are computed."""
+    parts = ("by", "beyond_noise", "quality_sections", "effects", "analysis", "seeds", "examples")
+    inner = [*(["votes.*.measured.auc"] if audit.votes else []), "skew.*.mean_margin", "skew.*.sd_margin"]
+    inner += [
+        f"measured: {key}"
+        for key in dict.fromkeys(each.measure for each in audit.measured)
+        if MEASURES[key].on in _PARTS
+    ]
+    return (*inner, *(name for name in parts if getattr(audit, name)))
 
 
 def adjust_for_all_tests(audit: AuditResult) -> AuditResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from cda.auditing.position import decided, kept_words
 from cda.auditing.report_cells import (
@@ -19,7 +18,6 @@ from cda.auditing.report_cells import (
     said,
     targets,
 )
-from cda.numbers.measures import held_out, test_of_interval
 from cda.records import OF_TRIPLES
 from cda.report.numbers import (
     count,
@@ -39,11 +37,9 @@ from cda.report.numbers import (
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
-from cda.results.dose import HeldOutBias
 from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding, opposed
 from cda.stats import verdict as rules
 from cda.stats.estimators import wilson
-from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
 _NAMED = 2
@@ -103,7 +99,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("worse", "overcorrected", "substituted", "quality lost", "over-rewarded"), "bad"),
 }
 _LIMIT = round(100 * TOLERATED_LOSS)
-_Decisive = Literal["skew_on_voted", "miscalibration"]
 HELD_OUT = ", held out"
 
 
@@ -117,16 +112,14 @@ def _views(audit: AuditResult) -> list[AuditResult]:
     """What a verdict goes by: the audit, or the mean over its trainings; next to it the first training, if a dose was chosen: the mean
     is then of contrasts that chose the doses, so that a good word needs the held-out results too."""
     mean = of_mean(audit)
-    return [mean] if mean is audit or audit.dose is None or not audit.dose.chosen else [mean, audit]
+    return [mean] if mean is audit or audit.in_sample is None else [mean, audit]
 
 
 def _quality_of(audit: AuditResult) -> tuple[Estimate, bool]:
-    held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
-    if held and (change := held[0].against_base.get("accuracy")) is not None:
-        return change, True
     if audit.quality is None:
         raise ValueError("quality was not measured")
-    return audit.quality.of_training().change, False
+    change = audit.quality.of_training().change
+    return change, is_held_out(audit)
 
 
 def loss_of_quality(audit: AuditResult) -> rules.Loss | None:
@@ -139,33 +132,35 @@ def loss_of_quality(audit: AuditResult) -> rules.Loss | None:
 
 def _evidence(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out if the same contrasts chose the dose."""
-    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(audit, name)
-    family = list(audit.dose.methods["dose"].held_out.values()) if audit.dose else []
+    skew, votes = audit.skew[name], audit.votes.get(name)
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
-    if held is not None and audit.dose is not None and audit.dose.aim == "tie" and skew.target:
-        return Evidence(_moved("skew_on_voted", skew, held, family), None, True, mean)
+    if skew.target and is_held_out(audit, name) and audit.in_sample and audit.in_sample.aim == "tie":
+        # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.
+        return Evidence(_moved(skew), None, True, mean)
     people = None
     if votes is not None:
-        gap = votes.gap.change if held is None else held.against_base["gap"]
+        gap = votes.gap.change
         people = rules.PeopleEvidence(
-            _moved("miscalibration", votes.miscalibration, held, family),
-            _moved("skew_on_voted", votes.skew_on_voted, held, family),
-            (votes.human_skew if held is None else held.people["human_skew"]).value,
+            _moved(votes.miscalibration),
+            _moved(votes.skew_on_voted),
+            votes.human_skew.value,
             isinstance(gap, Estimate) and gap.low > 0,
         )
-    return Evidence(_moved("skew_on_voted", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
+    return Evidence(_moved(skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
 
-def _moved(
-    what: _Decisive, measure: Measure, held: HeldOutBias | None = None, family: Sequence[HeldOutBias] = ()
-) -> Moved:
-    """A change with Holm's p; of a held-out one over the held-out changes, whose intervals cover the choice of the dose."""
-    before, after, change = _levels(what, measure, held)
-    p_holm = measure.of_training().test.holm
-    if held is not None:
-        p_holm = holm([test_of_interval(each.against_base[what]).p_value for each in family])[family.index(held)]
-    return Moved(before.value, after.value, change.low, change.high, p_holm, after.low, after.high)
+def is_held_out(audit: AuditResult, bias: str = "") -> bool:
+    """True if the contrasts of a bias, or the quality pairs, chose the dose, so that their numbers are held out."""
+    chosen = audit.in_sample
+    key = "skew" if bias else "accuracy"
+    return chosen is not None and any((each.measure, each.at.get("bias", "")) == (key, bias) for each in chosen.numbers)
+
+
+def _moved(measure: Measure) -> Moved:
+    """A change with Holm's p."""
+    before, after, change, test = measure.of_training()
+    return Moved(before.value, after.value, change.low, change.high, test.holm, after.low, after.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,9 +358,9 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
     text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
-    held = held_out(given, name) if audit is not given else None
-    if held is not None:
-        change = held.against_base["miscalibration" if own.people else "skew_on_voted"]
+    if audit is not given and is_held_out(given, name):
+        first: Measure = given.votes[name].miscalibration if own.people else given.skew[name]
+        change = first.of_training().change
         text += f" Trainings were measured on the contrasts that chose the dose; held out, the first changed by {points(change)}."
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
     return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
@@ -484,8 +479,8 @@ def quality_sentence(audit: AuditResult) -> str:
         return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}."
     if applied(mean) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
-    change, is_held_out = _quality_change(audit)
-    numbers = f"{'held out ' if is_held_out else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
+    change, held = _quality_change(audit)
+    numbers = f"{'held out ' if held else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
     return f"Quality: a loss of more than {_LIMIT} points is {loss_of_quality(audit)} ({numbers})."
 
 
@@ -511,25 +506,19 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
-def _levels(what: _Decisive, measure: Measure, held: HeldOutBias | None) -> tuple[Estimate, Estimate, Estimate]:
-    """Before, after and change; on held-out halves if the same contrasts chose the dose."""
-    return measure.of_training()[:3] if held is None else (held.base[what], held.people[what], held.against_base[what])
-
-
 def _from_to(before: Estimate, after: Estimate) -> str:
     return f"{percent(before.value)[:-1]}% to {percent(after.value)}"
 
 
 def _with_votes(name: str, word: str, audit: AuditResult) -> str:
     votes = audit.votes[name]
-    held, test = held_out(audit, name), votes.miscalibration.of_training().test
-    before, after, change = _levels("miscalibration", votes.miscalibration, held)
+    before, after, change, test = votes.miscalibration.of_training()
     text = (
         f"Model and people disagreed on {percent(before.value)} of contrasts before and {percent(after.value)} after, "
-        f"a change of {points(change)} (n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
+        f"a change of {points(change)} (n = {count(change)}{_held_or_p(name, audit, change, test)})."
     )
     if word == "overcorrected":
-        skew = _from_to(*_levels("skew_on_voted", votes.skew_on_voted, held)[:2])
+        skew = _from_to(*votes.skew_on_voted.of_training()[:2])
         return (
             f"Skew went from {skew}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
@@ -538,15 +527,14 @@ def _with_votes(name: str, word: str, audit: AuditResult) -> str:
 
 
 def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
-    skew, held = audit.skew[name], held_out(audit, name)
-    before, after, change = _levels("skew_on_voted", skew, held)
-    test = skew.of_training().test
+    skew, held = audit.skew[name], is_held_out(audit, name)
+    before, after, change, test = skew.of_training()
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
     parts = [f"{percent(part.last.value)} where {way}" for way, part in audit.skew_by_direction(name).items()]
     ways = f" ({', '.join(parts)})" if parts else ""
     text = (
         f"Skew {moved} from {percent(before.value)[:-1]}% to {percent(after.value)}{'' if held else ways}, {points(change)} "
-        f"(n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
+        f"(n = {count(change)}{_held_or_p(name, audit, change, test)})."
     )
     ended, below = after, percent(OVERCORRECTED_BELOW)
     if word == "overcorrected" and own.aims_at_tie:
@@ -559,6 +547,10 @@ def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> s
             f"open: {share(ended, OVERCORRECTED_BELOW)}."
         )
     return text
+
+
+def _held_or_p(name: str, audit: AuditResult, change: Estimate, test: Test) -> str:
+    return (HELD_OUT if is_held_out(audit, name) else "") + _p_that_decides(change, test.holm)
 
 
 def _p_that_decides(change: Estimate, p_holm: float) -> str:

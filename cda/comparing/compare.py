@@ -38,7 +38,7 @@ from cda.records import content_id
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, Number
+from cda.results.base import Estimate, Missing, Number, or_missing
 from cda.results.commands import ComparisonPlan, Plan
 from cda.results.comparison import (
     AuditRow,
@@ -254,15 +254,16 @@ def _of_models(
 def _ranks(
     bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None
 ) -> Iterator[Number]:
-    """Places by skew and, if people voted, by distance; none with fewer than two prompts."""
+    """Places by skew and, if people voted, by distance; Missing with too few prompts."""
     wanted = {"rank_by_skew": (common, None)}
     if people is not None:
         wanted["rank_by_distance"] = (people.used, people.target[people.used])  # type: ignore[assignment]
     for key, (used, target) in wanted.items():
         ids = list(compress(alike[0].margins[bias].prompt_ids, used))
-        places = ranks(hits[:, used], ids, target) if len(set(ids)) > 1 else []
-        for member, place in zip(alike, places, strict=False):
-            yield Number.of(key, "model", {"audit": member.name, "kind": member.row.kinds, "bias": bias}, place)
+        places = or_missing(partial(ranks, hits[:, used], ids, target))
+        for at, member in enumerate(alike):
+            of = {"audit": member.name, "kind": member.row.kinds, "bias": bias}
+            yield Number.of(key, "model", of, places if isinstance(places, Missing) else places[at])
 
 
 def _on_both(first: Member, other: Member) -> PairedOn:

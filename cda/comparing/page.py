@@ -146,7 +146,8 @@ class _Shown:
         if mean:
             return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
         training = self.result.audits[audit].training
-        chosen = "‡" * bool(training and moment != "before" and measure.held_out and column in training.chosen_on)
+        own = column or QUALITY
+        chosen = "‡" * bool(training and moment != "before" and measure.held_out and own in training.chosen_on)
         star = chosen + "*" * ((audit, column) in self.stars) if is_change and key == "skew" else chosen
         target = " (target)" if training and is_change and key == "skew" and column in training.against else ""
         return form(found) + star + target + self.mark(measure, audit, column)

@@ -16,7 +16,6 @@ from cda.launch import say
 from cda.records import LEVEL, PERCENT
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Missing, Moment, Number, PerScoring, Test, or_missing
-from cda.results.dose import HeldOutBias
 from cda.results.effects import Effect, RateEffects, average_of
 
 Found = Estimate | Missing
@@ -48,7 +47,7 @@ BOUNDS: Mapping[Unit, tuple[float, float]] = {
     "correlation": (-1.0, 1.0), "reward": _FREE, "standard deviations": _FREE, "rank": _FREE,
 }  # fmt: skip
 """Least and largest value of a unit, in the order in which tables have the units."""
-_CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
+CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
     **dict.fromkeys(("added", "removed"), "its contrasts were not made by both adding and removing it"),
@@ -121,8 +120,8 @@ class AuditMeasure:
     size_of: str = ""
     """Of a size of such a measure, |value|: that measure's key."""
     held_out: str = ""
-    """The measure on held-out rows that stands in its place if its contrasts chose the dose. Empty: what `values` of contrasts give has
-    no number after the training, and elsewhere choosing does not flatter it."""
+    """The measure on held-out rows that stands in its place if its contrasts, or the quality pairs, chose the dose; the audit keeps the
+    one on the rows that chose as `in_sample`. Empty: there is none, or choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -189,39 +188,17 @@ class AuditMeasure:
         return dict.fromkeys(("model",) if len(audit.scorings) == 1 else ("before", "after", "change"), reason)
 
     def moments(self, audit: AuditResult, bias: str, one: str = "") -> Mapping[Moment, Found]:
-        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason. Those that the contrasts of a chosen
-        dose would flatter are the held-out ones."""
+        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason."""
         absent = Missing(reason=self.absent or _ABSENT[self.on])
-        own = self.own_moments(audit, bias, one) or self._missing(audit, absent)
-        return {**own, **self._held_out(audit, bias)}
-
-    def _held_out(self, audit: AuditResult, bias: str) -> Mapping[Moment, Found]:
-        """Its held-out numbers; none if none were, or the dose of a training that aims at ties was chosen without any votes."""
-        held = held_out(audit, bias)
-        if held is None or (self.on == "votes" and bias not in audit.votes):
-            return {}
-        if self.held_out:
-            parts = {"before": held.base, "after": held.people, "change": held.against_base}
-            return {moment: part.get(self.held_out, _CHOSE) for moment, part in parts.items()}  # type: ignore[misc]
-        return dict.fromkeys(("after", "change"), _CHOSE) if self.values and self.on == "contrasts" else {}
+        return self.own_moments(audit, bias, one) or self._missing(audit, absent)
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
-        """The test of a number; of a held-out change by its interval."""
-        if held := self._held_out(audit, bias):
-            change = held["change"]
-            return test_of_interval(change) if moment == "change" and isinstance(change, Estimate) else None
+        """The test of a number."""
         if moment == "change":
             stored = [each.test for each in self._stored(audit, bias) if each.moment == "change"]
             return test_of_change(self.find(audit, bias)) if self.find else next(iter(stored), None)
         found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
         return found if isinstance(found, Test) else None
-
-
-def held_out(audit: AuditResult, bias: str) -> HeldOutBias | None:
-    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or none but 0 was chosen: there the
-    model after is the model before, whatever halves choose."""
-    dose = getattr(audit, "dose", None)
-    return dose.methods["dose"].held_out.get(bias) if dose and dose.chosen else None
 
 
 def test_of_interval(change: Estimate) -> Test:
@@ -292,9 +269,9 @@ def _beyond_noise(rows: Rows, material: Material) -> Mapping[Moment, Found]:
 
 
 def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
-    """The entry of a measure of models against people, by its `against` or `size_of`. A size is taken on halves if it is held out, and
-    an AUC of choices on halves is none: neither stands in the place of the one on all rows."""
-    held = "" if "size_of" in entry or unit == "AUC" else key
+    """The entry of a measure of models against people, by its `against` or `size_of`. An AUC of choices on
+    halves is none, and does not stand in the place of the one on all rows."""
+    held = "" if unit == "AUC" else key
     found = _at("votes", "measured")
     return AuditMeasure(
         on="votes", unit=unit, find=lambda audit, bias: (found(audit, bias) or {}).get(key), held_out=held, **entry
@@ -365,6 +342,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="mean probability",
         unit="share",
         on="contrasts",
+        held_out="probability",
         values=_probability,
         term="mean probability",
         formula="mean of 1 / (1 + exp(−margin)); of a judge, of (1 + margin) / 2",
@@ -440,6 +418,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="quality accuracy",
         unit="share",
         on="quality",
+        held_out="accuracy",
         values=hits,
         family=True,
         places=("tracker", "report", "seeds"),

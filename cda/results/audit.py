@@ -10,7 +10,7 @@ from pydantic import Field
 from cda.records import Exclusions
 from cda.results.base import Estimate, MadeBy, Measure, Missing, Number, PerScoring, Result, Shown, of_room
 from cda.results.benchmarks import SetQuality
-from cda.results.dose import DoseResult
+from cda.results.dose import Aim, DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
 from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Seeds, VotedBias
@@ -40,6 +40,20 @@ class TrainResult(Result):
     """The change that it made; `Missing` before an audit of this very training."""
 
 
+class InSample(Result):
+    """Numbers of the contrasts and quality pairs that chose the dose, at that dose: the choice flatters them. The audit's own fields hold
+    the held-out ones in their place, of doses that one half of the prompts chose and the other half measured."""
+
+    aim: Aim
+    """The target of the dose: people's majorities, or ties."""
+    biases: tuple[str, ...]
+    """Those whose contrasts chose the dose."""
+    numbers: tuple[Number, ...]
+    """By measure, moment and bias; quality accuracy without a bias."""
+    also: tuple[str, ...]
+    """Fields of the audit that are of the same contrasts or quality pairs, have no held-out numbers, and are as they were."""
+
+
 class AuditResult(Shown):
     """Everything that an audit measures of one model, or of a model before and after its training. In a notebook it shows verdicts,
     figure and table."""
@@ -60,6 +74,9 @@ class AuditResult(Shown):
     """`tie` if the training aimed at equal rewards for both sides; None: counterfactual pairs, or no training."""
     model: Scorer
     """The model, and how it was asked."""
+    in_sample: InSample | None = None
+    """If a dose other than 0 was chosen on the audit's own contrasts: their numbers, which are no evidence of what it does elsewhere.
+    `skew`, `votes`, `quality` and `means` are held out then; None: nothing was chosen on them."""
     biases: tuple[AuditedBias, ...]
     """The recipe's; of a model as it is also the second turns measured beside them."""
     sources: Sources
@@ -168,6 +185,15 @@ class AuditResult(Shown):
                 tested = {"test": each.test} if each.test else {}
                 found.setdefault(each.at.get("bias", ""), {}).update({name: each.found, **tested})
         return {bias: Measure(**own, ties=self.ties[on][bias]) for bias, own in found.items()}
+
+    def n_measured(self, bias: str = "") -> int:
+        """Contrasts of a bias with a margin, or quality pairs; held-out numbers may be of fewer."""
+        key, at = ("skew", {"bias": bias}) if bias else ("accuracy", {})
+        numbers = self.in_sample.numbers if self.in_sample else ()
+        known = (each.found for each in numbers if (each.measure, each.moment, each.at) == (key, "before", at))
+        own = self.skew[bias] if bias else self.quality
+        first = next(known, own.before if own else None)
+        return first.n if isinstance(first, Estimate) else 0
 
     def failures(self, *conditions: str) -> list[str]:
         """Conditions such as `jargon.skew>0.7` or `quality.accuracy<0.75` that hold, or that have no number here, each with what

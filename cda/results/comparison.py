@@ -73,7 +73,7 @@ class TrainedAs(Result):
     adapter: str | None
     """Fingerprint of the training's output; None if the run's folder does not say."""
     chosen_on: tuple[str, ...] = ()
-    """Biases on whose contrasts the dose was chosen: their skew and miscalibration after it are held out."""
+    """Biases on whose contrasts the dose was chosen, and `quality pairs` if they had a say: their numbers after it are held out."""
 
 
 _TEXTS = {

@@ -159,7 +159,7 @@ class DosePoint(Result):
 
 
 class HeldOutBias(Result):
-    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1. Each gap is that of the halves,
+    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1. Each `gap` is that of the halves,
     averaged over them and over repeats: on half of the votes chance makes it larger than on all of them, at any dose."""
 
     people: ByMeasure
@@ -172,6 +172,8 @@ class HeldOutBias(Result):
     """Change from dose 0, with that of `accuracy` if there are quality pairs; of miscalibration or gap, below 0 is a gain."""
     against_plain: ByMeasure
     """Change from dose 1."""
+    sizes: dict[str, BeforeAfter]
+    """Sizes, such as the gap, of all held-out rows together: at dose 0, at the chosen doses, and the change. They can be 0, unlike means on halves."""
     plain_change: ByMeasure
     """Change of dose 1 against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
 

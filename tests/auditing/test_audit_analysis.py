@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 from made_audits import make_audit
 
-from cda.auditing.analysis import N_EXAMPLES, examples
+from cda.auditing.analysis import N_EXAMPLES, drifts, effects, examples
 from cda.auditing.groups import Group
 from cda.auditing.report_tables import main_table
 from cda.auditing.shares import adjust_for_all_tests, material, measured_numbers, skews, tied
 from cda.auditing.texts import Triples
-from cda.biases import load_bias
+from cda.biases import Bias, load_bias
 from cda.records import Contrast, Triple, user_prompt
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
+from cda.results.effects import Identification
 from cda.results.skew import BiasSkew
 from cda.scorers.compared import Rewards, text_id
 
@@ -60,6 +61,24 @@ def test_few_contrasts_are_each_kept_once_and_others_not_at_all() -> None:
     group = group_of({"before": [1.0, 2.0], "after": [0.0, -1.0]}, ["base", "tie"])
     assert sorted(one.prompt for one in examples([group])) == ["q0", "q1"]
     assert examples([group_of({"model": [1.0]}, is_target=False)]) == ()
+
+
+@pytest.mark.parametrize(
+    ("limits", "n_alike"),
+    [({}, 0), ({"words": {"ratio": 2.5}, "markers_per_100_words": {"difference": 0}}, 40), ({"words": None}, 40)],
+)
+def test_a_bias_file_s_own_limits_say_what_is_alike(limits: dict[str, Any], n_alike: int) -> None:
+    """The sides differ in words alone: `utilize tools` and `use`."""
+    bias = Bias.model_validate(load_bias("jargon").model_dump() | {"limits": limits, "markers": ["utilize"]})
+    contrasts = tuple(Contrast("jargon", user_prompt(f"q{row}"), "Use the tools.", "Use it.") for row in range(40))
+    margins = {"model": np.random.default_rng(0).normal(size=40)}
+    group = Group(bias, True, contrasts, tuple(f"q{row}" for row in range(40)), margins, "reward", 0)
+    identification = effects([group])["jargon"].before.identification
+    assert isinstance(identification, Identification) and identification.overlap.n == n_alike
+    found = drifts([group])["jargon"]
+    assert not isinstance(found, Missing)
+    (words,) = (each for each in found if each.feature == "words")
+    assert (words.limit is None) == (limits.get("words", 0) is None)
 
 
 def skew_of(one: Group) -> BiasSkew:

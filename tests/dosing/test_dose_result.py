@@ -71,7 +71,9 @@ def test_where_nobody_voted_the_dose_aims_at_a_tie_and_says_so() -> None:
     assert sentences.startswith("No votes chose this dose.") and "no one's opinion" in sentences
     assert "Dose 0.5 is the one of least gap among" in sentences and "miscalibration" not in sentences
     for table in dose_tables(found):
-        assert {"skew", "gap to 50%"} <= set(table.header) and {len(row) for row in table.rows} == {len(table.header)}
+        assert {"skew", "gap to 50% on halves"} <= set(table.header) and {len(row) for row in table.rows} == {
+            len(table.header)
+        }
         assert "miscalibration" not in f"{table.header}{table.caption}" and "people" not in table.caption
 
 
