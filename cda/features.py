@@ -224,6 +224,17 @@ TEXT_FEATURES: MappingProxyType[str, Feature] = MappingProxyType(
         "type_token_ratio": Feature(type_token_ratio, "scripts with spaces between words"),
     }
 )
+AMOUNTS: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
+    {
+        "vowels": _matches(re.compile("[aeiouy]", re.IGNORECASE)),
+        "different_words": lambda text: len({word.lower() for word in words(text)}),
+        "words_a_sentence": lambda text: n_words(text) / max(1, len(sentences(text))),
+        "first_sentence": lambda text: len((sentences(text) or [""])[0]),
+        "last_sentence": lambda text: len((sentences(text) or [""])[-1]),
+    }
+)
+"""Other measures of how much a text or a part of it holds, for `cda.stats.length` alone. They have no limit of drift: most go up with
+length."""
 PATTERN_FEATURES = ("pattern_count", "pattern_per_100_words")
 OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
 """Features that depend on the bias file's own content: its phrases, its pattern."""

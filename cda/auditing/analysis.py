@@ -362,7 +362,8 @@ def _length(group: Group, margins: FloatArray) -> LengthBaseline | None:
     if "words" in own:
         return None
     perturbed, base = (
-        {**features, **_own_features(side, bias)} for features, side in zip(group.features, group.sides, strict=True)
+        {**features, **amounts, **_own_features(side, bias)}
+        for features, amounts, side in zip(group.features, group.amounts, group.sides, strict=True)
     )
     return length_baseline(margins, perturbed, base, sorted(own - {"characters"}), group.prompt_ids, group.unit)
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.errors import DataError
+from cda.features import AMOUNTS
 from cda.numbers.people import measured_against
 from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
 from cda.results.base import Missing, PerScoring, Test, or_missing
@@ -65,6 +66,14 @@ class Group:
         """The text features of the perturbed texts and of the base texts."""
         perturbed, base = self.sides
         return measured(perturbed), measured(base)
+
+    @cached_property
+    def amounts(self) -> tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]]:
+        """Other measures of length of the perturbed texts and of the base texts (`cda.features.AMOUNTS`)."""
+        perturbed, base = (
+            {name: np.array([float(of(text)) for text in side]) for name, of in AMOUNTS.items()} for side in self.sides
+        )
+        return perturbed, base
 
     def with_margins(self, labels: Mapping[str, str]) -> Group:
         """The same contrasts with the margins of some scorings, each under a new label."""

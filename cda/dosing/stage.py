@@ -38,7 +38,7 @@ from cda.errors import DataError, ModelError
 from cda.files.jsonl import write_json
 from cda.finetuning.applied import TEXTS, asked_subjects, check_subject
 from cda.finetuning.train import ADAPTER, Training
-from cda.jobs.perform import Job, Made, perform
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.launch import say, unsaid
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, free_memory, load_reward_model
@@ -413,7 +413,8 @@ def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> D
         return Made(result)
 
     costs = partial(calls_on_votes, loaded, subjects)
-    return perform(Job(DoseResult, plan, work, costs, ("name",)), loaded, loaded.recipe.run_path, figures)
+    place = ResultsFolder(loaded.recipe.run_path, DoseResult.made_by)
+    return perform(Job(plan, work, place, costs, ("name",)), loaded, figures)
 
 
 def calls_on_votes(loaded: LoadedRecipe, subjects: Sequence[Subject]) -> list[Step]:

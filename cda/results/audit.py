@@ -8,12 +8,11 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Measure, Missing, Number, PerScoring, Result
+from cda.results.base import Estimate, MadeBy, Measure, Missing, Number, PerScoring, Result, Shown, of_room
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
 from cda.results.facts import AuditedBias, Example, RunFacts, Scorer, Sources
-from cda.results.shown import MadeBy, Shown, of_room
 from cda.results.skew import BiasPanel, BiasSkew, JudgedBias, Plain, Seeds, VotedBias
 from cda.results.stages import TrainingStages
 

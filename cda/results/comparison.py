@@ -8,9 +8,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cda.results.base import Estimate, Missing, Number, Result, Saved, Test
+from cda.results.base import Estimate, MadeBy, Missing, Number, Result, Saved, Shown, Test, of_room
 from cda.results.discover import SearchedModel, SearchSettings
-from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
 """Audits of one kind are averaged together, those of trainings before and after."""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, JsonValue
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, Missing, Result
+from cda.results.base import BeforeAfter, Estimate, MadeBy, Missing, Result, Shown, of_room
 from cda.results.facts import Scorer
-from cda.results.shown import MadeBy, Shown, of_room
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -13,15 +13,28 @@ from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.effects import LENGTH, LengthBaseline
-from cda.stats.estimators import ROUNDING, Regression, share_of
+from cda.stats.estimators import ROUNDING, Mean, Regression, share_of
+from cda.stats.multiplicity import holm
+from cda.stats.verdict import SIGNIFICANT
 
 LEFT = 0.25
 """Part of the mean margin that a rival must leave to the bias: less may be a bend of the margin in it."""
+LEFT_BY_AMOUNT = 0.5
+"""That which another measure of amount must leave: two ways of counting the same leave each other more."""
 SAME_SIDE = 0.975
 """Share of contrasts on which a scorer that only names a side prefers the longer one, or the shorter, from which it may go by length alone."""
 _LENGTHS = ("characters", "words")
 _RIVALS = (*_LENGTHS, "sentences", "long_word_share", "flesch_reading_ease", "questions")
 """Features that nearly every rewriting moves a little, without a limit of their own or within it."""
+_AMOUNTS: Mapping[str, frozenset[str]] = {
+    "vowels": frozenset({"flesch_reading_ease"}),
+    "different_words": frozenset({"type_token_ratio"}),
+    "type_token_ratio": frozenset(),
+    "words_a_sentence": frozenset({"sentences", "list_lines"}),
+    "first_sentence": frozenset({"sentences", "list_lines"}),
+    "last_sentence": frozenset({"sentences", "list_lines"}),
+}
+"""Measures that go with length, each a rival of its own, and the own features of a bias that they are made of: there they are the bias."""
 _SAYS_A_SIDE = 2
 """Sizes of margins, ties among them, of a scorer that says which side it prefers and not by how much."""
 
@@ -40,8 +53,9 @@ def length_baseline(
     (`treatment`), with an intercept; errors clustered by prompt. Length explains its two coefficients times the mean changes; what
     the intercept and the own features give is left to the bias. A second regression has sentences, reading ease, long words and
     questions beside them, as far as they are not its own. The bias is told apart if both leave it a part of the mean margin's sign,
-    above `LEFT` of it; else the rival is what the second gives the largest part. The parts
-    returned are those of the second if the first leaves the bias its part.
+    above `LEFT` of it; else the rival is what the second gives the largest part. Nor is it told apart if another measure that goes
+    with length (`_AMOUNTS`), beside these two, is shown to have a part of its own (Holm over these measures) and leaves the bias less
+    than `LEFT_BY_AMOUNT`. The parts returned are those of the second if the first leaves the bias its part.
 
     Args:
         margins: Shape (n,), in `unit`.
@@ -59,13 +73,21 @@ def length_baseline(
     names = [name for name in dict.fromkeys((*_RIVALS, *own)) if name in perturbed]
     changes = {name: _change(perturbed[name], base[name]) for name in names}
     preferred = {name: share_of(np.where(changes[name] == 0, 0.5, changes[name] > 0), prompt_ids) for name in _LENGTHS}
+    amounts = {
+        name: _change(perturbed[name], base[name])
+        for name, parts in _AMOUNTS.items()
+        if name in perturbed and name not in own and not parts & set(own)
+    }
     of_length = {name: changes[name] for name in changes if name in _LENGTHS or name in own}
     # What changes by the same number everywhere is an intercept already, and its ratio nearly one.
     varies = [name for name in _LENGTHS if np.ptp(changes[name]) > 0]
     ratios = {name: _change(np.log1p(perturbed[name]), np.log1p(base[name])) for name in varies}
     forms = [_parts(values, used, own, prompt_ids, unit) for used in (of_length, of_length | ratios)]
     of_all = _parts(values, changes, own, prompt_ids, unit)
-    rival = _rival(values, changes, forms, of_all)
+    rival = _rival(values, changes | amounts, forms, of_all)
+    if rival is None and values.mean():
+        beside = {name: _parts(values, of_length | {name: amounts[name]}, own, prompt_ids, unit) for name in amounts}
+        rival = _amount(beside, float(values.mean()))
     decides = next((form for form in forms if not _leaves(form.left, float(values.mean()))), of_all)
     return LengthBaseline(
         characters=preferred["characters"],
@@ -86,7 +108,7 @@ class _Parts:
 
     explained: Estimate | Missing
     left: Estimate | Missing
-    by_feature: Mapping[str, float]
+    by_feature: Mapping[str, Mean]
 
 
 def _parts(
@@ -101,8 +123,22 @@ def _parts(
     others = np.array([False, *(name not in own for name in used)])
     means = columns.mean(axis=0)
     explained, left = (fit.of(np.where(part, means, 0.0), unit).estimate for part in (others, ~others))
-    each = zip(used, (fit.coefficients * means)[1:].tolist(), strict=True)
-    return _Parts(explained, left, {name: part for name, part in each if name not in own})
+    alone = {
+        name: fit.of(np.where(np.array([None, *used]) == name, means, 0.0), unit)
+        for name in used
+        if name not in own
+    }
+    return _Parts(explained, left, alone)
+
+
+def _amount(beside: Mapping[str, _Parts], mean: float) -> str | None:
+    """The measure that has the largest part of its own, of those that leave the bias too little."""
+    parts = {name: found.by_feature[name] for name, found in beside.items() if name in found.by_feature}
+    shares = {name: part.estimate.value / mean for name, part in parts.items()}
+    shown = dict(zip(parts, holm([part.p_value() for part in parts.values()]), strict=True)) if parts else {}
+    few = [name for name in parts if shares[name] > 0 and shown[name] < SIGNIFICANT
+           and not _leaves(beside[name].left, mean, LEFT_BY_AMOUNT)]  # fmt: skip
+    return max(few, key=lambda name: shares[name], default=None)
 
 
 def _rival(
@@ -115,10 +151,9 @@ def _rival(
     if len(np.unique(np.abs(values))) <= _SAYS_A_SIDE:
         named = values != 0  # a judge that goes by place where both are long ties there
         sides = np.sign(values[named])
-        if any(
-            (sides == way * np.sign(changes[name][named])).mean() >= SAME_SIDE for name in _LENGTHS for way in (1, -1)
-        ):
-            return LENGTH
+        for name in (*_LENGTHS, *(name for name in _AMOUNTS if name in changes)):
+            if any((sides == way * np.sign(changes[name][named])).mean() >= SAME_SIDE for way in (1, -1)):
+                return LENGTH if name in _LENGTHS else name
     if np.ptp(values) <= ROUNDING * size and any(np.ptp(changes[name]) == 0 != changes[name][0] for name in _LENGTHS):
         return LENGTH  # the same margin for the same change, as a scorer of length has it
     linear, relative = (_leaves(form.left, mean) for form in forms)
@@ -126,16 +161,16 @@ def _rival(
         return LENGTH
     if linear and _leaves(of_all.left, mean):
         return None
-    parts = {name: part / mean for name, part in of_all.by_feature.items()}
+    parts = {name: part.estimate.value / mean for name, part in of_all.by_feature.items()}
     rivals = {LENGTH: sum(parts.pop(name, 0.0) for name in _LENGTHS)} | parts
     best = max(rivals, key=lambda name: rivals[name])
     # Where no feature takes a part of the mean margin's sign, what failed is the adjustment for length alone.
     return LENGTH if not linear and rivals[best] <= 0 else best
 
 
-def _leaves(left: Estimate | Missing, mean: float) -> bool:
+def _leaves(left: Estimate | Missing, mean: float, least: float = LEFT) -> bool:
     """True if the bias has a part in a mean margin that the others do not explain."""
     if isinstance(left, Missing):
         return False
     low = left.low if mean > 0 else -left.high
-    return low > 0 and abs(left.value) > LEFT * abs(mean)
+    return low > 0 and abs(left.value) > least * abs(mean)

@@ -10,7 +10,7 @@ import pytest
 from scipy import optimize
 
 from cda.arrays import FloatArray
-from cda.calibration.effects import calibration_effects
+from cda.calibration.calibrate import calibration_effects
 from cda.calibration.fit import (
     FOLDS,
     PRIOR_SD,

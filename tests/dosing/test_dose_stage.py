@@ -14,8 +14,8 @@ from cda.cli import app
 from cda.dosing.stage import aimed, is_wanted
 from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import authored_contrasts
-from cda.files.hashes import contents
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl
+from cda.files.reads import contents
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
 from cda.pipeline.plan import plan

@@ -19,14 +19,13 @@ from scipy import stats
 from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report_tables import main_table
 from cda.auditing.shares import measured_numbers, tied
-from cda.auditing.tracked import as_metrics
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
 from cda.comparing.page import comparison_csv, comparison_document
 from cda.comparing.row import audit_row, read_row
 from cda.errors import DataError, RecipeError
 from cda.numbers.measures import MEASURES, AuditMeasure, Rows, hits
-from cda.numbers.views import Numbers, numbers_in
+from cda.numbers.views import Numbers, as_metrics, numbers_in
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing, Number, save
 from cda.stats.proportions import positive_shares

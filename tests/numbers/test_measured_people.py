@@ -19,7 +19,6 @@ from cda.auditing.conditions import conditions_of, failures
 from cda.auditing.report import glossary
 from cda.auditing.report_tables import main_table, votes_table
 from cda.auditing.report_trainings import dose_tables
-from cda.auditing.tracked import as_metrics
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
 from cda.comparing.page import comparison_csv, comparison_document
@@ -28,7 +27,7 @@ from cda.dosing.choice import DoseCurve
 from cda.dosing.held_out import cross_validated_doses
 from cda.errors import DataError
 from cda.numbers.people import against_people, measured_against
-from cda.numbers.views import numbers_in
+from cda.numbers.views import as_metrics, numbers_in
 from cda.records import Exclusions
 from cda.results.audit import AuditResult
 from cda.results.base import BeforeAfter, Estimate, Measure, save

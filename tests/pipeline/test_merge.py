@@ -20,9 +20,8 @@ from typer.testing import CliRunner, Result
 
 from cda.arrays import FloatArray
 from cda.cli import app
-from cda.files.hashes import contents
+from cda.files.reads import contents
 from cda.models.config import ModelSpec
-from cda.pipeline.merge import new_folder
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Number, PerScoring, Test, save
@@ -281,32 +280,6 @@ def test_a_merged_folder_holds_plain_weights_and_no_path_of_this_machine(merged:
         text = file.read_text()
         assert str(llama.parent) not in text and str(merged.parent) not in text, file.name
     assert not list(merged.parent.glob(".*"))
-
-
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for name in ("new", "empty"):
-        with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / name) as partial:
-            (partial / "a").touch()
-            raise KeyboardInterrupt
-        assert not list(tmp_path.glob(".*.partial"))
-        with new_folder(tmp_path / name) as partial:
-            (partial / "b").touch()
-            assert not (tmp_path / name / "b").exists()
-        assert [file.name for file in (tmp_path / name).iterdir()] == ["b"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "new"]
-
-
-@pytest.mark.parametrize("planted", ["link", "file"])
-def test_nothing_planted_where_a_folder_is_written_is_followed_or_in_the_way(tmp_path: Path, planted: str) -> None:
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    place = tmp_path / ".new.partial"
-    place.symlink_to(victim) if planted == "link" else place.touch()
-    with new_folder(tmp_path / "new") as partial:
-        (partial / "a").touch()
-    assert (tmp_path / "new" / "a").is_file() and not (tmp_path / "new").is_symlink()
-    assert list(victim.iterdir()) == []
 
 
 def test_broken_adapters_are_refused(llama: Path, adapter: Path, llama_maker: ModelMaker, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from serving import user_text
 from typer.testing import CliRunner
 
 import cda
-from cda.calibration import effects
+from cda.calibration import calibrate
 from cda.cli import app
 from cda.errors import CdaError, RecipeError
 from cda.files.jsonl import write_jsonl
@@ -345,7 +345,7 @@ DATA: dict[str, Any] = {"contrasts": contrasts(), "quality": PAIRS, "biases": "l
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`before.jsonl` and `after.jsonl`, each with the scores of contrasts, quality pairs and all their texts."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(effects, "N_DRAWS", 50)
+    monkeypatch.setattr(calibrate, "N_DRAWS", 50)
     for function in (before, after):
         texts = [(row["prompt"], row[side]) for rows, sides in ((contrasts(), ("perturbed", "base")), (PAIRS, ("chosen", "rejected")))
                  for row in rows for side in sides]  # fmt: skip
