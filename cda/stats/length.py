@@ -124,9 +124,7 @@ def _parts(
     means = columns.mean(axis=0)
     explained, left = (fit.of(np.where(part, means, 0.0), unit).estimate for part in (others, ~others))
     alone = {
-        name: fit.of(np.where(np.array([None, *used]) == name, means, 0.0), unit)
-        for name in used
-        if name not in own
+        name: fit.of(np.where(np.array([None, *used]) == name, means, 0.0), unit) for name in used if name not in own
     }
     return _Parts(explained, left, alone)
 

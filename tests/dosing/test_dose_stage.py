@@ -13,7 +13,6 @@ from typer.testing import CliRunner, Result
 
 import cda
 from cda.auditing.first_screen import audit_summary
-from cda.auditing.tracked import as_metrics, tracker_name
 from cda.cli import app
 from cda.comparing.members import gather
 from cda.comparing.row import QUALITY, read_row
@@ -24,6 +23,7 @@ from cda.files.jsonl import read_json, read_jsonl, write_jsonl
 from cda.files.reads import contents
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
+from cda.numbers.views import as_metrics, tracker_name
 from cda.pipeline.plan import plan as planned
 from cda.recipe.load import load_recipe
 from cda.report.numbers import plain, share
