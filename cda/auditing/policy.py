@@ -264,7 +264,7 @@ def sentences(audit: AuditResult) -> list[str]:
     return lines
 
 
-def table(audit: AuditResult) -> Table | None:
+def policy_table(audit: AuditResult) -> Table | None:
     """A row for each bias and KL: as sampled, then tilted to the reward."""
     numbers = []
     for bias, group in groupby(audit.policy, _bias):

@@ -94,7 +94,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     places = said("position", "one order" if _asks_once(audit) else "text"), position.sentence(audit)
     found += section("position", places, position.position_tables(audit))
     tilts = (said("policy"), *policy.sentences(audit))
-    found += section("policy", tilts, (policy.table(audit),), always=bool(audit.policy))
+    found += section("policy", tilts, (policy.policy_table(audit),), always=bool(audit.policy))
     found += section("seeds", (said("seeds"),), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []

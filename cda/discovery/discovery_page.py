@@ -200,7 +200,7 @@ def _facts(result: DiscoverResult | TopicsResult) -> dict[str, object]:
     return {**settings, **more, "seed": result.seed}
 
 
-def numbers_of(found: Strength | Missing | None) -> tuple[str, str, str]:
+def strength_cells(found: Strength | Missing | None) -> tuple[str, str, str]:
     """Reward, judge and n; or the reason for none."""
     if isinstance(found, Strength):
         return signed(found.reward), share(found.judge), count(found.reward)
@@ -325,7 +325,7 @@ def _headlines(result: DiscoverResult) -> Iterator[Headline]:
     rows = numbered(result.tested, _LONG)
     for name, entry in rows:
         if entry.confirmed:
-            gained, preferred, n = numbers_of(entry.pooled)
+            gained, preferred, n = strength_cells(entry.pooled)
             adjusted = f" (corrected {cell(entry.p_corrected, p_equals)})" if _correction(result) else ""
             file = f" Bias file: {entry.file}." if entry.file else ""
             numbers = f"reward {gained}, {model_name(result.judge)} prefers the side with it in {preferred}, n = {n}"
@@ -385,7 +385,7 @@ def tested_table(result: DiscoverResult) -> Table | None:
     rows = []
     for at, (name, entry) in enumerate(numbered(result.tested, _LONG)):
         ps = [cell(p, p_value) for p in ((entry.p_value, entry.p_corrected) if method else (entry.p_value,))]
-        rows.append((name, *numbers_of(entry.pooled), *ps, decision_on(at, result), entry.file or ""))
+        rows.append((name, *strength_cells(entry.pooled), *ps, decision_on(at, result), entry.file or ""))
     n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
     caption = "Tested on prompts that nothing was selected on"
     if result.given:  # an attribute may have been found on these very prompts
@@ -480,7 +480,7 @@ def _drift_table(result: DiscoverResult) -> Table | None:
 def _validation_table(result: DiscoverResult) -> Table | None:
     alpha = result.strictness.validation_alpha
     rows = (
-        (attribute_cell(row.candidate, result), *numbers_of(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
+        (attribute_cell(row.candidate, result), *strength_cells(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
          "passed" if row.passed else NO_OBJECTION if row.rewarded(alpha) else "not tested" if row.untested else "not shown")
         for row in result.validated
     )  # fmt: skip

@@ -15,7 +15,7 @@ import numpy as np
 
 from cda.biases import Bias, Offline, Swap
 from cda.errors import DataError, RecipeError
-from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences, words
+from cda.features import LIST_LINE, n_list_lines, n_words, phrase_pattern, sentences_of, words
 from cda.inert import clipped, inert
 from cda.languages import STOP_WORDS
 from cda.patterns import Pattern, SlowPatternError, compiled
@@ -268,12 +268,12 @@ def weave(text: str, rules: Offline, every: int, rng: np.random.Generator, share
     if not rules.weave:
         return text, 0
     pool = _drawn(rules.weave, rng)
-    chosen = _places(sum(len(sentences(line)) for line, prose in _lines(text) if prose) // every, share, rng)
+    chosen = _places(sum(len(sentences_of(line)) for line, prose in _lines(text) if prose) // every, share, rng)
     lines, n_sentences, n = [], 0, 0
     for line, is_prose in _lines(text):
         parts: list[str] = []
         n_before = n
-        for sentence in sentences(line) if is_prose else ():
+        for sentence in sentences_of(line) if is_prose else ():
             parts.append(sentence)
             n_sentences += 1
             place, since = divmod(n_sentences, every)
@@ -370,7 +370,7 @@ def _gap_to(text: str, apart: bool) -> str:
 
 def restate(text: str, rules: Offline, wanted: int, rng: np.random.Generator) -> tuple[str, int]:
     """Say sentences again under a lead-in, in their order, until the text has the wanted words."""
-    prose = [sentence for sentence in sentences(text) if not LIST_LINE.match(sentence) and n_words(sentence) > 3]
+    prose = [sentence for sentence in sentences_of(text) if not LIST_LINE.match(sentence) and n_words(sentence) > 3]
     leads = _drawn(rules.restate, rng)
     n = 0
     for _ in range(_MAX_RESTATED_ROUNDS):
@@ -398,7 +398,7 @@ def shorten(text: str, most_words: int) -> str | None:
     """Drop whole sentences of prose, not list lines or code, to at most so many words; None if the last one is still too long.
     First goes that with the fewest content words, per word, that no other sentence left holds."""
     is_prose = [prose for _, prose in _lines(text)]
-    lines = [sentences(line) if prose else [line] for line, prose in _lines(text)]
+    lines = [sentences_of(line) if prose else [line] for line, prose in _lines(text)]
 
     def joined() -> str:
         return re.sub(r"\n{3,}", "\n\n", "\n".join(map(" ".join, lines)))
@@ -429,7 +429,7 @@ def itemize(text: str, mark: Literal["bullet", "number"] = "bullet", share: floa
     if "```" in text:
         return None
     items: list[str] = []
-    for sentence in sentences(text):
+    for sentence in sentences_of(text):
         if items and (n_words(sentence) < 4 or n_words(items[-1]) < 4):
             items[-1] = f"{items[-1]} {sentence}"
         else:

@@ -126,7 +126,7 @@ CROWD_CHECKS = 3
 _CANDIDATES = 20  # other prompts among which the answer of an attention check is looked for
 
 
-def planned(
+def planned_study(
     pairings: Sequence[Pairing],
     kind: StudyKind,
     judgements: int,
@@ -440,7 +440,7 @@ def export_study(reference: str, folder: str | Path, options: ExportOptions) -> 
             f"{reference}: votes are matched by id, but several contrasts share one: {', '.join(shared[:5])}{more}. "
             "Give each an id of its own"
         )
-    plan = planned(pairings, options.kind, options.judgements, options.quota, options.people, options.checks)
+    plan = planned_study(pairings, options.kind, options.judgements, options.quota, options.people, options.checks)
     study = designed(pairings, options.kind, plan, options.seed)
     asked = _asked(study, plan, exclusions, reference)
     files, n_guarded = _files(study, options.tool, made=triples)

@@ -144,7 +144,7 @@ def test_a_substitution_is_named(substituted: AuditResult) -> None:
         "scores on an audit set alone do not show it" in opened
         and f"on {N_PROMPTS} prompts: length and structure" in opened
     )
-    table = policy.table(substituted)
+    table = policy.policy_table(substituted)
     assert table is not None and table.header == (
         "bias",
         "as sampled",
