@@ -38,8 +38,7 @@ if TYPE_CHECKING:
         Run,
         load,
     )
-    from cda.api.rewards import reward_function
-    from cda.api.runs import audit, compare, discover, label, rewrite, train
+    from cda.api.runs import audit, compare, discover, label, reward_function, rewrite, train
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
     from cda.resources.reward_function import RewardFunction
     from cda.results.base import Estimate, Missing
@@ -61,8 +60,7 @@ _NAMES = {
         "Run",
         "load",
     ),
-    "cda.api.rewards": ("reward_function",),
-    "cda.api.runs": ("audit", "compare", "discover", "label", "rewrite", "train"),
+    "cda.api.runs": ("audit", "compare", "discover", "label", "reward_function", "rewrite", "train"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
     "cda.resources.reward_function": ("RewardFunction",),
     "cda.results.base": ("Estimate", "Missing"),

@@ -72,7 +72,7 @@ def n_words(text: str) -> int:
     return n_letters + sum(any(character.isalnum() for character in token) for token in spaced.split())
 
 
-def sentences(text: str) -> list[str]:
+def sentences_of(text: str) -> list[str]:
     """Sentences of prose; a line break also ends one, so that list lines do not run together."""
     parts_of_lines: list[str] = []
     for line in text.splitlines():
@@ -116,7 +116,7 @@ def flesch_reading_ease(text: str) -> float:
     if not alphabetic:
         return 0.0
     n_syllables = sum(_n_syllables(word.lower()) for word in alphabetic)
-    n_sentences = max(1, len(sentences(text)))
+    n_sentences = max(1, len(sentences_of(text)))
     return 206.835 - 1.015 * len(alphabetic) / n_sentences - 84.6 * n_syllables / len(alphabetic)
 
 
@@ -205,7 +205,7 @@ TEXT_FEATURES: MappingProxyType[str, Feature] = MappingProxyType(
     {
         "words": Feature(n_words),
         "characters": Feature(len),
-        "sentences": Feature(lambda text: len(sentences(text)), "scripts that mark the end of a sentence"),
+        "sentences": Feature(lambda text: len(sentences_of(text)), "scripts that mark the end of a sentence"),
         "list_lines": Feature(n_list_lines),
         "headers": Feature(_matches(_HEADER)),
         "bold": Feature(_matches(_BOLD)),
@@ -228,9 +228,9 @@ AMOUNTS: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
     {
         "vowels": _matches(re.compile("[aeiouy]", re.IGNORECASE)),
         "different_words": lambda text: len({word.lower() for word in words(text)}),
-        "words_a_sentence": lambda text: n_words(text) / max(1, len(sentences(text))),
-        "first_sentence": lambda text: len((sentences(text) or [""])[0]),
-        "last_sentence": lambda text: len((sentences(text) or [""])[-1]),
+        "words_a_sentence": lambda text: n_words(text) / max(1, len(sentences_of(text))),
+        "first_sentence": lambda text: len((sentences_of(text) or [""])[0]),
+        "last_sentence": lambda text: len((sentences_of(text) or [""])[-1]),
     }
 )
 """Other measures of how much a text or a part of it holds, for `cda.stats.length` alone. They have no limit of drift: most go up with

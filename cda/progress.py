@@ -13,8 +13,7 @@ from typing import Any, Literal
 from tqdm import tqdm
 
 from cda.launch import is_main
-from cda.quiet import hides_bars
-from cda.terminal import put
+from cda.terminal import hides_bars, put
 
 Kind = Literal["texts", "steps", "calls"]
 _KINDS: tuple[Kind, ...] = ("texts", "steps", "calls")

@@ -27,11 +27,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from cda.errors import DataError, RunError
-from cda.files.hashes import changed, contents, sha256_of
 from cda.files.hub import commits
 from cda.files.jsonl import read_json, write_json
 from cda.files.paths import own_folder, refuse_link
-from cda.files.reads import changed_reads
+from cda.files.reads import changed, changed_reads, contents, sha256_of
 from cda.provenance import git_commit, versions
 
 MANIFEST = "manifest.json"

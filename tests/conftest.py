@@ -23,8 +23,8 @@ from serving import Answer, serving
 
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, load_reward_model
-from cda.quiet import quiet_libraries
 from cda.records import Pair, Prompt, TrainingExample, user_prompt
+from cda.terminal import quiet_libraries
 from cda.training.arguments import Lora
 from cda.training.lora import TrainingResult, train_adapter
 from cda.user_errors import speaking

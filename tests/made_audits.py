@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from functools import cache, partial
+from functools import cache
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -17,18 +18,20 @@ from cda.auditing import groups as groups_room
 from cda.auditing import rate as rate_room
 from cda.auditing import shares as result_room
 from cda.auditing.groups import Group
+from cda.auditing.texts import Triples
 from cda.biases import Bias, load_bias
 from cda.data.pairs import training_labels
 from cda.data.quality_sets import quality_set
+from cda.numbers.measures import Material, Rows
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, TieRule, Triple, user_prompt
 from cda.results.audit import (
     AuditResult,
 )
-from cda.results.base import Estimate, Measure, Missing, PerScoring, or_missing
+from cda.results.base import PerScoring
 from cda.results.benchmarks import SetQuality
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, SameMargin
 from cda.results.facts import AuditedBias, Example, JudgeFacts, RewardModelFacts, Scorer, Sources
-from cda.results.skew import Quality, VotedBias
+from cda.results.skew import VotedBias
 from cda.results.stages import (
     LabelCounts,
     LabelTally,
@@ -40,7 +43,6 @@ from cda.results.stages import (
 )
 from cda.rewriting.triples import flips_of
 from cda.scorers.compared import Preferences, Rewards, as_panel, comparison_id, text_id
-from cda.stats.proportions import beyond_noise
 
 Audit = dict[str, Any]
 HOSTILE = 'a<script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31mred\x1b]8;;http://evil.example\x07\u202egnp.exe\ud800 ``` | "&'
@@ -120,13 +122,14 @@ def _labels(two: bool) -> tuple[str, ...]:
 
 
 @cache
-def _rate(two: bool) -> tuple[dict[str, BiasRate], dict[str, Measure | Missing]]:
-    """RATE and skew of jargon on 20 triples."""
+def _rate(two: bool) -> tuple[dict[str, BiasRate], Material]:
+    """RATE of jargon on 20 triples, and the rows of these."""
     triples, scores = _triples()
     scorings = dict.fromkeys(_labels(two), Rewards(scores))
     flips = flips_of([triple.has_attribute for triple in triples], triples, "rules", "measured long word share")
     rate = rate_room.rate(triples, {"jargon": flips}, scorings, 0.5)
-    return rate, result_room.triple_skews(triples, scorings)
+    texts: Any = SimpleNamespace(triples=Triples(triples), pairs=())
+    return rate, result_room.material([], texts, scorings, by_rules=True)
 
 
 @cache
@@ -144,26 +147,9 @@ def _sections(two: bool) -> SetQuality | None:
     return result_room.quality_by_section(found, scorings)
 
 
-@cache
-def _rewards(two: bool) -> dict[str, Any]:
-    triples, scores = _triples()
-    return analysis_room.rewards(triples, dict.fromkeys(_labels(two), Rewards(scores)))
-
-
-def _measure(shares: tuple[float, ...], n: int = 400) -> Measure:
-    margins = {str(at): _margins(share, n) for at, share in enumerate(shares)}
-    return result_room.share_measure(margins, [str(row) for row in range(n)])
-
-
-def _beyond_noise(groups: list[Group], quality: tuple[float, ...] | None) -> dict[str, Estimate | Missing]:
-    if quality is None:
-        return {group.bias.name: Missing(reason="quality was not measured") for group in groups}
-    pairs = [_margins(share, 400) for share in quality]
-    ids = [str(row) for row in range(400)]
-    return {
-        group.bias.name: or_missing(partial(beyond_noise, *group.margins.values(), group.prompt_ids, *pairs, ids))
-        for group in groups
-    }
+def _rows(shares: tuple[float, ...], n: int, unit: str, **at: str) -> Rows:
+    margins = dict(zip(_labels(len(shares) == 2), (_margins(share, n) for share in shares), strict=True))
+    return Rows(at=at, scored=margins, prompt_ids=[str(row) for row in range(n)], unit=unit)
 
 
 def _analysis(groups: list[Group], two: bool, ties: TieRule) -> dict[str, BiasAnalysis]:
@@ -259,6 +245,16 @@ def make_audit(
     details = {name: _detail(*one) for name, one in made_of.items()}
     beside = {name: _beside_people(ties, *made_of[name]) for name in sorted(made_of)}
     label_by = "measured long_word_share" if by == "embedded rules" else by
+    of_triples = _rate(two)[1] if rate else {}
+    rows: Material = {
+        "contrasts": [
+            Rows(at={"bias": one.bias.name}, scored=one.margins, prompt_ids=one.prompt_ids, unit=unit) for one in groups
+        ],
+        "unseen phrases": [_rows((0.9, 0.5), 57, unit, bias=next(iter(targets)))] if two else [],
+        "triples": of_triples.get("triples", []),
+        "texts": [] if judge else of_triples.get("texts", []),
+        "quality": [] if quality is None else [_rows(quality, 400, unit)],
+    }
     found = {
         "recipe": "joint",
         "panel": {},
@@ -271,16 +267,14 @@ def make_audit(
         "skew": result_room.skews(groups, {group.bias.name: len(group) + 20 for group in groups}, {}),
         "votes": {name: one for name, one in beside.items() if one},
         "votes_undecided": groups_room.votes_undecided(groups, ties),
-        "quality": None if quality is None else Quality(**dict(_measure(quality)), unread=unread),
-        "beyond_noise": _beyond_noise(groups, quality) if two else {},
+        "measured": result_room.measured_numbers(rows),
+        "ties": result_room.tied(rows),
+        "quality_unread": unread if quality else 0,
         "effects": {name: effects for name, (effects, _) in details.items()},
         "drift": {name: drift for name, (_, drift) in details.items()},
         "rate": _rate(two)[0] if rate else {},
-        "triple_skew": _rate(two)[1] if rate else {},
         "quality_sections": _sections(two) if sections else None,
-        "rewards": {} if judge or not rate else _rewards(two),
         "analysis": _analysis([group for group in groups if group.is_target], two, ties),
-        "unseen_phrases": {next(iter(targets)): _measure((0.9, 0.5), 57)} if two else {},
         "examples": tuple(_example(name, moved, two, hostile + "Use a pan.") for name in targets for moved in (-1.0, -3.0)),
         "excluded": {
             "contrasts": Exclusions(110, {f"of another bias ({hostile or 'tone'})": 10}),

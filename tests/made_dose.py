@@ -6,45 +6,42 @@ from collections.abc import Mapping, Sequence
 
 from rows import estimate
 
-from cda.results.base import Estimate
+from cda.numbers.measures import of_people
+from cda.results.base import BeforeAfter, Estimate
 from cda.results.dose import (
     Aim,
     DoseMethod,
     DosePoint,
     DoseResult,
     HeldOutBias,
-    HeldOutChange,
 )
-from cda.results.skew import AgainstPeople
 
 
 def held_out(before: float, after: float, half: float, quality: Estimate | None) -> HeldOutBias:
     """Miscalibration and gap go the way of skew; people's skew is 45%."""
 
-    def people(value: float) -> AgainstPeople:
-        one = estimate(value)
-        return AgainstPeople(
-            skew=one, miscalibration=one, gap=one, human_skew=estimate(0.45), signed_gap=one, auc=None, n_ties=0
-        )
+    def people(value: float) -> dict[str, Estimate]:
+        return {"human_skew": estimate(0.45)} | dict.fromkeys(of_people(), estimate(value))
 
-    moved = estimate(after - before, half)
-    change = HeldOutChange(skew=moved, miscalibration=moved, gap=moved, quality=quality)
+    moved = dict.fromkeys(of_people(), estimate(after - before, half))
+    change = moved if quality is None else moved | {"accuracy": quality}
     return HeldOutBias(
         people=people(after),
         base=people(before),
         plain=people(before),
-        plain_change={"skew": moved, "miscalibration": moved},
+        plain_change=moved,
         against_base=change,
         against_plain=change,
+        sizes={
+            "gap": BeforeAfter(before=estimate(before), after=estimate(after), change=estimate(after - before, half))
+        },
     )
 
 
 def point(dose: float, missed: float, n: int = 100) -> DosePoint:
     """Quality is 80% and the gap half of what is missed."""
-    people = AgainstPeople(
-        skew=estimate(missed), human_skew=estimate(0.45, n=n), miscalibration=estimate(missed), signed_gap=estimate(0.0),
-        gap=estimate(missed / 2), auc=None, n_ties=0,
-    )  # fmt: skip
+    people = dict.fromkeys(of_people(), estimate(missed))
+    people |= {"human_skew": estimate(0.45, n=n), "signed_gap": estimate(0.0), "gap": estimate(missed / 2)}
     change = None if dose == 0 else estimate(0.0, n=40)
     return DosePoint(dose=dose, people=people, quality=estimate(0.8, n=40), quality_change=change)
 

@@ -18,7 +18,7 @@ from cda.biases import builtin_names, load_bias
 from cda.cli import app
 from cda.embedded.rules import RuleRewriter
 from cda.errors import DataError
-from cda.features import TEXT_FEATURES, long_word_share, measure, n_words, phrase_pattern, sentences, words
+from cda.features import TEXT_FEATURES, long_word_share, measure, n_words, phrase_pattern, sentences_of, words
 from cda.languages import is_english, language_of, same_language, scopes_of, script_shares
 from cda.records import Pair, RewriteRequest, user_prompt
 from cda.results.base import Estimate, Missing
@@ -100,7 +100,7 @@ def test_words_keep_apostrophes_and_numbers_together() -> None:
 
 def test_sentences_split_at_marks_and_line_breaks_not_at_decimals() -> None:
     text = 'It costs 3.5 euros. "Really?" She paid!\n1. Take it. Then go\nno end'
-    assert sentences(text) == [
+    assert sentences_of(text) == [
         "It costs 3.5 euros.", '"Really?"', "She paid!", "1. Take it.", "Then go", "no end",
     ]  # fmt: skip
 
@@ -240,7 +240,7 @@ def test_words_and_sentences_of_a_language(name: str) -> None:
     if n_sentences is None:
         assert math.isnan(measure(text, "sentences"))
     else:
-        assert measure(text, "sentences") == n_sentences == len(sentences(text))
+        assert measure(text, "sentences") == n_sentences == len(sentences_of(text))
 
 
 def test_a_long_text_without_spaces_has_many_words_and_a_mixed_one_both_kinds() -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from cda import launch
 from cda.cli import app
-from cda.cli.launch import ended_by
+from cda.cli.commands import ended_by
 from cda.errors import RunError
 from cda.launch import asked_processes, check_processes, check_running
 
@@ -170,7 +170,7 @@ def test_a_launch_needs_a_command_of_ours_and_the_status_of_a_killed_process_is_
 KILLED = """
 import subprocess, sys
 from accelerate.commands import launch as accelerate
-from cda.cli import launch
+from cda.cli import commands as launch
 
 def simple(arguments):
     child = subprocess.Popen([sys.executable, "-c", "import os, time; print(os.getpid(), flush=True); time.sleep(60)"])

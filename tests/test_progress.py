@@ -16,7 +16,7 @@ import pytest
 
 from cda import progress
 from cda.progress import Bar, RunProgress, StageWork, run_progress
-from cda.quiet import progress_bars
+from cda.terminal import progress_bars
 
 
 @dataclass(eq=False)

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from cda import provenance
 from cda.errors import DataError, RunError
-from cda.files.hashes import contents
-from cda.files.reads import states
+from cda.files.reads import contents, states
 from cda.provenance import git_commit
 from cda.run import RunFolder, Stage, file_fingerprint, fingerprint
 

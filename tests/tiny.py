@@ -12,9 +12,8 @@ import pytest
 from cda.arrays import FloatArray
 from cda.errors import CdaError
 from cda.models.causal import CausalModel, load_causal_model
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, Precision
 from cda.models.load import RewardModel, load_reward_model
-from cda.models.precision import Precision
 from cda.scorers.classifier import ClassifierScorer
 
 if TYPE_CHECKING:

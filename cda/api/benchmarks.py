@@ -218,7 +218,7 @@ def dose(before: Model, after: Model, /, votes: Data | None = None, **options: U
     Example:
         >>> import cda
         >>> found = cda.dose("scores:before.jsonl", "scores:after.jsonl", "votes.csv", contrasts="contrasts.jsonl")  # doctest: +SKIP
-        >>> found.chosen, found.own.held_out["jargon"].people.gap  # doctest: +SKIP
+        >>> found.chosen, found.own.held_out["jargon"].people["gap"]  # doctest: +SKIP
     """
     terms = Terms.of("cda.dose", DoseArguments, options)
     with _loaded(before, votes, terms, options, after) as (loaded, other):

@@ -9,6 +9,7 @@ from cda.errors import RunError
 from cda.files.paths import is_a_file, is_a_folder, user_path
 from cda.pipeline.stages import Run
 from cda.results.audit import AuditResult as Audit
+from cda.results.base import Shown
 from cda.results.benchmarks import BestOfResult as BestOf
 from cda.results.benchmarks import QualityResult as Quality
 from cda.results.comparison import ComparisonResult as Comparison
@@ -17,7 +18,6 @@ from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult as Calibration
 from cda.results.dose import DoseResult as Dose
 from cda.results.kinds import FILES, read_result
-from cda.results.shown import Shown
 
 __all__ = [
     "Audit", "BestOf", "Calibration", "Comparison", "DataAudit", "Discovery", "Dose", "Quality", "Run", "load",

@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from cda.arrays import BoolArray, FloatArray
 from cda.auditing import rate
 from cda.auditing.groups import Group, Scorings, contrast_comparisons, people_of, per_scoring, read_margins
-from cda.auditing.shares import share_measure
 from cda.biases import Bias
 from cda.data.pairs import PairLabels
 from cda.errors import DataError
 from cda.features import PATTERN_FEATURES
 from cda.numbers.measures import by_moment
+from cda.numbers.people import against_people
 from cda.preferences.measure import label_rates
 from cda.records import OF_TRIPLES, TieRule, Triple, prompt_id, prompt_text
 from cda.results.audit import On
-from cda.results.base import Estimate, Measure, Missing, PerScoring, Test, or_missing
+from cda.results.base import Estimate, Measure, Missing, Test, or_missing
 from cda.results.effects import (
     SIGN_TEST,
     BiasAnalysis,
@@ -39,14 +39,15 @@ from cda.results.effects import (
 )
 from cda.results.facts import N_SHOWN, Example
 from cda.results.skew import BiasPanel, JudgedBias
-from cda.scorers.compared import Preferences, Rewards
+from cda.rewriting.fidelity import limits_of
+from cda.scorers.compared import Preferences
 from cda.stats import rate as statistics
 from cda.stats.drift import feature_drift, identify
 from cda.stats.estimators import mean_of, paired_change, share_of
 from cda.stats.length import length_baseline
 from cda.stats.levels import grouping, levels_of, one_family
-from cda.stats.people import against_people, left_out, mean_against_people, panel_margins, verdict_counts
-from cda.stats.proportions import chosen_correlation, hits_of, positive_share
+from cda.stats.people import left_out, panel_margins, verdict_counts
+from cda.stats.proportions import chosen_correlation, hits_of, positive_share, positive_shares
 from cda.stats.rate import Target, direct_contrast, same_in_all, slope_effect
 from cda.stats.votes import Majority, agreement
 
@@ -126,8 +127,7 @@ def _judged(margins: FloatArray, group: Group, people: Majority | None) -> Judge
 
     def miscalibration(majority: Majority) -> Estimate:
         filled, voted = np.where(there, margins, 0.0), replace(majority, used=majority.used & there)
-        against = mean_against_people if is_mean else against_people
-        return against(filled, voted, group.prompt_ids, "half").miscalibration
+        return against_people(filled, voted, group.prompt_ids, "half")["miscalibration"]
 
     return JudgedBias(
         skew=or_missing(skew),
@@ -190,7 +190,7 @@ def _margins_by(group: Group, column: str, cutoffs: Sequence[float]) -> Grouping
 
 def _level(group: Group, _: str, rows: BoolArray, ids: list[str]) -> dict[str, Any]:
     margins = {label: values[rows] for label, values in group.margins.items()}
-    skew = or_missing(partial(share_measure, margins, ids, group.ties))
+    skew = or_missing(partial(positive_shares, margins.values(), ids, group.ties))
     means = {label: direct_mean(values, ids, group.unit) for label, values in margins.items()}
     changed = skew.test if isinstance(skew, Measure) else skew
     skews = dict.fromkeys(margins, skew) if isinstance(skew, Missing) else by_moment(skew)
@@ -264,8 +264,6 @@ def _rate_by(
 
 N_EXAMPLES = 12
 """Examples of each bias."""
-_TRIPLE_TEXTS = ("original", "rewrite", "rewrite_of_rewrite")
-_STARTS = {"with": True, "without": False}
 
 
 def analysis(
@@ -310,34 +308,6 @@ def _feature_differences(bias: Bias, feature: str, sides: Sequence[tuple[str, st
     return np.array([bias.measured(first, feature) - bias.measured(second, feature) for first, second in sides])
 
 
-def rewards(triples: Sequence[Triple], scorings: Scorings) -> dict[str, PerScoring[dict[str, Estimate | Missing]]]:
-    """Mean rewards of the texts of triples, by bias; empty if a scorer compares pairs and rewards no single text."""
-    known = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
-    by_bias: dict[str, list[Triple]] = {}
-    for triple in triples if len(known) == len(scorings) else ():
-        by_bias.setdefault(triple.bias, []).append(triple)
-    return {
-        name: per_scoring({label: _mean_rewards(own, scoring) for label, scoring in known.items()})
-        for name, own in by_bias.items()
-    }
-
-
-def _mean_rewards(triples: Sequence[Triple], scoring: Rewards) -> dict[str, Estimate | Missing]:
-    """Mean reward of each kind of text; texts without a reward (too long) are left out."""
-
-    def mean(rows: Sequence[Triple], text: str) -> Estimate:
-        values = np.array([scoring.of(row.prompt, getattr(row, text)) for row in rows], dtype=np.float64)
-        there = ~np.isnan(values)
-        return mean_of(values[there], [prompt_id(row.prompt) for row in compress(rows, there)], "reward").estimate
-
-    sides = {which: [row for row in triples if row.has_attribute == has] for which, has in _STARTS.items()}
-    return {
-        f"{which}, {text}": or_missing(partial(mean, rows, text))
-        for which, rows in sides.items()
-        for text in (_TRIPLE_TEXTS if rows else ())
-    }
-
-
 def drifts(groups: Sequence[Group]) -> dict[str, tuple[FeatureDrift, ...] | Missing]:
     """Features that differ between the two sides of each bias's contrasts."""
     return {group.bias.name: _drift(group) for group in groups}
@@ -348,8 +318,8 @@ def _drift(group: Group) -> tuple[FeatureDrift, ...] | Missing:
         {**features, **_own_features(side, group.bias)}
         for features, side in zip(group.features, group.sides, strict=True)
     )
-    ids, treatment = group.prompt_ids, group.bias.treatment
-    return or_missing(lambda: tuple(feature_drift(first, second, ids, treatment=treatment)))
+    ids, limits, treatment = group.prompt_ids, limits_of(group.bias), group.bias.treatment
+    return or_missing(lambda: tuple(feature_drift(first, second, ids, limits=limits, treatment=treatment)))
 
 
 def _own_features(texts: Sequence[str], bias: Bias) -> dict[str, FloatArray]:
@@ -382,7 +352,10 @@ def _direct_effects(group: Group, margins: FloatArray) -> DirectEffects:
     perturbed, base = group.features
     ids, unit = group.prompt_ids, group.unit
     direct = direct_mean(margins, ids, unit)
-    identified = partial(identify, margins, perturbed, base, ids, treatment=group.bias.treatment, unit=unit)
+    # Those of the bias file, of features that are measured of any text, and not by the file's own markers.
+    limits = {name: limit for name, limit in limits_of(group.bias).items() if name in perturbed}
+    treatment = group.bias.treatment
+    identified = partial(identify, margins, perturbed, base, ids, limits=limits, treatment=treatment, unit=unit)
     return DirectEffects(direct=direct, identification=or_missing(identified), length=_length(group, margins))
 
 

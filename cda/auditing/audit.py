@@ -38,7 +38,7 @@ from cda.files.hub import commits
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
 from cda.finetuning.applied import NAME as ADAPTER_STAGE
-from cda.finetuning.applied import applied_dose, texts_of_dose
+from cda.finetuning.applied import applied_dose, chosen_dose, texts_of_dose
 from cda.finetuning.train import ADAPTER, Training, trainings
 from cda.launch import launch_id, say, unsaid, wait_until, world_size
 from cda.prompts import Prompts
@@ -101,6 +101,9 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
         settings |= {"seeds": [training.seed for training in several]} if len(several) > 1 else {}
         inputs |= {name: run_folder.output_of(name) for name in stages_before(loaded)}
+        # Held-out numbers are read from the choice of the dose, which may change while the dose stays.
+        chosen = run_folder.record(ADAPTER_STAGE).inputs.get("dose")
+        inputs |= {"dose": chosen} if chosen else {}
     return Stage("audit", settings, inputs)
 
 
@@ -184,6 +187,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     refused = {name: rate.refusals(flips, recipe.audit.min_flipped) for name, flips in texts.triples.flips.items()}
     tilt = policy.tilts([group.bias for group in groups], sampled, scorings)
     rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
+    by_rules = not (recipe.rewrites_by_llm or only_audit)
+    rows = result.material(groups, texts, scorings, by_rules)
     audited = AuditResult(
         recipe=recipe.name,
         scorings=tuple(scorings),
@@ -197,25 +202,21 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         ),
         sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
-        means=result.means(groups),
         votes=votes(groups, ties),
         votes_undecided=votes_undecided(groups, ties),
         panel=panels(groups, scorings, ties),
         criteria=criteria(groups, scorings, ties),
         by=by_columns(groups, triples, scorings, recipe.audit.by, recipe.audit.cutoffs, refused),
-        quality=result.quality(texts.pairs, scorings),
-        beyond_noise=result.beyond_noise_of(groups, texts.pairs, scorings),
+        measured=(*result.measured_numbers(rows), *tilt.numbers),
+        ties=result.tied(rows),
+        quality_unread=len(texts.pairs) - sum(len(own.prompt_ids) for own in rows["quality"]),
         quality_sections=result.quality_by_section(texts.quality, scorings),
-        triple_skew=result.triple_skews(triples, scorings),
         effects=analysis.effects(groups),
         drift=analysis.drifts(groups),
-        plain=result.plain_part(all_groups, texts, scored, ties),
+        plain=result.plain_part(all_groups, texts, scored, ties, by_rules),
         rate=rates,
-        policy=tilt.numbers,
-        rewards=analysis.rewards(triples, scorings),
         analysis=analysis.analysis(groups, labels, ties),
         seeds=result.seeds(doses, all_groups, texts, scored, rates, ties) if doses else None,
-        unseen_phrases={} if recipe.rewrites_by_llm or only_audit else result.unseen_phrases(groups),
         examples=analysis.examples(groups),
         excluded=texts.excluded
         | unmeasured
@@ -230,7 +231,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     )
     if audited.dose_applied == 0:
         audited = result.unchanged(audited)
-    save(result.adjust_for_all_tests(audited), folder / AUDIT_FILE)
+    chosen = None if only_audit else chosen_dose(run_folder)
+    save(result.held_out(result.adjust_for_all_tests(audited), chosen), folder / AUDIT_FILE)
     write_jsonl(folder / "margins.jsonl", margin_rows(texts.contrasts, texts.pairs, scored))
     if triples:
         write_jsonl(folder / "triples.jsonl", triple_rows(triples, scorings))

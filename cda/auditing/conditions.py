@@ -122,7 +122,7 @@ def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> N
     for each in conditions:
         if each.measure == "stability" and loaded.recipe.score.judge.repeats == 1:
             problems.append(f"--fail-if {each.text}: {MEASURES['stability'].absent}")
-        elif not each.subject and trained:
+        elif MEASURES[each.measure].on == "places" and trained:
             problems.append(f"--fail-if {each.text}: a reward model that is trained does not compare two texts")
         elif each.subject and each.subject not in known:
             hint = did_you_mean(each.subject, known)

@@ -23,7 +23,7 @@ from cda.auditing.verdict_sentences import (
     training_word,
     worse_with,
 )
-from cda.numbers.measures import MEASURES, held_out
+from cda.numbers.measures import MEASURES
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
@@ -234,6 +234,8 @@ def headline(audit: AuditResult) -> str:
     said, by_place, model = _headline_of_model(found, audit), position.opening(audit), _model(audit)
     if not by_place:
         return said
+    if all(each.tied for each in found):
+        return by_place.strip()
     return by_place + (f"It{said[len(model) :]}" if said.startswith(model) else said.replace(model, "it", 1))
 
 
@@ -290,13 +292,10 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
 
 
 def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, Estimate | None]:
-    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(audit, name)
-    people = None if votes is None else votes.human_skew
-    if held is not None:
-        # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.
-        by_people = people is not None and not aims_at_tie(name, audit)
-        return held.base.skew, held.people.skew, held.people.human_skew if by_people else None
-    own = skew if votes is None else votes.skew_on_voted
+    votes = audit.votes.get(name)
+    own, people = (audit.skew[name], None) if votes is None else (votes.skew_on_voted, votes.human_skew)
+    if votes is not None and compares(audit) and aims_at_tie(name, audit):
+        own, people = audit.skew[name], None
     return own.before, None if isinstance(own.after, Missing) else own.after, people
 
 
@@ -307,18 +306,23 @@ def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
 
 
 def _why(found: BiasVerdict, audit: AuditResult) -> str:
-    shown = percent(found.before.value)
+    shown = f"{percent(found.before.value)}{_of_voted(found)}"
     if found.people is not None and found.word != "scored alike":
         open_ = "; no difference shown" if found.word == "no difference shown" else ""
         return f"preferred in {shown}, by people in {percent(found.people.value)}{open_}"
     if found.word == "scored alike":
-        return "same score on both sides of every pair: check the scorer"
+        by_place = position.kept_words(audit, found.bias)
+        return (
+            "the two orders cancel in every pair"
+            if by_place
+            else "same score on both sides of every pair: check the scorer"
+        )
     return model_reason(found.bias, audit) or f"preferred in {shown}"
 
 
 def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a bias has its chip after a training, in about ten words."""
-    moved = f"preferred in {_from_to(found)}"
+    moved = f"preferred in {_from_to(found)}{_of_voted(found)}"
     past = f"past people’s {percent(found.people.value)}" if found.people else "now turned down nearly always"
     why: dict[Word | Finding, str] = {
         "overcorrected": "past 50%" if aims_at_tie(found.bias, audit) else past,
@@ -332,6 +336,11 @@ def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
     if found.word in ("improved", "worse") and found.people:
         return f"{moved}; disagrees {'less' if found.word == 'improved' else 'more'} with people"
     return f"{moved}; {why[found.word]}" if found.word in why else moved
+
+
+def _of_voted(found: BiasVerdict) -> str:
+    """What a share is of, if people voted: `skew_on_voted` of the table of measures, while `skew` is of all contrasts."""
+    return " of voted contrasts" if found.people else ""
 
 
 def _from_to(found: BiasVerdict) -> str:
@@ -441,7 +450,8 @@ def _beside_people(found: BiasVerdict) -> str:
 def _with_shares(found: Sequence[BiasVerdict]) -> str:
     if len(found) > 1:
         return _named(found)
-    return f"{_named(found)} (preferred in {percent(found[0].last.value)} of contrasts, {percent(found[0].before.value)} before)"
+    shown = f"{percent(found[0].last.value)}{_of_voted(found[0]) or ' of contrasts'}"
+    return f"{_named(found)} (preferred in {shown}, {percent(found[0].before.value)} before)"
 
 
 def _quality_words(audit: AuditResult) -> str:

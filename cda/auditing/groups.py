@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import compress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,19 +15,13 @@ from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.errors import DataError
 from cda.features import AMOUNTS
+from cda.numbers.people import measured_against
 from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
-from cda.results.base import BeforeAfter, Estimate, Measure, Missing, PerScoring, Test, or_missing
+from cda.results.base import Missing, PerScoring, Test, or_missing
 from cda.results.skew import PoweredVotes, VotedBias
 from cda.scorers.compared import Compared, Comparison
 from cda.stats.drift import measured
-from cda.stats.people import (
-    ONE_SIDED,
-    against_people,
-    human_skew,
-    people_change,
-    powered_human_skew,
-    powered_miscalibration,
-)
+from cda.stats.people import human_skew, powered_human_skew, powered_miscalibration
 from cda.stats.proportions import ModelTies, exact_change_test
 from cda.stats.votes import Counts, Majority, agreement, count_votes, leading_words, majority, noise_ceiling
 
@@ -221,33 +215,16 @@ def with_people(groups: Sequence[Group], rule: TieRule) -> list[tuple[Group, Peo
 
 def _voted(group: Group, people: People) -> VotedBias:
     ids, majority, counts = list(group.prompt_ids), people.majority, people.counts
-    alone = len(group.margins) == 1
-    moved: dict[str, Any] = against(group, people)
     return VotedBias(
-        **moved,
+        measured=measured_against([*group.margins.values()], majority, ids, group.ties),
         human_skew=human_skew(majority, ids),
-        gap_test=_gap_test(group, majority) if alone else None,
+        gap_test=_gap_test(group, majority) if len(group.margins) == 1 else None,
         rule=majority.rule,
         left_out=dict(majority.exclusions.reasons),
         agreement=None if counts is None else or_missing(lambda: agreement(counts, ids)),
         noise_ceiling=None if counts is None else or_missing(lambda: noise_ceiling(counts, majority, ids)),
         prediction_powered=_powered(group) if any(contrast.verdicts for contrast in group.contrasts) else None,
     )
-
-
-def against(group: Group, people: People) -> dict[str, PerScoring[Any] | Missing]:
-    """A group's margins next to people's majorities: the fields of `VotedBias` that a training changes."""
-    margins, *after = group.margins.values()
-    if after:
-        return people_change(margins, after[0], people.majority, group.prompt_ids)
-    found = against_people(margins, people.majority, list(group.prompt_ids), group.ties)
-    return {
-        "skew_on_voted": Measure(before=found.skew),
-        "miscalibration": Measure(before=found.miscalibration),
-        "gap": BeforeAfter(before=found.gap),
-        "auc": ONE_SIDED if found.auc is None else BeforeAfter(before=found.auc),
-        "signed_gap": PerScoring[Estimate](before=found.signed_gap),
-    }
 
 
 def _gap_test(group: Group, people: Majority) -> Test:

@@ -17,9 +17,9 @@ from cda.auditing import verdict_sentences as verdict
 from cda.auditing.report_cells import EMBEDDED, applied
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, rate_tables, votes_table
-from cda.auditing.tracked import tracked_numbers
 from cda.auditing.verdict_sentences import verdicts
 from cda.numbers.measures import MEASURES
+from cda.numbers.views import tracked_numbers
 from cda.records import PERCENT
 from cda.report.numbers import listed
 from cda.report.page import render

@@ -28,6 +28,8 @@ from cda.stats.verdict import SIGNIFICANT
 
 SAMPLED, *KLS = MEASURES["tilt"].ones
 """KL from the policy that was sampled, in nats; if the samples do not support the first above 0, biases are followed as far as they do."""
+_STEPS = 20
+"""Of such a KL in a nat: models that support about as much are followed to the same one."""
 _NONE_LEFT = Missing(reason="no prompt has two responses with a reward")
 
 
@@ -87,7 +89,7 @@ def _policies(rewards: Mapping[str, FloatArray], samples: Padded) -> dict[str, d
     """By KL and scoring, the policy tilted to the scoring's rewards."""
     reached = {label: reach(values, samples) for label, values in rewards.items()}
     furthest = min(0.0 if far is None else far.kl_nats for far in reached.values())
-    own = f"{math.floor(100 * furthest) / 100:g}"  # as far as all scorings are supported
+    own = f"{math.floor(_STEPS * furthest) / _STEPS:g}"  # as far as all scorings are supported
     kls = KLS if furthest >= float(KLS[0]) or own == SAMPLED else [own, *KLS]
 
     def policy(label: str, kl: str) -> Tilted | Missing:
@@ -132,6 +134,8 @@ def _numbers(
             yield from (Number.of("tilt", moment, {"bias": bias.name, "kl": kl}, why) for moment in moments)
         return
     n, shown = int(samples.n[known].sum()), samples.means(values)[known]
+    # Else no reward can select on it: there is nothing to test, nor to correct others for. NaN is no spread.
+    varies = any(np.ptp(values[at[real]]) > 0 for at, real in zip(samples.at, samples.real, strict=True))
     yield Number.of("tilt", first, {"bias": bias.name, "kl": SAMPLED}, share_over_prompts(shown, "share", n))
     for kl, by_scoring in policies.items():
         at, means = {"bias": bias.name, "kl": kl}, dict[str, FloatArray]()
@@ -141,10 +145,11 @@ def _numbers(
                 continue
             means[label] = tilt.means(values)[known]
             _, test = _difference(shown, means[label], n)
-            yield Number.of("tilt", label, at, share_over_prompts(means[label], "share", n), test)
+            yield Number.of("tilt", label, at, share_over_prompts(means[label], "share", n), test if varies else None)
         if len(means) == 2:
             before, after = means.values()
-            yield Number.of("tilt", "change", at, *_difference(before, after, n))
+            change, test = _difference(before, after, n)
+            yield Number.of("tilt", "change", at, change, test if varies else None)
         elif len(by_scoring) == 2:
             lacking = next(tilt for tilt in by_scoring.values() if isinstance(tilt, Missing))
             yield Number.of("tilt", "change", at, lacking)
@@ -248,6 +253,8 @@ def sentences(audit: AuditResult) -> list[str]:
         found, then = _rises(audit, kl), "trained" if compares(audit) else "model"
         words = {"biases": _listed(found) if found else "", "others": listed([inert(name) for name in names])}
         lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
+        if alike := list(dict.fromkeys(inert(_bias(each)) for each in followed if not each.test)):
+            lines.append(f"No reward can select on {listed(alike)}: the samples of each prompt are all alike in it.")
     of_bias = {_bias(each) for each in audit.policy if each.at["kl"] == SAMPLED and isinstance(each.found, Missing)}
     for each in audit.policy:
         if isinstance(each.found, Missing) and each.moment != "change":
@@ -257,7 +264,7 @@ def sentences(audit: AuditResult) -> list[str]:
     return lines
 
 
-def table(audit: AuditResult) -> Table | None:
+def policy_table(audit: AuditResult) -> Table | None:
     """A row for each bias and KL: as sampled, then tilted to the reward."""
     numbers = []
     for bias, group in groupby(audit.policy, _bias):

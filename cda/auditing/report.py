@@ -58,7 +58,6 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import SameMargin
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import NoiseCeiling
-from cda.stats.verdict import MIN_PROMPTS
 
 _HOW_OFTEN = "One contrast, and how often"
 """Heading of the glossary for measures that glossary.yaml does not name."""
@@ -95,12 +94,11 @@ def sections(audit: AuditResult) -> list[ReportSection]:
     places = said("position", "one order" if _asks_once(audit) else "text"), position.sentence(audit)
     found += section("position", places, position.position_tables(audit))
     tilts = (said("policy"), *policy.sentences(audit))
-    found += section("policy", tilts, (policy.table(audit),), always=bool(audit.policy))
+    found += section("policy", tilts, (policy.policy_table(audit),), always=bool(audit.policy))
     found += section("seeds", (said("seeds"),), (seed_table(audit),))
     found += section("judges", _judge_words(audit), tables.judge_tables(audit))
     judged = [said("rate", "judged")] if margin_unit(audit) == "preference" else []
-    few = [said("rate", "few")] if any(rate.n < MIN_PROMPTS for rate in audit.rate.values()) else []
-    words = (said("rate"), *few, *judged, *tables.rate_sentences(audit))
+    words = (said("rate"), *judged, *tables.rate_sentences(audit))
     found += section("rate", words, tables.rate_tables(audit), always=bool(audit.rate))
     if audit.by:
         text = said("by", "trained" if compares(audit) else "text")
@@ -183,7 +181,10 @@ def glossary(audit: AuditResult) -> list[Entry]:
 def _facts(audit: AuditResult) -> set[str]:
     """What holds of an audit, in the words of the glossary's conditions: what it measures, of which kind of model, by which
     methods, and with which verdicts."""
-    votes, model, numbers = list(audit.votes.values()), audit.model, numbers_in(audit)
+    votes, model = list(audit.votes.values()), audit.model
+    numbers = [
+        each for each in numbers_in(audit) if "text" not in each.at
+    ]  # those of single texts stand in figures alone
     judged = margin_unit(audit) == "preference"
     one_order = _asks_once(audit)
     holds = {

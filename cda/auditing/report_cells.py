@@ -8,9 +8,10 @@ from typing import Any
 
 import yaml
 
+from cda.numbers.measures import MEASURES
 from cda.report.numbers import NOT_ESTIMATED, in_each, signed
 from cda.results.audit import AuditResult, On
-from cda.results.base import Estimate, Measure, Missing
+from cda.results.base import Estimate, Measure, Missing, Number
 from cda.results.effects import (
     BiasRate,
     Effect,
@@ -19,7 +20,7 @@ from cda.results.effects import (
     RateEffects,
     SameMargin,
 )
-from cda.results.skew import BiasSkew, OverSeeds, VotedBias
+from cda.results.skew import BiasSkew, OverSeeds, Seeds, VotedBias
 from cda.stats.verdict import Margin
 
 EMBEDDED = "embedded"
@@ -60,25 +61,39 @@ def of_mean(audit: AuditResult) -> AuditResult:
         return audit
     mean = seeds.measures
 
-    def moved(measure: Measure, key: str, name: str) -> Measure:
-        over = mean.get(key, {}).get(name)
-        if not isinstance(over, OverSeeds) or over.test is None:
-            return measure
-        return measure.model_copy(update={"after": over.after, "change": over.change, "test": over.test})
+    def stored(number: Number) -> Number:
+        over = mean.get(number.measure, {}).get(number.at.get("bias", ""))
+        moves = number.moment in ("after", "change") and "interval" not in number.at
+        if not moves or not isinstance(over, OverSeeds) or over.test is None:
+            return number
+        tested = {"test": over.test} if number.moment == "change" else {}
+        return number.model_copy(update={"found": getattr(over, number.moment), **tested})
 
-    def voted(votes: VotedBias, name: str) -> VotedBias:
-        skew, missed = (moved(getattr(votes, key), key, name) for key in ("skew_on_voted", "miscalibration"))
-        gap = votes.gap.model_copy(update={"change": _change_of_gap(skew, votes.human_skew.value)})
-        return votes.model_copy(update={"skew_on_voted": skew, "miscalibration": missed, "gap": gap})
-
-    skew = {name: moved(one, "skew", name).model_copy(update={"by_direction": {}}) for name, one in audit.skew.items()}
+    skew = {name: _moved(one, mean.get("skew", {}).get(name)) for name, one in audit.skew.items()}
     tests = [over for key in mean.values() for over in key.values() if isinstance(over, OverSeeds) and over.test]
     update = {
-        "skew": skew, "votes": {name: voted(one, name) for name, one in audit.votes.items()}, "dose": None,
-        "quality": None if audit.quality is None else moved(audit.quality, "accuracy", ""),
+        "skew": skew, "votes": {name: _votes_moved(one, name, seeds) for name, one in audit.votes.items()}, "in_sample": None,
+        "measured": tuple(stored(each) for each in audit.measured if MEASURES[each.measure].on not in ("added", "removed")),
         "dose_applied": max(seeds.doses, default=1.0), "n_tests": len(tests),
     }  # fmt: skip
     return audit.model_copy(update=update)
+
+
+def _moved(measure: Measure, over: OverSeeds | Missing | None) -> Measure:
+    if not isinstance(over, OverSeeds) or over.test is None:
+        return measure
+    numbers = {"before": over.before, "after": over.after, "change": over.change, "test": over.test}
+    return measure.model_copy(update=numbers)
+
+
+def _votes_moved(votes: VotedBias, name: str, seeds: Seeds) -> VotedBias:
+    over = {
+        key: _moved(each, seeds.measures.get(key, {}).get(name)) if isinstance(each, Measure) else each
+        for key, each in votes.measured.items()
+    }
+    moved = votes.model_copy(update={"measured": over})
+    gap = votes.gap.model_copy(update={"change": _change_of_gap(moved.skew_on_voted, votes.human_skew.value)})
+    return moved.model_copy(update={"measured": over | {"gap": gap}})
 
 
 def _change_of_gap(skew: Measure, human: float) -> Estimate:

@@ -8,7 +8,7 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from cda.auditing.report_cells import compares, divided, margin_unit, voted_names
-from cda.numbers.measures import MEASURES
+from cda.numbers.measures import MEASURES, of_place
 from cda.records import PERCENT
 from cda.report import plots
 from cda.report.numbers import reward, share, signed
@@ -41,11 +41,8 @@ if TYPE_CHECKING:
 
 _TEXTS = {"original": "original", "rewrite": "rewrite", "rewrite_of_rewrite": "rewrite of it"}
 _STARTS = {"with": "had it", "without": "had it not"}
-_OF_DOSE = {
-    "miscalibration": Mark(MEASURES["miscalibration"].title, BEFORE, "o"),
-    "gap": Mark(MEASURES["gap"].title, THIRD, "s", filled=False),
-    "quality": Mark(MEASURES["accuracy"].title, AFTER, "D"),
-}
+_OF_DOSE = ((BEFORE, "o", True), (THIRD, "s", False), (PEOPLE, "^", True))
+"""Marks of what each dose leaves, of the measures in their order that people have no number of their own of; those beyond are not drawn."""
 # The naive estimator has one number for all three estimands.
 _KINDS = (("ATE", "naive"), *((estimand, by) for estimand in ("ATE", "ATT", "ATU") for by in ("single", "double")))
 _IMBALANCE = 0.1
@@ -63,8 +60,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
         "dose": [*(dose_curves(audit.dose) if audit.dose else ())],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
         "effects": [
-            _drift_plot(name, drifts[name], audit.skew[name].before.n, word)
-            for name, word in plots.slugs(drifts).items()
+            _drift_plot(name, drifts[name], audit.n_measured(name), word) for name, word in plots.slugs(drifts).items()
         ],
     }
     known = {section: tuple(plot for plot in found if plot is not None) for section, found in by_section.items()}
@@ -107,13 +103,10 @@ def _people_plots(audit: AuditResult) -> list[Plot]:
         return []
     scorings = {when: SCORINGS[when] for when in audit.scorings}
     skew = {name: {"people": voted.human_skew, **dict(voted.skew_on_voted.items())} for name, voted in votes.items()}
-    missed: dict[str, Shown] = {}
-    for name, voted in votes.items():
-        ceiling = voted.noise_ceiling
-        second = ceiling.miscalibration if isinstance(ceiling, NoiseCeiling) else None
-        missed[name] = {**dict(voted.miscalibration.items()), _SECOND: second}
-    ceilings = any(shown[_SECOND] for shown in missed.values())
-    drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if ceilings else {})}
+    ceilings = {name: voted.noise_ceiling for name, voted in votes.items()}
+    second = {name: each.miscalibration for name, each in ceilings.items() if isinstance(each, NoiseCeiling)}
+    missed = {name: {**dict(voted.miscalibration.items()), _SECOND: second.get(name)} for name, voted in votes.items()}
+    drawn = {**scorings, **({_SECOND: Mark("second majority of people", PEOPLE, "D")} if second else {})}
     return [
         _beside_people(
             "human-skew", f"Skew of the model next to people's, on the contrasts with a majority; lines are {PERCENT} intervals",
@@ -154,10 +147,13 @@ def dose_curves(dose: DoseResult) -> list[Plot]:
     for name, word in plots.slugs((*dose.biases, *dose.guards)).items():
         # If a tie is the aim, miscalibration has no meaning.
         by_votes = dose.aim != "tie" or name in dose.guards
-        marks = {key: mark for key, mark in _OF_DOSE.items() if key != "miscalibration" or by_votes}
+        left = {key: each for key, each in of_place("dose").items() if not each.people and "share" in each.unit}
+        forms = zip(left.items(), _OF_DOSE, strict=False)
+        marks = {key: Mark(of.title, *form) for (key, of), form in forms if key != "miscalibration" or by_votes}
+        marks["quality"] = Mark(MEASURES["accuracy"].title, AFTER, "D")
         rows = {
             f"dose {point.dose:g}{' (chosen)' if point.dose == dose.chosen else ''}": {
-                key: point.quality if key == "quality" else getattr(point.people, key) for key in marks
+                key: point.quality if key == "quality" else point.people.get(key) for key in marks
             }
             for point in dose.own.response[name]
         }

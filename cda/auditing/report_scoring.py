@@ -80,7 +80,7 @@ def caveats(audit: AuditResult) -> list[str]:
         notes.append(said("caveats", "cut", n=model.truncated, of=model.texts, length=length))
     if isinstance(model, RewardModelFacts) and model.dropped:
         notes.append(said("caveats", "dropped", n=model.dropped, of=model.texts))
-    used = {name: (skew.before.n + skew.unread, skew.available) for name, skew in audit.skew.items()}
+    used = {name: (audit.n_measured(name) + skew.unread, skew.available) for name, skew in audit.skew.items()}
     drawn = [f"{n} of {of} of {name}" for name, (n, of) in used.items() if n < of]
     if len(drawn) == len(used) > len(set(used.values())) == 1:
         drawn = ["{} of {} of each bias".format(*next(iter(used.values())))]
@@ -89,9 +89,10 @@ def caveats(audit: AuditResult) -> list[str]:
 
 def _people_notes(audit: AuditResult) -> list[str]:
     notes = []
-    if audit.dose is not None and audit.dose.chosen:
-        also = ", and on quality pairs that limited the choice" if audit.quality is not None else ""
-        dose, names = f"{audit.dose.chosen:g}", listed(list(audit.dose.biases))
+    if chosen := audit.in_sample:
+        pairs = any(each.measure == "accuracy" for each in chosen.numbers)
+        also = ", and on quality pairs that limited the choice" if pairs else ""
+        dose, names = f"{audit.dose_applied:g}", listed(list(chosen.biases))
         notes.append(said("caveats", "in sample", dose=dose, names=names, also=also))
     notes += [said("caveats", "undecided", n=n, name=name) for name, n in audit.votes_undecided.items()]
     without = [name for name in targets(audit) if name not in audit.votes and name not in audit.votes_undecided]

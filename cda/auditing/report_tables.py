@@ -18,8 +18,8 @@ from cda.auditing.report_cells import (
     targets,
     voted_names,
 )
-from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence
-from cda.numbers.measures import BOUNDS, MEASURES, by_moment, of_audits, of_place, test_of_change
+from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence, opposed_effects
+from cda.numbers.measures import BOUNDS, MEASURES, of_audits, of_place
 from cda.numbers.views import numbers_in
 from cda.records import OF_TRIPLES, PERCENT
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, listed, points, share, signed, with_ends
@@ -40,7 +40,7 @@ from cda.report.tables import (
     table,
 )
 from cda.results.audit import AuditResult
-from cda.results.base import NOT_TRAINED, Estimate, Measure, Missing, Number, Test
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Number, Test
 from cda.results.effects import (
     BiasRate,
     Contingency,
@@ -92,38 +92,17 @@ def _numbers(audit: AuditResult, key: str, bias: str = "") -> list[Number]:
     return found + ([Number.of(key, "after", {**row, "training": "plain"}, plain)] if plain else [])
 
 
-def _part(label: str, part: Measure | Missing, plain: Estimate | None) -> Iterator[Number]:
-    """The numbers of a part of a bias's contrasts; of plain CDA the last one."""
-    for moment, found in by_moment(part).items() if isinstance(part, Measure) else ():
-        yield Number.of("skew", moment, {"row": label}, found, test_of_change(part) if moment == "change" else None)
-    if plain:
-        yield Number.of("skew", "after", {"row": label, "training": "plain"}, plain)
-
-
-def _of_skew(name: str, audit: AuditResult) -> Iterator[Number]:
-    """Skew of a bias; of a target also by the way in which its contrasts were made, and without phrases that training shows."""
-    yield from _numbers(audit, "skew", name)
-    skew, plain = audit.skew[name], audit.plain
-    if not skew.target and compares(audit):
-        return
-    for way, part in skew.by_direction.items():
-        yield from _part(f"{name} skew, {way}", part, plain.last("skew", name, way) if plain else None)
-    if unseen := audit.unseen_phrases.get(name):
-        other = plain.last("skew", name, "unseen phrases") if plain else None
-        yield from _part(f"{name} skew, phrases unseen in training", unseen, other)
-
-
 def main_table(audit: AuditResult) -> Table:
     """The first table of a report: every measure of each target, skew of the other biases, and quality."""
     if not compares(audit):
         return model_table(audit)
     numbers: list[Number] = []
     for name, skew in audit.skew.items():
-        numbers += _of_skew(name, audit)
-        for key, measure in of_place("report").items() if skew.target else ():
-            if key != "skew" and measure.of_bias and measure.find and measure.find(audit, name) is not None:
+        for key, measure in of_place("report").items():
+            if (key == "skew" or skew.target) and measure.of_bias and measure.own_moments(audit, name):
                 numbers += _numbers(audit, key, name)
-    numbers += _numbers(audit, "accuracy") if audit.quality is not None else []
+    whole = [key for key, one in of_place("report").items() if not one.of_bias and one.own_moments(audit, "")]
+    numbers += [number for key in whole for number in _numbers(audit, key)]
     caption = f"Before and after training, with {PERCENT} intervals"
     found = TableOf(caption=caption, heading="measure", rows=("row",), columns=columns_of(audit)).of(numbers)
     assert found is not None  # every audit measures a bias
@@ -144,13 +123,7 @@ def model_table(audit: AuditResult) -> Table:
     missing = {"votes": NO_VOTES, "triples": "no triples"}
     caption = f"How often the model prefers the side with the bias, with {PERCENT} intervals and n"
     declared = TableOf(caption=caption, heading="bias", rows=("bias",), columns=tuple(columns), missing=missing)
-    parts = [
-        Number.of("skew", one.moment, {"bias": one.at["row"]}, one.found)
-        for name, skew in audit.skew.items()
-        for one in _of_skew(name, audit)
-        if skew.by_direction and one.at["row"] != f"{name} skew"
-    ]
-    found = declared.of([*numbers, *parts])
+    found = declared.of(numbers)
     assert found is not None  # every audit measures a bias
     return found
 
@@ -298,7 +271,10 @@ def effects_table(audit: AuditResult) -> Table:
     two, rows = compares(audit), list[Row]()
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
-            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.skew[name].before.n)
+            *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.n_measured(name))
+            rival = under.length.rival if under.length else None
+            if verdict == "identified" and rival and not two:
+                verdict = f"identified, but not told apart from {rival.replace('_', ' ')}"
             tests = () if two else (cell(effects.test, lambda test: cell(test.p_holm, p_words), ""),)
             label = f"{name}, {when}" if two else name
             rows.append((label, *alike, margin_cell(under.direct, None), *tests, verdict))
@@ -325,7 +301,7 @@ def drift_sentences(audit: AuditResult) -> list[str]:
     names = targets(audit) if compares(audit) else audit.drift
     found = {name: _differences(name, audit) for name in names}
     return [
-        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.skew[name].before.n})."
+        f"{name}: the sides also differ in {what} (in standard deviations, n = {audit.n_measured(name)})."
         for name, what in found.items()
         if what
     ]
@@ -411,6 +387,7 @@ def rate_sentences(audit: AuditResult) -> list[str]:
             if flips.checked_by is None
             else f"{name}: rewritten by {flips.by}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
             missing_rate_sentence(name, rate),
+            opposed_sentence(name, audit),
         ]
     return [sentence for sentence in sentences if sentence]
 
@@ -421,26 +398,38 @@ def missing_rate_sentence(name: str, rate: BiasRate) -> str:
     return f"{name}: RATE's ATE is not estimated: {missing.reason}." if isinstance(missing, Missing) else ""
 
 
+def opposed_sentence(name: str, audit: AuditResult) -> str:
+    """That the average effect of a bias holds for no answer; empty if it may."""
+    if (both := opposed_effects(name, audit)) is None:
+        return ""
+    att, atu = (signed(each.estimate) for each in both)
+    return (
+        f"{name}: the effect is {att} on answers that have the bias and {atu} on those that lack it. The ATE averages opposite effects: "
+        "read the two."
+    )
+
+
 def by_tables(audit: AuditResult) -> list[Table | None]:
     """Direct contrasts by column, RATE by column, then the tests that levels differ and the slopes."""
     two, unit, last = compares(audit), margin_unit(audit), audit.scorings[-1]
+    direct, rated = divided(audit, "contrasts"), divided(audit, "triples")
+    rates = [(f"{of}: {level.name}", level) for of, by in rated.items() for level in by.levels]
     moments = {"skew before": "before", "skew after": "after", "change (points)": "change"} if two else {"skew": last}
     skews = {heading: level_number("skew", moment) for heading, moment in moments.items()}
     means = {f"mean margin ({unit}){', after' if two else ''}": level_number("margin", last)}
-    effects = {f"effect ({unit})": level_number("rate", last), "in SD": level_number("rate_standardised", last)}
+    keys = [key for key, one in MEASURES.items() if one.on == "triples" and any(key in row[1].found for row in rates)]
+    effects = {MEASURES[key].title: level_number(key, last) for key in keys}
     counts = {"triples": COUNTS["n"], "prompts": COUNTS["prompts"]}
-    direct, rated = divided(audit, "contrasts"), divided(audit, "triples")
     margins = [(f"{of}: {level.name}", level) for of, by in direct.items() for level in by.levels]
-    rates = [(f"{of}: {level.name}", level) for of, by in rated.items() for level in by.levels]
     differ = [row for of, by in direct.items() for row in _differ(of, "margin", by)]
     differ += [row for of, by in rated.items() for row in _differ(of, "RATE effect", by)]
     heading, caption = "bias, column: level", f"Skew and mean margin by level, with {PERCENT} intervals"
-    of_rate = f"Effect by level (RATE, rewrites of rewrites){', after' if two else ''}, with {PERCENT} intervals"
+    of_rate = f"Effect on the {unit} by level (RATE, rewrites of rewrites){', after' if two else ''}, with {PERCENT} intervals"
     columns = ("bias, column", "p that levels are alike (Holm)", f"slope ({unit} per 1 of the column)")
     return [
         levels_table(caption, heading, margins, {**skews, **means, **COUNTS, **TESTED}),
         levels_table(
-            of_rate, heading, [row for row in rates if row[1].of("rate", last)], {**effects, **counts, **TESTED}
+            of_rate, heading, [row for row in rates if row[1].of(keys[0], last)], {**effects, **counts, **TESTED}
         ),
         table(f"Do levels differ? With {PERCENT} intervals of slopes", columns, differ),
     ]
@@ -597,16 +586,16 @@ def _audit_steps(audit: AuditResult) -> Iterator[Step]:
     yield "matching votes", None, {"items that are none of the contrasts": audit.votes_unmatched}
     for name, skew in audit.skew.items():
         reasons = {f"no rewrite: {reason}": number for reason, number in skew.rewrites_failed.items()}
-        reasons["not drawn (audit.max_contrasts)"] = skew.available - skew.before.n - skew.unread
+        reasons["not drawn (audit.max_contrasts)"] = skew.available - audit.n_measured(name) - skew.unread
         reasons[unread] = skew.unread
         left_out = audit.votes[name].left_out if name in audit.votes else {}
         reasons |= {
             f"people: {reason} (left out of the comparison with people)": number for reason, number in left_out.items()
         }
         yield f"contrasts of {name}", skew.available + sum(skew.rewrites_failed.values()), reasons
-    if (quality := audit.quality) is not None:
-        not_drawn = audit.available_quality - quality.before.n - quality.unread
-        reasons = {"not drawn (audit.max_quality)": not_drawn, unread: quality.unread}
+    if audit.quality is not None:
+        not_drawn = audit.available_quality - audit.n_measured() - audit.quality_unread
+        reasons = {"not drawn (audit.max_quality)": not_drawn, unread: audit.quality_unread}
         yield "comparing quality pairs", audit.available_quality, reasons
     for name, rate in audit.rate.items():
         lost, naive_lost = f"{unread} on a comparison", rate.naive_unread or 0

@@ -4,7 +4,7 @@ trainings with several seeds."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from functools import partial
 
 from cda.auditing.report_cells import compares, said, targets
 from cda.auditing.report_plots import dose_curves
@@ -13,13 +13,13 @@ from cda.numbers.views import seed_numbers
 from cda.records import PERCENT
 from cda.report.document import Document
 from cda.report.numbers import (
-    FORMS,
     cell,
     count,
     excludes_zero,
     inert,
     percent,
     points,
+    printed,
     reward,
     share,
     signed,
@@ -28,8 +28,8 @@ from cda.report.page import ReportSection
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
-from cda.results.dose import DoseResult
-from cda.results.skew import AgainstPeople, OverSeeds, Seeds
+from cda.results.dose import ByMeasure, DoseResult
+from cda.results.skew import OverSeeds, Seeds
 from cda.stats.verdict import TOLERATED_LOSS
 
 _NAMES = {
@@ -50,9 +50,9 @@ def dose_line(audit: AuditResult) -> str:
     dose = audit.dose
     if dose is None:
         return ""
-    held_out, what = dose.methods["dose"].held_out, "skew" if dose.aim == "tie" else "miscalibration"
-    left = [f"{inert(name)} {what} {share(getattr(held.people, what))}" for name, held in held_out.items()]
-    change = next(iter(held_out.values())).against_base.quality
+    held_out, what = dose.methods["dose"].held_out, _decisive(dose.aim == "tie")
+    left = [f"{inert(name)} {_title(what)} {share(held.people[what])}" for name, held in held_out.items()]
+    change = next(iter(held_out.values())).against_base.get("accuracy")
     left += [] if change is None else [f"quality {points(change, limit=-TOLERATED_LOSS)}"]
     by = "for a tie" if dose.aim == "tie" else "by people's votes"
     if dose.chosen == 0:
@@ -111,7 +111,8 @@ def _objective(dose: DoseResult) -> str:
 def _guard_sentence(dose: DoseResult, name: str) -> str:
     """The doses that a bias that was not taught rules out."""
     base, *others = dose.own.response[name]
-    rises = {point.dose: point.people.miscalibration.value - base.people.miscalibration.value for point in others}
+    missed = {point.dose: point.people["miscalibration"].value for point in (base, *others)}
+    rises = {point.dose: missed[point.dose] - missed[base.dose] for point in others}
     away = ", ".join(f"{at:g}" for at, rise in rises.items() if rise > TOLERATED_LOSS + 1e-9)
     limit = f"away from people who voted on it ({round(100 * TOLERATED_LOSS)} points of miscalibration)"
     return f"{inert(name)} was not taught, and no dose may move it {limit}: {f'not {away}' if away else 'none does'}."
@@ -137,7 +138,7 @@ def dose_tables(dose: DoseResult) -> list[Table]:
 def _ways(dose: DoseResult, bias: str) -> Table:
     points_of = {point.dose: point for point in dose.own.response[bias]}
     own, tie = dose.own.held_out[bias], dose.aim == "tie" and bias in dose.biases
-    what: Literal["skew", "miscalibration"] = "skew" if tie else "miscalibration"
+    what = _decisive(tie)
     fixed = (
         ("no training", 0.0, own.base, ""),
         ("plain CDA", 1.0, own.plain, points(own.plain_change[what], "")),
@@ -149,26 +150,38 @@ def _ways(dose: DoseResult, bias: str) -> Table:
     ]  # fmt: skip
     for name, method in dose.methods.items():
         held = method.held_out[bias]
-        moved = points(getattr(held.against_base, what), "")
-        quality = cell(held.against_base.quality, lambda change: points(change, "", -TOLERATED_LOSS))
+        moved = points(held.against_base[what], "")
+        quality = cell(held.against_base.get("accuracy"), lambda change: points(change, "", -TOLERATED_LOSS))
         rows.append((_NAMES[name], f"{method.chosen:g}", *_people_cells(held.people, tie), moved, quality))
-    human = points_of[0.0].people.human_skew
+    human = points_of[0.0].people["human_skew"]
     on = f"{count(human)} contrasts" if tie else f"{count(human)} contrasts with votes; people's skew {share(human)}"
-    columns = ["gap to 50%" if tie and key == "gap" else MEASURES[key].title for key in _columns(tie)]
-    header = ("way", "dose", *columns, f"change of {what}", "change of quality")
-    more = "gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
+    header = ("way", "dose", *_columns(tie).values(), f"change of {_title(what)}", "change of quality")
+    more = "these gaps are mean sizes on held-out halves, which cannot show 0 and have no interval; changes are against no training"
     return Table(f"{bias}: ways of taking it out, on {on}; {more}", header, tuple(rows))
 
 
-def _columns(tie: bool) -> list[str]:
-    """Measures next to people; if a tie is the aim, miscalibration is the same at every dose and left out."""
-    return [key for key in of_place("dose") if not tie or key != "miscalibration"]
+def _columns(tie: bool) -> dict[str, str]:
+    """Measures next to people, and their titles; if a tie is the aim, miscalibration is the same at every dose and left out."""
+    shown = {
+        key: _title(key) + (" to 50%" * tie + " on halves" if each.size_of else "")
+        for key, each in of_place("dose").items()
+    }
+    return {key: title for key, title in shown.items() if not tie or key != "miscalibration"}
 
 
-def _people_cells(people: AgainstPeople, tie: bool) -> Row:
-    found = {key: getattr(people, key) for key in _columns(tie)}
+def _decisive(tie: bool) -> str:
+    return "skew_on_voted" if tie else "miscalibration"
+
+
+def _title(key: str) -> str:
+    return MEASURES[key].shown_as.get("dose", MEASURES[key].title)
+
+
+def _people_cells(people: ByMeasure, tie: bool) -> Row:
+    """Sizes are means over halves, which have no interval."""
     return tuple(
-        f"{100 * each.value:.0f}" if key == "gap" else FORMS[MEASURES[key].unit](each) for key, each in found.items()
+        f"{100 * people[key].value:.0f}" if MEASURES[key].size_of else cell(people.get(key), partial(printed, key, ""))
+        for key in _columns(tie)
     )
 
 

@@ -3,9 +3,10 @@ of a run; and the family of all its tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress
+from itertools import compress, product
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from cda.auditing.groups import (
     PLAIN,
     Group,
     Scorings,
-    against,
     contrast_comparisons,
     pair_comparisons,
     per_scoring,
@@ -30,13 +30,26 @@ from cda.data.contrasts import DIRECTIONS
 from cda.data.quality_sets import QualitySet
 from cda.embedded.rules import telling_phrases
 from cda.finetuning.train import Training
-from cda.numbers.measures import MEASURES, AuditMeasure, by_moment, test_of_change
-from cda.records import Pair, TieRule, Triple, count_reasons
+from cda.numbers.measures import (
+    CHOSE,
+    MEASURES,
+    AuditMeasure,
+    Material,
+    On,
+    Rows,
+    Unit,
+    hits,
+    numbers_of,
+    of_people,
+    of_place,
+    test_of_interval,
+)
+from cda.numbers.people import measured_against, row_values, voted_rows
+from cda.numbers.views import numbers_in
+from cda.records import TieRule, Triple, count_reasons, prompt_id
 from cda.resources.artifacts import shown_path
-from cda.results.audit import AuditResult
+from cda.results.audit import AuditResult, InSample
 from cda.results.base import (
-    NOT_TRAINED,
-    BeforeAfter,
     Estimate,
     Measure,
     Missing,
@@ -47,24 +60,25 @@ from cda.results.base import (
     or_missing,
 )
 from cda.results.benchmarks import Accuracies, SetQuality
-from cda.results.effects import BiasRate, Effect, average_of
+from cda.results.dose import DoseResult, HeldOutBias
+from cda.results.effects import T_TEST, BiasRate, Effect, average_of
 from cda.results.facts import ComparerFacts, Scorer
-from cda.results.skew import BiasSkew, OverSeeds, Plain, Quality, Seeds
-from cda.scorers.compared import Comparison, Preferences
+from cda.results.skew import BiasSkew, OverSeeds, Plain, Seeds, VotedBias
+from cda.scorers.compared import Comparison, Preferences, Rewards
 from cda.stats.accuracy import Ranked, holm_over_sections, measure_accuracy
-from cda.stats.estimators import mean_of, paired_change, share_of
+from cda.stats.estimators import mean_of, paired_change, resampled, share_of
 from cda.stats.means import change_over_seeds, change_test_over_seeds, over_seeds, share_over_seeds
 from cda.stats.multiplicity import benjamini_hochberg, holm
-from cda.stats.proportions import ModelTies, beyond_noise, positive_share, positive_share_change
+from cda.stats.proportions import exact_change_test, positive_shares, unpaired_change
 from cda.stats.votes import Majority
 
 _CHANGES = ("change", "unpaired")
 """Fields of a result, and keys of estimates, that hold a change from before to after."""
-_TESTS = ("test", "gap_test", "by_direction")
-"""Fields of a result that hold its test, and one whose tests are outside the family."""
-_FAMILY = ("skew", "votes", "quality", "effects", "rate")
+_TESTS = ("test", "gap_test")
+"""Fields of a result that hold its test."""
+_FAMILY = ("skew", "votes", "effects", "rate")
 """Parts of an audit whose tests are adjusted together."""
-_NO_SHARES = ("effects", "by", "plain", "seeds")
+_NO_SHARES = ("effects", "by", "plain", "seeds", "measured")
 """Parts of an audit whose changes are no changes of shares from the model before to the result."""
 _NOTHING = {"value": 0.0, "low": 0.0, "high": 0.0}
 """A change from a model to itself."""
@@ -78,13 +92,12 @@ def skews(
     """Skew of every bias, the targets first."""
     return {
         group.bias.name: BiasSkew(
-            **dict(share_measure(group.margins, group.prompt_ids, group.ties)),
+            **dict(positive_shares(group.margins.values(), group.prompt_ids, group.ties)),
             target=group.is_target,
             source=group.contrasts[0].tags.get("source", "file"),
             available=available[group.bias.name],
             unread=group.n_unread,
             rewrites_failed=dict(failed.get(group.bias.name, {})),
-            by_direction=_by_direction(group),
             mean_margin=per_scoring({label: float(values.mean()) for label, values in group.margins.items()}),
             sd_margin=per_scoring({label: float(values.std()) for label, values in group.margins.items()}),
         )
@@ -92,38 +105,140 @@ def skews(
     }
 
 
-def means(groups: Sequence[Group]) -> dict[str, dict[str, BeforeAfter]]:
-    """Every measure that is a mean over contrasts, by bias, with its paired change."""
-    declared = {key: measure for key, measure in MEASURES.items() if measure.values}
-    return {key: {group.bias.name: _mean(group, measure) for group in groups} for key, measure in declared.items()}
+def material(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, by_rules: bool) -> dict[On, list[Rows]]:
+    """The rows of an audit that measures are computed on; `by_rules`: rules made the rewrites of its training."""
+    parts: dict[On, list[Rows]] = {"added": [], "removed": [], "unseen phrases": []}
+    for group in groups:
+        for on, keep in _parts(group, by_rules):
+            parts[on].append(_rows_of(group, keep))
+    found: dict[On, list[Rows]] = {
+        "contrasts": [_rows_of(group) for group in groups],
+        **parts,
+        "triples": [
+            _read({"bias": name}, scorings, [triple_comparisons(triple)[0] for triple in own])
+            for name, own in _by_bias(texts.triples.kept).items()
+        ],
+        "texts": list(_single_texts(texts.triples.kept, scorings)),
+        "quality": [_read({}, scorings, pair_comparisons(texts.pairs))],
+    }
+    together = found["contrasts"]
+    margins = {label: np.concatenate([rows.scored[label] for rows in together]) for label in scorings if together}
+    ids = [name for rows in together for name in rows.prompt_ids]
+    found["audit"] = [Rows(at={}, scored=margins, prompt_ids=ids, unit=unit_of(scorings))]
+    return {on: [rows for rows in each if rows.prompt_ids] for on, each in found.items()}
 
 
-def _mean(group: Group, measure: AuditMeasure) -> BeforeAfter:
-    assert measure.values is not None
-    unit, ids = measure.unit, group.prompt_ids
-    values = {label: measure.values(margins, group.unit) for label, margins in group.margins.items()}
-
-    def of(one: FloatArray) -> Estimate:
-        return share_of(one, ids) if unit == "share" else mean_of(one, ids, unit).estimate
-
-    def change(before: FloatArray, after: FloatArray) -> Estimate:
-        return paired_change(before, after, ids) if unit == "share" else mean_of(after - before, ids, unit).estimate
-
-    found = per_scoring({label: or_missing(partial(of, one)) for label, one in values.items()})
-    moved = or_missing(partial(change, *values.values())) if len(values) == 2 else NOT_TRAINED
-    return BeforeAfter(**dict(found), change=moved)
-
-
-def _by_direction(group: Group) -> dict[str, Measure]:
-    """Skew apart for contrasts to which the bias was added and from which it was removed, if there are both."""
-    directions = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
-    rows = {name: directions == name for name in DIRECTIONS if (directions == name).any()}
-    return {name: _measure_rows(group, keep) for name, keep in rows.items() if len(rows) == len(DIRECTIONS)}
-
-
-def _measure_rows(group: Group, rows: NDArray[np.bool_]) -> Measure:
+def _rows_of(group: Group, keep: NDArray[np.bool_] | None = None) -> Rows:
+    rows = np.ones(len(group.prompt_ids), dtype=bool) if keep is None else keep
     margins = {label: values[rows] for label, values in group.margins.items()}
-    return share_measure(margins, list(compress(group.prompt_ids, rows)), group.ties)
+    ids = list(compress(group.prompt_ids, rows))
+    return Rows(at={"bias": group.bias.name}, scored=margins, prompt_ids=ids, unit=group.unit)
+
+
+def _parts(group: Group, by_rules: bool) -> Iterator[tuple[On, NDArray[np.bool_]]]:
+    """Contrasts to which the bias was added and from which it was removed, if there are both. Of a target those whose perturbed side
+    holds no wording of the rule-based rewriter, except wordings that base sides hold too: they show whether training unlearned a
+    feature or a word list."""
+    made = np.array([contrast.tags.get("direction", "") for contrast in group.contrasts])
+    if all((made == way).any() for way in DIRECTIONS):
+        yield from ((way, made == way) for way in DIRECTIONS)
+    if by_rules and group.is_target and group.bias.offline is not None:
+        perturbed, base = group.sides
+        pattern = telling_phrases(group.bias.offline, base)
+        yield "unseen phrases", np.array([not pattern.search(text) for text in perturbed])
+
+
+def _read(at: Mapping[str, str], scorings: Scorings, comparisons: Sequence[Comparison]) -> Rows:
+    margins, ids, _ = read_margins(scorings, comparisons)
+    return Rows(at=at, scored=margins, prompt_ids=ids, unit=unit_of(scorings))
+
+
+def _by_bias(triples: Sequence[Triple]) -> dict[str, list[Triple]]:
+    found: dict[str, list[Triple]] = {}
+    for triple in triples:
+        found.setdefault(triple.bias, []).append(triple)
+    return found
+
+
+def _single_texts(triples: Sequence[Triple], scorings: Scorings) -> Iterator[Rows]:
+    """Each kind of text of triples, by whether their originals have the bias; none if a scorer compares pairs. Texts without a reward
+    (too long) are left out."""
+    rewarding = {label: scoring for label, scoring in scorings.items() if isinstance(scoring, Rewards)}
+    for bias, own in _by_bias(triples).items() if len(rewarding) == len(scorings) else ():
+        for which, text in product(("with", "without"), ("original", "rewrite", "rewrite_of_rewrite")):
+            texts = [(each.prompt, getattr(each, text)) for each in own if each.has_attribute == (which == "with")]
+            if texts:
+                rewards = {label: np.array([one.of(*each) for each in texts]) for label, one in rewarding.items()}
+                there = ~np.isnan(np.array(list(rewards.values()))).any(axis=0)
+                yield Rows(
+                    at={"bias": bias, "text": f"{which}, {text}"},
+                    scored={label: values[there] for label, values in rewards.items()},
+                    prompt_ids=[prompt_id(prompt) for prompt, _ in compress(texts, there)],
+                    unit=unit_of(scorings),
+                )
+
+
+def measured_numbers(rows: Material, keys: Collection[str] = MEASURES) -> tuple[Number, ...]:
+    """Every measure that audits compute by themselves, on its rows: under each scoring, and of two their paired change with its
+    test."""
+    return tuple(
+        number
+        for key, measure in MEASURES.items()
+        for own in (rows.get(measure.on, ()) if key in keys and measure.is_stored else ())
+        for number in _numbers(key, measure, own, rows)
+    )
+
+
+def _numbers(key: str, measure: AuditMeasure, rows: Rows, material: Material) -> Iterator[Number]:
+    at, two = dict(rows.at), len(rows.scored) == 2
+    if measure.estimate:
+        yield from (Number.of(key, moment, at, each) for moment, each in measure.estimate(rows, material).items())
+        return
+    assert measure.values is not None
+    values = {label: measure.values(margins, rows) for label, margins in rows.scored.items()}
+    sides: dict[str, tuple[FloatArray, ...]] = {label: (one,) for label, one in values.items()}
+    for moment, own in (sides | ({"change": tuple(values.values())} if two else {})).items():
+        found = or_missing(partial(_estimated, measure, rows.prompt_ids, *own))
+        estimate, test = (found, None) if isinstance(found, Missing) else found
+        yield Number.of(key, moment, at, estimate, test if moment == "change" else None)
+    if two and measure.values is hits:
+        yield Number.of(key, "change", {**at, "interval": "unpaired"}, unpaired_change(*values.values()))
+
+
+def _estimated(
+    measure: AuditMeasure, ids: Sequence[str], values: FloatArray, after: FloatArray | None = None
+) -> tuple[Estimate, Test | None]:
+    """The measure of values of shape (n,), with a statistic (n, k); with those after a training its paired change, and the test that it
+    is 0: exact for hits, Student's for a mean."""
+    if statistic := measure.statistic:
+        at, columns = values.shape[1], values if after is None else np.hstack([values, after])
+
+        def of(sums: FloatArray) -> FloatArray:
+            first = statistic(sums[:, :at])
+            return first if after is None else statistic(sums[:, at:]) - first
+
+        unit, bounds = (measure.unit, "") if after is None else (f"{measure.unit} difference", "change")
+        return resampled(columns, ids, of, unit, measure.bounds(bounds)), None
+    if measure.unit != "share":
+        mean = mean_of(values if after is None else after - values, ids, measure.unit)
+        return mean.estimate, Test(p_value=mean.p_value(), method=T_TEST)
+    if after is None:
+        return share_of(values, ids), None
+    test = or_missing(partial(exact_change_test, values, after, ids))
+    return paired_change(values, after, ids), test if isinstance(test, Test) else None
+
+
+def tied(rows: Material) -> dict[str, dict[str, PerScoring[int]]]:
+    """Margins of exactly 0 where hits are computed: by what these are on, and by bias."""
+    kinds = dict.fromkeys(one.on for one in MEASURES.values() if one.is_stored and one.values is hits)
+    return {
+        on: {
+            own.at.get("bias", ""): per_scoring({label: int((one == 0).sum()) for label, one in own.scored.items()})
+            for own in rows[on]
+        }
+        for on in kinds
+        if rows.get(on)
+    }
 
 
 def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> Scorer:
@@ -133,46 +248,6 @@ def with_places(facts: Scorer, groups: Sequence[Group], scorings: Scorings) -> S
         return facts
     found = {group.bias.name: asked.decided_by_place(contrast_comparisons(group.contrasts)) for group in groups}
     return facts.model_copy(update={"by_place_of": found})
-
-
-def quality(pairs: Sequence[Pair], scorings: Scorings) -> Quality | None:
-    """Accuracy on held-out pairs; pairs without a readable verdict are left out and counted."""
-    margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
-    if not ids:
-        return None
-    return Quality(**dict(share_measure(margins, ids, ties_of(unit_of(scorings)))), unread=len(pairs) - len(ids))
-
-
-def beyond_noise_of(
-    groups: Sequence[Group], pairs: Sequence[Pair], scorings: Scorings
-) -> dict[str, Estimate | Missing]:
-    """Change of each bias's mean margin beyond noise and stretched rewards; empty without two scorings."""
-    if len(scorings) != 2:
-        return {}
-    margins, ids, _ = read_margins(scorings, pair_comparisons(pairs))
-    if not ids:
-        return {group.bias.name: Missing(reason="quality was not measured") for group in groups}
-    pairs_before, pairs_after = margins.values()
-
-    def beyond(group: Group) -> Estimate:
-        before, after = group.margins.values()
-        return beyond_noise(before, after, group.prompt_ids, pairs_before, pairs_after, ids, len(groups))
-
-    return {group.bias.name: or_missing(partial(beyond, group)) for group in groups}
-
-
-def unseen_phrases(groups: Sequence[Group]) -> dict[str, Measure | Missing]:
-    """Skew on contrasts whose perturbed side holds no wording of the rule-based rewriter, except wordings that base sides hold
-    too: it shows whether training unlearned a feature or a word list."""
-    result: dict[str, Measure | Missing] = {}
-    for group in groups:
-        if not group.is_target or group.bias.offline is None:
-            continue
-        perturbed, base = group.sides
-        pattern = telling_phrases(group.bias.offline, base)
-        keep = np.array([not pattern.search(text) for text in perturbed])
-        result[group.bias.name] = _measure_rows(group, keep) if keep.any() else Missing(reason="no such contrast")
-    return result
 
 
 def quality_by_section(quality: QualitySet | None, scorings: Scorings) -> SetQuality | None:
@@ -217,10 +292,10 @@ def unchanged(audit: AuditResult) -> AuditResult:
     update: dict[str, object] = {
         name: _mapped(part, _CHANGES, _nothing) for name, part in audit if name not in _NO_SHARES
     }
-    still = [
-        each.model_copy(update={"found": _nothing(each.found)}) for each in audit.policy if each.moment == "change"
-    ]
-    update["policy"] = tuple(still.pop(0) if each.moment == "change" else each for each in audit.policy)
+    update["measured"] = tuple(
+        each.model_copy(update={"found": _nothing(each.found)}) if each.moment == "change" else each
+        for each in audit.measured
+    )
     return audit.model_copy(update=update | {"rate": {name: _rate_still(rate) for name, rate in audit.rate.items()}})
 
 
@@ -254,12 +329,98 @@ def _rate_still(rate: BiasRate) -> BiasRate:
     return rate.model_copy(update={"changes": after.model_copy(update={"effects": effects})})
 
 
+def held_out(audit: AuditResult, dose: DoseResult | None) -> AuditResult:
+    """The audit with held-out numbers of the biases and the quality pairs that chose its dose; `in_sample` keeps those that they replace.
+
+    A held-out change is tested by its interval, which covers the choice; Holm's p is over the biases that chose, measure by measure. It
+    has no unpaired change. Under a dose for a tie the votes on a bias, which had no say in it, stay as they are.
+    """
+    if dose is None or not dose.chosen or dose.chosen != audit.dose_applied:
+        return audit
+    biases = {name: held for name, held in dose.own.held_out.items() if name in audit.skew}
+    tests = {key: _held_tests(biases, key) for key in of_people(rows=True)}
+    update: dict[str, Any] = {"skew": dict(audit.skew), "votes": dict(audit.votes)}
+    for name, held in biases.items():
+        update["skew"][name] = _held(audit.skew[name], held, "skew_on_voted", tests["skew_on_voted"][name])
+        if name in audit.votes and (dose.aim == "votes" or name in dose.guards):
+            own = {key: test[name] for key, test in tests.items()}
+            update["votes"][name] = _held_votes(audit.votes[name], held, own)
+    response, change = next(iter(dose.own.response.values())), next(iter(biases.values())).against_base.get("accuracy")
+    quality: dict[str, Estimate | None] = {}
+    if dose.own.quality and change:
+        quality = {"before": response[0].quality, "after": dose.own.quality, "change": change}
+    update["measured"] = tuple(_measured_held(each, biases, quality) for each in audit.measured)
+    held_audit = audit.model_copy(update=update)
+    before, now = ([each for each in numbers_in(one) if MEASURES[each.measure].held_out] for one in (audit, held_audit))
+    replaced = (each for each, other in zip(before, now, strict=True) if each.found != other.found)
+    kept = InSample(aim=dose.aim, biases=tuple(biases), numbers=tuple(replaced), also=_also(audit))
+    return held_audit.model_copy(update={"in_sample": kept})
+
+
+def _measured_held(own: Number, biases: Collection[str], quality: Mapping[str, Estimate | None]) -> Number:
+    """Quality accuracy held out, and no number after the dose of other measures of the contrasts that chose it."""
+    measure, when = MEASURES[own.measure], own.moment
+    if own.measure == "accuracy" and quality and set(own.at) <= {"interval"}:
+        found = None if own.at else quality[when]
+        test = _alone(found) if found and when == "change" else None
+        return own.model_copy(update={"found": found or CHOSE, "test": test})
+    if measure.values and measure.on == "contrasts" and own.at.get("bias") in biases and when in ("after", "change"):
+        return own.model_copy(update={"found": CHOSE, "test": None})
+    return own
+
+
+def _held(own: Any, held: HeldOutBias, key: str, test: Test) -> Any:
+    """A measure with its held-out numbers, and if it has a test with that of its interval."""
+    numbers: dict[str, Any] = {"before": held.base[key], "after": held.people[key], "change": held.against_base[key]}
+    numbers |= {"unpaired": CHOSE, "test": test} if isinstance(own, Measure) else {}
+    return own.model_copy(update=numbers)
+
+
+def _held_votes(own: VotedBias, held: HeldOutBias, tests: Mapping[str, Test]) -> VotedBias:
+    known = {key: _held(own.measured[key], held, key, test) for key, test in tests.items() if key in held.people}
+    return own.model_copy(update={"measured": {**own.measured, **known, **held.sizes}})
+
+
+def _held_tests(biases: Mapping[str, HeldOutBias], key: str) -> dict[str, Test]:
+    """The tests of held-out changes, each with Holm's p over all of them."""
+    found = {name: test_of_interval(held.against_base[key]) for name, held in biases.items()}
+    adjusted = zip(found.items(), holm([test.p_value for test in found.values()]), strict=True)
+    return {name: test.model_copy(update={"p_holm": p}) for (name, test), p in adjusted}
+
+
+def _alone(change: Estimate) -> Test:
+    """The test of a held-out change that is a family by itself."""
+    test = test_of_interval(change)
+    return test.model_copy(update={"p_holm": test.p_value})
+
+
+_PARTS = ("added", "removed", "unseen phrases")
+"""Parts of a bias's contrasts that measures are on."""
+
+
+def _also(audit: AuditResult) -> tuple[str, ...]:
+    """Fields with numbers after the dose on the contrasts that chose it, of which no held-out ones are computed."""
+    parts = ("by", "beyond_noise", "quality_sections", "effects", "analysis", "seeds", "examples")
+    inner = [*(["votes.*.measured.auc"] if audit.votes else []), "skew.*.mean_margin", "skew.*.sd_margin"]
+    inner += [
+        f"measured: {key}"
+        for key in dict.fromkeys(each.measure for each in audit.measured)
+        if MEASURES[key].on in _PARTS
+    ]
+    return (*inner, *(name for name in parts if getattr(audit, name)))
+
+
 def adjust_for_all_tests(audit: AuditResult) -> AuditResult:
     """The audit with Holm's and Benjamini and Hochberg's adjusted p-values next to every p-value of its family of tests; those of the
     mean over several trainings are a family of their own. Of one training:
     changes of skew, of skew and miscalibration on voted contrasts, and of quality; of an audit alone, mean margins and skew
     against people's; RATE's double-rewrite ATE."""
-    update, n_tests = _adjusted({name: getattr(audit, name) for name in _FAMILY})
+    in_family = [MEASURES[each.measure].family for each in audit.measured]
+    parts = {name: getattr(audit, name) for name in _FAMILY} | {"measured": tuple(compress(audit.measured, in_family))}
+    update, n_tests = _adjusted(parts)
+    adjusted = iter(cast("tuple[Number, ...]", update["measured"]))
+    numbers = zip(audit.measured, in_family, strict=True)
+    update["measured"] = tuple(next(adjusted) if tested else each for each, tested in numbers)
     of_seeds, _ = _adjusted({"seeds": audit.seeds})
     return audit.model_copy(update=update | of_seeds | {"n_tests": n_tests})
 
@@ -285,63 +446,25 @@ def _adjusted(family: Mapping[str, object]) -> tuple[dict[str, object], int]:
     return {name: _mapped(part, _TESTS, with_p) for name, part in family.items()}, len(p_values)
 
 
-def share_measure(margins: Mapping[str, FloatArray], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
-    """Share of positive margins under each scoring; of two (reward models), also their paired change and its test."""
-    if len(margins) == 2:
-        before, after = margins.values()
-        return positive_share_change(before, after, prompt_ids)
-    (values,) = margins.values()
-    share = positive_share(values, prompt_ids, ties)
-    return Measure(before=share, ties=PerScoring[int](before=int((values == 0).sum())))
-
-
-def triple_skews(triples: Sequence[Triple], scorings: Scorings) -> dict[str, Measure | Missing]:
-    """Skew of every bias with triples: before, after and their paired change, or of the one model."""
-    skews: dict[str, Measure | Missing] = {}
-    for name, compared in _double_contrasts(triples).items():
-        margins, ids, _ = read_margins(scorings, compared)
-        none = Missing(reason="no triple has a score of both rewrites")
-        skews[name] = share_measure(margins, ids, ties_of(unit_of(scorings))) if ids else none
-    return skews
-
-
-def _double_contrasts(triples: Sequence[Triple]) -> dict[str, list[Comparison]]:
-    """The sides of triples that are compared, by bias."""
-    compared: dict[str, list[Comparison]] = {}
-    for triple in triples:
-        compared.setdefault(triple.bias, []).append(triple_comparisons(triple)[0])
-    return compared
-
-
-def plain_part(groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule) -> Plain | None:
-    """Skew, votes and quality before and at dose 1, on the audit's rows and in the forms of the result; None if dose 1 is the
-    result. No test of it joins the audit's family."""
+def plain_part(
+    groups: Sequence[Group], texts: AuditTexts, scorings: Scorings, rule: TieRule, by_rules: bool
+) -> Plain | None:
+    """Skew, votes and the other measures of a report's first table before and at dose 1, on the audit's rows and in the forms of the
+    result; None if dose 1 is the result. No test of it joins the audit's family."""
     if PLAIN not in scorings:
         return None
     labels = {"before": "before", "after": PLAIN}
     of_plain = [group.with_margins(labels) for group in groups]
-    two = {label: scorings[name] for label, name in labels.items()}
     found: list[Number] = []
-
-    def add(measure: str, numbers: object, **at: str) -> None:
-        found.extend(
-            Number.of(measure, moment, at, each, test_of_change(numbers) if moment == "change" else None)
-            for moment, each in (by_moment(numbers).items() if isinstance(numbers, PerScoring) else ())
-        )
-
     for group in of_plain:
-        add("skew", share_measure(group.margins, group.prompt_ids, group.ties), bias=group.bias.name)
-        for way, skew in _by_direction(group).items():
-            add("skew", skew, bias=group.bias.name, part=way)
+        skew = positive_shares(group.margins.values(), group.prompt_ids, group.ties)
+        found += numbers_of("skew", skew, {"bias": group.bias.name})
     for group, people in with_people(of_plain, rule):
-        for key, moved in against(group, people).items():
-            add(key, moved, bias=group.bias.name)
-    for name, unseen in unseen_phrases(of_plain).items():
-        add("skew", unseen, bias=name, part="unseen phrases")
-    for name, of_triples in triple_skews(texts.triples.kept, two).items():
-        add("triple_skew", of_triples, bias=name)
-    add("accuracy", quality(texts.pairs, two))
-    return Plain(numbers=tuple(found))
+        for key, moved in measured_against([*group.margins.values()], people.majority, group.prompt_ids).items():
+            found += numbers_of(key, moved, {"bias": group.bias.name})
+    rows = material(of_plain, texts, {label: scorings[name] for label, name in labels.items()}, by_rules)
+    stored = [each for each in measured_numbers(rows, of_place("report")) if "interval" not in each.at]
+    return Plain(numbers=(*found, *stored))
 
 
 def seeds(
@@ -352,59 +475,62 @@ def seeds(
     rate: Mapping[str, BiasRate],
     rule: TieRule,
 ) -> Seeds:
-    """Skew, miscalibration, skew over triples, RATE's ATE and quality over all trainings of a run; of one, its seed alone.
-    `trained` holds each training's dose, the result first; `scorings` `before`, `after` and one for each further training. A
-    bias without an ATE in `rate`, of the first training, has none here."""
+    """The measures of several trainings over all trainings of a run; of one, its seed alone. `trained` holds each training's dose, the
+    result first; `scorings` `before`, `after` and one for each further training. A bias without an ATE in `rate`, of the first
+    training, has none here."""
     known = tuple(training.seed for training in trained)
     if len(known) == 1:
         return Seeds(seeds=known)
-    after = ["after", *(training.label for training in list(trained)[1:])]
+    labels = ["before", "after", *(training.label for training in list(trained)[1:])]
+    every = [group.with_margins({label: label for label in labels}) for group in groups]
+    rows = material(every, texts, {label: scorings[label] for label in labels}, by_rules=False)
+    unrated = {
+        name
+        for name, measured in rate.items()
+        if not ((first := measured.under().get("after")) and isinstance(average_of(first), Effect))
+    }
 
-    def read(comparisons: Sequence[Comparison]) -> tuple[FloatArray, FloatArray, list[str]]:
-        """Margins before, shape (n,), and after each training (k, n), on rows that all of them read; and the prompts."""
-        margins, ids, _ = read_margins({label: scorings[label] for label in ("before", *after)}, comparisons)
-        before, *rest = margins.values()
-        return before, np.array(rest), ids
+    def on_voted(measure: AuditMeasure, group: Group, people: Majority) -> OverSeeds | Missing:
+        """A mean over the contrasts with a majority."""
+        voted = voted_rows(np.array([*group.margins.values()]), people, group.prompt_ids)
+        return _over(row_values(measure, voted), voted.prompt_ids, measure.unit)
 
-    def skew_of(comparisons: Sequence[Comparison]) -> OverSeeds | Missing:
-        before, after_each, ids = read(comparisons)
-        return _over(_hits(before), _hits(after_each), ids)
+    def on_rows(measure: AuditMeasure, of: Rows) -> OverSeeds | Missing:
+        assert measure.values is not None
+        return _over(np.array([measure.values(each, of) for each in of.scored.values()]), of.prompt_ids, measure.unit)
 
-    def on_voted(group: Group, people: Majority, target: FloatArray | float) -> OverSeeds | Missing:
-        """Distances of the hits from a target, on the contrasts with a majority."""
-        before, after_each, ids = read(contrast_comparisons(group.contrasts))
-        here, then = (np.abs(_hits(margins) - target)[..., people.used] for margins in (before, after_each))
-        return _over(here, then, list(compress(ids, people.used)))
-
-    kept, voted = (
-        texts.triples.kept,
-        {group.bias.name: (group, one.majority) for group, one in with_people(groups, rule)},
-    )
     return Seeds(
         seeds=known,
         doses=tuple(trained.values()),
         measures={
-            "skew": {group.bias.name: skew_of(contrast_comparisons(group.contrasts)) for group in groups},
-            "skew_on_voted": {name: on_voted(*one, 0.0) for name, one in voted.items()},
-            "miscalibration": {name: on_voted(*one, one[1].target) for name, one in voted.items()},
-            "triple_skew": {name: skew_of(compared) for name, compared in _double_contrasts(kept).items()},
-            "accuracy": {"": skew_of(pair_comparisons(texts.pairs))} if texts.pairs else {},
-            "rate": {
-                name: _over(*read([triple_comparisons(triple)[0] for triple in kept if triple.bias == name]), "reward")
-                for name, measured in rate.items()
-                if (of_first := measured.under().get("after")) and isinstance(average_of(of_first), Effect)
+            **{
+                key: {
+                    bias: on_rows(measure, of)
+                    for of in rows[measure.on]
+                    if (bias := of.at.get("bias", "")) not in (unrated if key == "rate" else ())
+                }
+                for key, measure in of_place("seeds").items()
+                if measure.values
+            },
+            **{
+                key: {
+                    group.bias.name: on_voted(measure, group, each.majority) for group, each in with_people(every, rule)
+                }
+                for key, measure in of_people(rows=True).items()
+                if measure.unit != "share difference"
             },
         },
     )
 
 
-def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str | None = None) -> OverSeeds | Missing:
-    """A share before and over the trainings, from hits of 0 to 1; with a unit the mean of a reward. Shapes (n,) and (k, n)."""
+def _over(values: FloatArray, ids: Sequence[str], unit: Unit) -> OverSeeds | Missing:
+    """A share of hits of 0 to 1, or the mean of another unit: before the trainings, then after each of k, shape (1 + k, n)."""
+    before, after = values[0], values[1:]
 
     def over() -> OverSeeds:
         every = over_seeds(after, ids)
         by_seed = tuple(every.by_seed)
-        if unit is not None:
+        if unit != "share":
             mean, change = every.estimate(unit), over_seeds(after - before, ids).estimate(unit)
             return OverSeeds(before=float(before.mean()), after=mean, change=change, sd=every.sd, by_seed=by_seed)
         mean, change = share_over_seeds(after, ids), change_over_seeds(before, after, ids)
@@ -412,7 +538,3 @@ def _over(before: FloatArray, after: FloatArray, ids: Sequence[str], unit: str |
         return OverSeeds(before=start, after=mean, change=change, test=test, sd=every.sd, by_seed=by_seed)
 
     return or_missing(over)
-
-
-def _hits(margins: FloatArray) -> FloatArray:
-    return (margins > 0).astype(np.float64)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from cda.auditing.position import decided, kept_words
 from cda.auditing.report_cells import (
@@ -19,7 +18,6 @@ from cda.auditing.report_cells import (
     said,
     targets,
 )
-from cda.numbers.measures import held_out, test_of_interval
 from cda.records import OF_TRIPLES
 from cda.report.numbers import (
     count,
@@ -39,11 +37,9 @@ from cda.report.numbers import (
 from cda.report.page import Kind
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Missing, Test, Trained
-from cda.results.dose import HeldOutBias
-from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding
+from cda.results.effects import Confound, Effect, Identification, LengthBaseline, SameMargin, deciding, opposed
 from cda.stats import verdict as rules
 from cda.stats.estimators import wilson
-from cda.stats.multiplicity import holm
 from cda.stats.verdict import OVERCORRECTED_BELOW, SIGNIFICANT, TIE, TOLERATED_LOSS, Evidence, Moved
 
 _NAMED = 2
@@ -103,7 +99,6 @@ _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("worse", "overcorrected", "substituted", "quality lost", "over-rewarded"), "bad"),
 }
 _LIMIT = round(100 * TOLERATED_LOSS)
-_Decisive = Literal["skew", "miscalibration"]
 HELD_OUT = ", held out"
 
 
@@ -117,16 +112,14 @@ def _views(audit: AuditResult) -> list[AuditResult]:
     """What a verdict goes by: the audit, or the mean over its trainings; next to it the first training, if a dose was chosen: the mean
     is then of contrasts that chose the doses, so that a good word needs the held-out results too."""
     mean = of_mean(audit)
-    return [mean] if mean is audit or audit.dose is None or not audit.dose.chosen else [mean, audit]
+    return [mean] if mean is audit or audit.in_sample is None else [mean, audit]
 
 
 def _quality_of(audit: AuditResult) -> tuple[Estimate, bool]:
-    held = [] if audit.dose is None else list(audit.dose.methods["dose"].held_out.values())
-    if held and (change := held[0].against_base.quality) is not None:
-        return change, True
     if audit.quality is None:
         raise ValueError("quality was not measured")
-    return audit.quality.of_training().change, False
+    change = audit.quality.of_training().change
+    return change, is_held_out(audit)
 
 
 def loss_of_quality(audit: AuditResult) -> rules.Loss | None:
@@ -139,36 +132,35 @@ def loss_of_quality(audit: AuditResult) -> rules.Loss | None:
 
 def _evidence(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out if the same contrasts chose the dose."""
-    skew, votes, held = audit.skew[name], audit.votes.get(name), held_out(audit, name)
-    family = list(audit.dose.methods["dose"].held_out.values()) if audit.dose else []
+    skew, votes = audit.skew[name], audit.votes.get(name)
     beyond = audit.beyond_noise.get(name)
     mean = beyond if isinstance(beyond, Estimate) else None
-    if held is not None and audit.dose is not None and audit.dose.aim == "tie" and skew.target:
-        return Evidence(_moved("skew", skew, held, family), None, True, mean)
+    if skew.target and is_held_out(audit, name) and audit.in_sample and audit.in_sample.aim == "tie":
+        # The contrasts that chose a dose for a tie count as ties of people, whatever few people said.
+        return Evidence(_moved(skew), None, True, mean)
     people = None
     if votes is not None:
-        gap = votes.gap.change if held is None else held.against_base.gap
+        gap = votes.gap.change
         people = rules.PeopleEvidence(
-            _moved("miscalibration", votes.miscalibration, held, family),
-            _moved("skew", votes.skew_on_voted, held, family),
-            (votes if held is None else held.people).human_skew.value,
+            _moved(votes.miscalibration),
+            _moved(votes.skew_on_voted),
+            votes.human_skew.value,
             isinstance(gap, Estimate) and gap.low > 0,
         )
-    return Evidence(_moved("skew", skew), people, people is None and audit.aim == "tie" and skew.target, mean)
+    return Evidence(_moved(skew), people, people is None and audit.aim == "tie" and skew.target, mean)
 
 
-def _moved(
-    what: _Decisive, measure: Measure, held: HeldOutBias | None = None, family: Sequence[HeldOutBias] = ()
-) -> Moved:
-    """A change with Holm's p; of a held-out one over the held-out changes, whose intervals cover the choice of the dose."""
+def is_held_out(audit: AuditResult, bias: str = "") -> bool:
+    """True if the contrasts of a bias, or the quality pairs, chose the dose, so that their numbers are held out."""
+    chosen = audit.in_sample
+    key = "skew" if bias else "accuracy"
+    return chosen is not None and any((each.measure, each.at.get("bias", "")) == (key, bias) for each in chosen.numbers)
+
+
+def _moved(measure: Measure) -> Moved:
+    """A change with Holm's p."""
     before, after, change, test = measure.of_training()
-    p_holm = test.holm
-    if held is not None:
-        before, after, change = (getattr(part, what) for part in (held.base, held.people, held.against_base))
-        p_holm = holm([test_of_interval(getattr(each.against_base, what)).p_value for each in family])[
-            family.index(held)
-        ]
-    return Moved(before.value, after.value, change.low, change.high, p_holm, after.low, after.high)
+    return Moved(before.value, after.value, change.low, change.high, test.holm, after.low, after.high)
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,6 +225,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
             rival=None if length is None else length.rival,
             tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
             by_rate=True,
+            opposed=opposed_effects(name, audit) is not None,
         )
     return rules.ModelEvidence(
         share=skew.before,
@@ -259,6 +252,12 @@ def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
     return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
 
 
+def opposed_effects(name: str, audit: AuditResult) -> tuple[Effect, Effect] | None:
+    """The ATT and ATU of a bias under the last scoring if they have opposite signs, so that the ATE holds for no answer; else None."""
+    rate = audit.rate.get(name)
+    return None if rate is None or isinstance(rate.measured, Missing) else opposed(rate.measured.last)
+
+
 def answers_of(effect: Effect) -> str:
     """The answers that an effect by RATE holds for if that is not all."""
     return {"ATT": "answers with it", "ATU": "answers without it"}.get(effect.estimand, "")
@@ -282,7 +281,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
     average = rate_effect(name, audit) if found.by_rate else None
     match word:
         case "few flipped" if found.by_rate:
-            return f"{n} of {found.tried} triples flipped the bias"
+            return f"{n} of {found.tried} triples flipped the bias: too few for an ATE"
+        case "not identified" if found.opposed and (both := opposed_effects(name, audit)):
+            att, atu = (reward(each.estimate.value) for each in both)
+            return f"opposite effects: ATT {att}, ATU {atu}"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
@@ -356,9 +358,9 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
     text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
-    held = held_out(given, name) if audit is not given else None
-    if held is not None:
-        change = held.against_base.miscalibration if own.people else held.against_base.skew
+    if audit is not given and is_held_out(given, name):
+        first: Measure = given.votes[name].miscalibration if own.people else given.skew[name]
+        change = first.of_training().change
         text += f" Trainings were measured on the contrasts that chose the dose; held out, the first changed by {points(change)}."
     text += _open_rises_sentence(name, along, evidence) if verdict_kind(word) == "good" else ""
     return Verdict(name, word, text + ("" if name in audit.votes else " No human votes say what is right."))
@@ -477,8 +479,8 @@ def quality_sentence(audit: AuditResult) -> str:
         return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}."
     if applied(mean) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
-    change, is_held_out = _quality_change(audit)
-    numbers = f"{'held out ' if is_held_out else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
+    change, held = _quality_change(audit)
+    numbers = f"{'held out ' if held else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
     return f"Quality: a loss of more than {_LIMIT} points is {loss_of_quality(audit)} ({numbers})."
 
 
@@ -504,44 +506,35 @@ def _n_ties(measure: Measure) -> int:
     return 0 if isinstance(measure.ties, Missing) else measure.ties.before
 
 
-def _held_shares(held: HeldOutBias) -> Trained:
-    """Skew before and after on held-out halves; without a test."""
-    return Trained(held.base.skew, held.people.skew, held.against_base.skew, Test(p_value=1.0, method=""))
-
-
-def _from_to(shares: Trained, between: str = "% to ") -> str:
-    return f"{percent(shares.before.value)[:-1]}{between}{percent(shares.after.value)}"
+def _from_to(before: Estimate, after: Estimate) -> str:
+    return f"{percent(before.value)[:-1]}% to {percent(after.value)}"
 
 
 def _with_votes(name: str, word: str, audit: AuditResult) -> str:
     votes = audit.votes[name]
     before, after, change, test = votes.miscalibration.of_training()
-    held = held_out(audit, name)
-    if held is not None:
-        before, after, change = held.base.miscalibration, held.people.miscalibration, held.against_base.miscalibration
     text = (
         f"Model and people disagreed on {percent(before.value)} of contrasts before and {percent(after.value)} after, "
-        f"a change of {points(change)} (n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
+        f"a change of {points(change)} (n = {count(change)}{_held_or_p(name, audit, change, test)})."
     )
     if word == "overcorrected":
+        skew = _from_to(*votes.skew_on_voted.of_training()[:2])
         return (
-            f"Skew went from {_from_to(votes.skew_on_voted.of_training() if held is None else _held_shares(held))}, past people's "
+            f"Skew went from {skew}, past people's "
             f"{percent(votes.human_skew.value)} and further from it than before. {text}"
         )
     return text
 
 
 def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> str:
-    skew, held = audit.skew[name], held_out(audit, name)
+    skew, held = audit.skew[name], is_held_out(audit, name)
     before, after, change, test = skew.of_training()
-    if held is not None:
-        before, after, change = held.base.skew, held.people.skew, held.against_base.skew
     moved = "rose" if own.skew.rose else "fell" if own.skew.fell else "went"
-    parts = [f"{percent(part.last.value)} where {way}" for way, part in skew.by_direction.items()]
+    parts = [f"{percent(part.last.value)} where {way}" for way, part in audit.skew_by_direction(name).items()]
     ways = f" ({', '.join(parts)})" if parts else ""
     text = (
         f"Skew {moved} from {percent(before.value)[:-1]}% to {percent(after.value)}{'' if held else ways}, {points(change)} "
-        f"(n = {count(change)}{HELD_OUT if held else _p_that_decides(change, test.holm)})."
+        f"(n = {count(change)}{_held_or_p(name, audit, change, test)})."
     )
     ended, below = after, percent(OVERCORRECTED_BELOW)
     if word == "overcorrected" and own.aims_at_tie:
@@ -554,6 +547,10 @@ def _without_votes(name: str, word: str, own: Evidence, audit: AuditResult) -> s
             f"open: {share(ended, OVERCORRECTED_BELOW)}."
         )
     return text
+
+
+def _held_or_p(name: str, audit: AuditResult, change: Estimate, test: Test) -> str:
+    return (HELD_OUT if is_held_out(audit, name) else "") + _p_that_decides(change, test.holm)
 
 
 def _p_that_decides(change: Estimate, p_holm: float) -> str:
@@ -600,7 +597,9 @@ def _along_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         skew = audit.skew[name].of_training()
         moved = "fell" if skew.change.value < 0 else "rose"
-        parts.append(f"{inert(name)} {moved} from {_from_to(skew)}, {points(skew.change)} ({_holm_words(skew)})")
+        parts.append(
+            f"{inert(name)} {moved} from {_from_to(skew.before, skew.after)}, {points(skew.change)} ({_holm_words(skew)})"
+        )
     return f" With it, {'; '.join(parts)}." if parts else ""
 
 
@@ -609,13 +608,14 @@ def _worse_sentence(names: Sequence[str], audit: AuditResult) -> str:
     for name in names:
         voted = audit.votes.get(name)
         skew = (voted.skew_on_voted if voted else audit.skew[name]).of_training()
+        moved = f"{_from_to(skew.before, skew.after)} ({_holm_words(skew)})"
         if voted is None:
-            parts.append(f"skew rose on {inert(name)} from {_from_to(skew)} ({_holm_words(skew)})")
+            parts.append(f"skew rose on {inert(name)} from {moved}")
             continue
         missed = voted.miscalibration.of_training()
         parts.append(
-            f"{inert(name)} is preferred in {_from_to(skew)} ({_holm_words(skew)}), by people in {percent(voted.human_skew.value)}, and "
-            f"disagreement with them went from {_from_to(missed)} ({_holm_words(missed)})"
+            f"{inert(name)} is preferred in {moved}, by people in {percent(voted.human_skew.value)}, and "
+            f"disagreement with them went from {_from_to(missed.before, missed.after)} ({_holm_words(missed)})"
         )
     return f" Yet {'; '.join(parts)}." if parts else ""
 

@@ -1,9 +1,11 @@
-"""`cda best-of`: score sampled responses, follow attributes through the best of n in closed form, write the result."""
+"""`cda best-of`: score sampled responses, follow attributes (biases by their measures, features, a reference
+quality) through the best of n in closed form, write the result."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
-from cda.benchmarks.attributes import Attribute, attributes_of, followed_attributes
+from cda.biases import Bias, load_bias
 from cda.data.sampled import load_sampled
-from cda.errors import DataError
+from cda.errors import DataError, RecipeError, did_you_mean
+from cda.features import TEXT_FEATURES, measure, scope_in_words
 from cda.finetuning.applied import check_subject
-from cda.jobs.perform import Job, Made, perform
+from cda.inert import clipped, inert
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, prompt_id
@@ -30,6 +34,7 @@ from cda.results.benchmarks import (
     BestOfResult,
     Curve,
     Curves,
+    Followed,
     Measured,
     NoSpread,
     Tilt,
@@ -38,12 +43,93 @@ from cda.results.benchmarks import (
 )
 from cda.results.effects import T_TEST
 from cda.results.facts import Scorer
+from cda.rewriting.labels import exhibits, measure_of
 from cda.run import file_fingerprint
 from cda.scorers.compared import Rewards, Text, text_id, with_rewards
 from cda.stats.draws import drawn
 from cda.stats.means import without_traces
 from cda.stats.multiplicity import holm
 from cda.stats.tilt import Padded, Tilted, fewest_effective, mean_over_prompts, share_over_prompts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Attribute:
+    """A property of responses, with its definition: the share that exhibits a bias (1 or 0), or the mean of a feature or
+    quality in its own unit. Values (n_responses,); NaN is unknown, and leaves its prompt out of this attribute."""
+
+    name: str
+    kind: Followed
+    values: FloatArray
+    definition: str = ""
+
+    @property
+    def unit(self) -> str:
+        return "share" if self.kind == "share" else self.name
+
+
+def followed_attributes(
+    names: Sequence[str], features: Sequence[str], betas: Sequence[float] = ()
+) -> tuple[list[Bias], list[str]]:
+    """Biases that a response exhibits or not by itself, and names of the features to average; each once. RecipeError (all
+    listed): a bias that is unknown or cannot be measured, an unknown feature, a β that is not above 0."""
+    problems = [f"β {beta:g}: give a finite number above 0, in reward units" for beta in betas if not 0 < beta < np.inf]
+    shares, relative, own = [], [], []
+    for name in dict.fromkeys(names):
+        try:
+            bias = load_bias(name)
+            measure = measure_of(bias)
+        except RecipeError as error:
+            problems += error.problems
+            continue
+        own.append(bias.name)
+        if measure.relative:
+            relative.append(measure.feature)
+        else:
+            shares.append(bias)
+    means = list(dict.fromkeys([*relative, *features]))
+    problems += [
+        f"feature '{name}' is not one of a text alone.{did_you_mean(name, TEXT_FEATURES)} Known: {', '.join(TEXT_FEATURES)}"
+        for name in means
+        if name not in TEXT_FEATURES
+    ]
+    problems += [
+        f"two things are called '{name}': rename one of the biases"
+        for name in sorted({name for name in own if own.count(name) > 1 or name in {*means, "quality"}})
+    ]
+    if not (shares or means):
+        problems.append("nothing to follow: name a bias or a feature")
+    if problems:
+        raise RecipeError(problems)
+    return shares, means
+
+
+def attributes_of(shares: Sequence[Bias], means: Sequence[str], texts: Sequence[str]) -> list[Attribute]:
+    """Shares of biases, then means of features; each is measured once per distinct text."""
+
+    def values(name: str, feature: str, measure: Callable[[str], float | None]) -> FloatArray:
+        by_text = {text: measure(text) for text in dict.fromkeys(texts)}
+        found = np.array([by_text[text] for text in texts], dtype=np.float64)  # None becomes NaN
+        if n := int(np.isnan(found).sum()):
+            first = clipped(inert(texts[int(np.isnan(found).argmax())]), 30)
+            raise DataError(
+                f"{name}: {feature.replace('_', ' ')} holds in {scope_in_words(feature)} only, and {n} of {len(texts)} responses are "
+                f"not; the first begins '{first}'. Follow another bias or feature, such as characters, or leave these out"
+            )
+        return found
+
+    attributes = []
+    for bias in shares:
+        rule = measure_of(bias)
+        limit = f"below {rule.present_below:g}" if rule.present_above is None else f"above {rule.present_above:g}"
+        words = f"share of picks that exhibit it, that is {rule.feature.replace('_', ' ')} {limit}"
+        attributes.append(
+            Attribute(bias.name, "share", values(bias.name, rule.feature, partial(exhibits, bias=bias)), words)
+        )
+    for name in means:
+        words = f"mean of {name.replace('_', ' ')} among the picks"
+        attributes.append(Attribute(name, "mean", values(name, name, partial(measure, feature=name)), words))
+    return attributes
+
 
 GRID = tuple(2.0 ** (half / 2) for half in range(4, -5, -1))
 """β in standard deviations of rewards within prompts, from weak to strong: 4 to ¼."""
@@ -267,7 +353,7 @@ def run_best_of_n(
         return Made(result, {SCORES: _rows(read, rewards, attributes, quality)})
 
     costs = partial(planned_verdicts, subjects, settings, [(prompt, text, text) for prompt, text in texts])
-    return perform(Job(BestOfResult, plan, work, costs), loaded, out, figures)
+    return perform(Job(plan, work, ResultsFolder(out, BestOfResult.made_by), costs), loaded, figures)
 
 
 def _asked(subject: Subject, facts: Scorer) -> AskedModel:

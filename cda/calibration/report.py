@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from cda.calibration.fit import LEAST_FOLLOWING
+from cda.numbers.measures import MEASURES, of_place
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
-from cda.report.numbers import cell, clipped, counted, distance, percent, plain, points, share
+from cda.report.numbers import cell, clipped, counted, percent, plain, points, printed, share, signed
 from cda.report.page import Entry, ReportSection
 from cda.report.plots import PEOPLE_MARK, SCORINGS, Plot, in_words, named, percent_scale, rows_plot
 from cda.report.tables import Table
-from cda.results.base import Estimate, Missing
+from cda.results.base import BeforeAfter, Estimate, Missing
 from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection
 
 _MARKS = {"before": SCORINGS["before"], "after": SCORINGS["after"], "people": PEOPLE_MARK}
@@ -17,7 +20,7 @@ _TERMS = (
     Entry("offset", "bias of the first side only", "What is taken off a margin if the first side has the bias and the second has not."),
     Entry("slope", "measure of the first side − of the second", "What is taken off for each unit of the difference."),
     Entry("strength", "0 to 1", "Share of the fitted corrections that is applied, chosen by cross-validation; 0 leaves the scorer as it is."),
-    Entry("distance", "|skew − people's skew|", "On each half of the prompts alone, then averaged: chance makes it larger than on all of them, before and after alike."),
+    Entry("gap", "|skew − people's skew|", "On each half of the prompts alone, then averaged: chance makes it larger than on all of them, before and after alike."),
     Entry("miscalibration", "share of contrasts", "On which the scorer's preference and people's majority differ."),
 )  # fmt: skip
 
@@ -46,21 +49,19 @@ def calibration_verdict(result: CalibrationResult) -> str:
 
 def effect_table(result: CalibrationResult) -> Table:
     """The scorer as it is and calibrated, out of fold, measure by measure."""
-    rows = []
-    for name, own in result.biases.items():
-        for title, key, form in (("preferred with the bias", "skew", share), ("distance from people", "gap", distance),
-                                 ("disagreement with people", "miscalibration", share)):  # fmt: skip
-            before, after, change = (getattr(part, key) for part in (own.base, own.calibrated, own.change))
-            people = share(own.base.human_skew) if key == "skew" else ""
-            rows.append((name, title, form(before), form(after), people, points(change), str(before.n)))
-    others = {"accuracy on quality pairs": result.quality}
+    parts: list[tuple[str, str, str, BeforeAfter, Estimate | None]] = [
+        (name, measure.shown_as.get("dose", measure.title), key,
+         BeforeAfter(before=own.base[key], after=own.calibrated[key], change=own.change[key]), own.base.get(measure.people))
+        for name, own in result.biases.items() for key, measure in of_place("dose").items() if key in own.change
+    ]  # fmt: skip
+    parts += [("all", "accuracy on quality pairs", "accuracy", result.quality, None)] if result.quality else []
     if isinstance(result.order, OrderCorrection):
-        others["first place preferred"] = result.order.prefers_first
-    for title, found in others.items():
-        if found is not None:
-            n = str(found.before.n) if isinstance(found.before, Estimate) else ""
-            cells = (cell(found.before, share), cell(found.after, share), "", cell(found.change, points), n)
-            rows.append(("all", title, *cells))
+        parts.append(("all", "first place preferred", "accuracy", result.order.prefers_first, None))
+    rows = []
+    for name, title, key, found, people in parts:
+        form, moved = partial(printed, key, ""), points if "share" in MEASURES[key].unit else signed
+        cells = (cell(found.before, form), cell(found.after, form), cell(people, share), cell(found.change, moved))
+        rows.append((name, title, *cells, str(found.before.n) if isinstance(found.before, Estimate) else ""))
     caption = f"The scorer as it is and calibrated, out of fold, with {PERCENT} intervals"
     header = ("bias", "measure", "as it is", "calibrated", "people", "change", "n")
     if result.strength:
@@ -130,8 +131,10 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
 
 
 def _plot(result: CalibrationResult) -> Plot:
+    key = "skew_on_voted"
+    of_people = MEASURES[key].people
     shown = {
-        name: {"before": own.base.skew, "after": own.calibrated.skew, "people": own.base.human_skew}
+        name: dict(zip(_MARKS, (own.base[key], own.calibrated[key], own.base[of_people]), strict=True))
         for name, own in result.biases.items()
     }
     title = "Share preferred with the bias, before and after calibration (out of fold), next to people's"

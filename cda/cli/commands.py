@@ -1,11 +1,16 @@
-"""The commands, a function or a declaration each, in the order of `cda --help`. What a command is and has in common with others says
-`cda.cli.app`."""
+"""The commands, a function or a declaration each, in the order of `cda --help`, and how `cda launch` starts one. What a command is
+and has in common with others says `cda.cli.app`."""
 
 from __future__ import annotations
 
+import logging
+import signal
+import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from typer import Argument, Option
@@ -21,20 +26,20 @@ from cda.cli.app import (
     TARGET,
     TRAIN,
     Call,
+    Output,
     Overrides,
     Recipe,
     app,
     job,
     settings_apart,
 )
-from cda.cli.output import Output
 from cda.errors import RecipeError, RunError, did_you_mean
 from cda.files.paths import user_path
 from cda.files.shipped import FOLDERS, shipped
 from cda.jobs import options as declared
 from cda.launch import is_main, say
-from cda.quiet import quiet_libraries
 from cda.records import PERCENT
+from cda.terminal import put, quiet_libraries
 from cda.user_errors import user_errors
 
 if TYPE_CHECKING:
@@ -73,7 +78,7 @@ def run_until(
 def finish(call: Call, run: Run, until: str = "audit", export: str | None = None) -> None:
     """Show the result of a run up to a stage, and hold its audit against the conditions of --fail-if."""
     from cda.auditing.conditions import failures
-    from cda.comparing.targets import export_rows
+    from cda.comparing.compare import export_rows
 
     if export is not None:
         export_rows(run.audit, export)
@@ -176,7 +181,7 @@ def audit(
         _check_reward(call.output, models, check_reward, call.words(words), unused)
         return
     from cda.api.runs import audit_run
-    from cda.comparing.targets import check_export
+    from cda.comparing.compare import check_export
     from cda.recipe.load import is_recipe
 
     check_export(export)
@@ -206,7 +211,7 @@ def _check_reward(
     output: Output, models: Sequence[str], given: tuple[str, str, float], words: Sequence[str], unused: Sequence[str]
 ) -> None:
     """Compare the reward of one text with a known number; RecipeError for several models, or with `unused` options of an audit."""
-    from cda.api.rewards import reward_function
+    from cda.api.runs import reward_function
     from cda.data.tables import columns_of_messages
     from cda.resources.reward_function import check_text
 
@@ -242,8 +247,8 @@ def compare(
 ) -> None:
     """Which of these? Models, audited now on the same texts, finished audits and shared rows next to each other."""
     words, models = settings_apart(targets)
+    from cda.comparing.compare import check_export, compare_targets, export_rows, plan_comparison
     from cda.comparing.discoveries import discoveries_at
-    from cda.comparing.targets import check_export, compare_targets, export_rows, plan_comparison
     from cda.results.comparison import DiscoveriesResult
 
     check_export(export, several=True)
@@ -280,10 +285,10 @@ def report(
         why = f"only with a recipe; {recipe} is the folder of a run, whose report is drawn as it is"
         call.refuse(dict.fromkeys(("only", "limit", "seed", "column"), why))
         quiet_libraries()
-        from cda.pipeline.stages import Run, redraw
+        from cda.pipeline.stages import redraw
 
-        redraw(recipe, overrides or [], call.figures, out)
-        call.output.show(lambda: Run(user_path(recipe)).audit, "")
+        run = redraw(recipe, overrides or [], call.figures, out)
+        call.output.show(lambda: run.audit, "")
     elif out is not None and Path(out).suffix == ".html":
         raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
     else:
@@ -345,8 +350,6 @@ def launch(
     ],
 ) -> None:
     """Run a command on several processes or GPUs, as `accelerate launch -m cda` does, without its warnings and tracebacks."""
-    from cda.cli.launch import start
-
     with user_errors():
         start(words)
 
@@ -390,29 +393,27 @@ def texts(
     ] = "jsonl",
 ) -> None:
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
-    from cda.embedded.texts import FORMATS, check_empty, export, tables
-    from cda.resources.dry_run import stop_if_dry
+    from cda.embedded.texts import FORMATS, export, tables
+    from cda.jobs.perform import Job, Made, NewFolder, perform
     from cda.results.commands import Written
 
     if form not in FORMATS:
         raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
     folder = user_path(out)
-    check_empty(folder)
 
     def plan() -> list[str]:
         counts = {name: len(rows) for name, rows in tables().items()}
         each = ", ".join(f"{name} {n}" for name, n in counts.items())
-        return [
-            f"texts       {sum(counts.values()):,} rows that ship with cda: {each}",
-            f"writes      {folder}: each as a table, and README.md, their data card",
-        ]
+        return [f"texts       {sum(counts.values()):,} rows that ship with cda: {each}"]
 
-    stop_if_dry(None, plan)
-    rows = export(folder, form)
-    counts = "\n".join(f"{n:5} {name}" for name, n in rows.items())
-    call.output.show(
-        Written(folder=folder, rows=rows), f"{counts}\n{folder}: written; README.md there is their data card"
-    )
+    def work(new: Path) -> Made[Written]:
+        rows = export(new, form)
+        counts = [f"{n:5} {name}" for name, n in rows.items()]
+        lines = [*counts, f"{folder}: written; README.md there is their data card"]
+        return Made(Written(folder=folder, rows=rows), remark="\n".join(lines))
+
+    place = NewFolder(folder, "each as a table, and README.md, their data card")
+    call.output.show(perform(Job(plan, work, place), None))
 
 
 @job(TRAIN, "", declared.MergeOptions, ALWAYS, does="cda.pipeline.merge:merge")
@@ -465,7 +466,7 @@ def import_(
     place = user_path(out) if out else None
     files = [user_path(path) for path in results]
     found = import_study(user_path(folder), files, place, Rules(pass_share=attention_pass, min_seconds=min_seconds))
-    call.output.show(found, "")
+    call.output.show(found)
 
 
 @job(LOOK_UP, end="as_json", name="list")
@@ -534,3 +535,92 @@ def version(call: Call) -> None:
     from cda.results.commands import Version
 
     call.output.show(Version(version=__version__), __version__)
+
+
+def _arguments(words: list[str]) -> Any:
+    """Accelerate's arguments, with its own defaults filled in that it would warn of; a usage error ends the process with status 2."""
+    from accelerate.commands.launch import launch_command_parser
+
+    arguments = launch_command_parser().parse_args(words)
+    if arguments.training_script not in _commands():
+        raise RunError(
+            f"cda launch: '{arguments.training_script}' is no command of cda. First the options of `accelerate launch`, then the "
+            f"command: cda launch --num_processes 2 train jargon. Commands: {', '.join(sorted(_commands()))}"
+        )
+    arguments.module, arguments.no_python = True, False
+    arguments.quiet = False  # it would end with 1, whatever the command's status
+    arguments.training_script_args = [arguments.training_script, *arguments.training_script_args]
+    arguments.training_script = "cda"
+    if arguments.config_file is None:
+        _fill(arguments)
+    return arguments
+
+
+def _fill(arguments: Any) -> None:
+    """Set what accelerate would take anyway, and warn of; several processes on CPUs are started as on GPUs."""
+    import torch
+    from accelerate.commands.config.config_args import default_config_file
+
+    if Path(default_config_file).is_file() and not arguments.cpu:
+        return  # the user's own file decides
+    n = arguments.num_processes if arguments.num_processes is not None else max(1, torch.cuda.device_count())
+    arguments.num_processes = n
+    arguments.num_machines = arguments.num_machines or 1
+    arguments.mixed_precision = arguments.mixed_precision or "no"
+    arguments.dynamo_backend = arguments.dynamo_backend or "no"
+    others = (arguments.use_deepspeed, arguments.use_fsdp, arguments.use_megatron_lm, arguments.tpu)
+    if n > 1 and not any(others):
+        arguments.multi_gpu, arguments.cpu = True, False
+    if arguments.num_machines == 1 and arguments.main_process_port is None:
+        arguments.main_process_port = 0  # any free one: a second launch on the machine would find the default one taken
+
+
+def _commands() -> set[str]:
+    group = typer.main.get_command(app)
+    return {name for name in getattr(group, "commands", {}) if name != "launch"}
+
+
+def start(words: list[str]) -> None:
+    """Start a command by the launcher, and end as it does; RunError: it is none, or options do not go together."""
+    arguments = _arguments(words)
+    from accelerate.commands.launch import launch_command
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+
+    # Ctrl-C reaches the command too, which says how to go on; the launcher waits for its end.
+    signal.signal(signal.SIGINT, lambda *_: None)
+    signal.signal(signal.SIGTERM, _terminate)  # of several processes, torch's launcher sets its own
+    # The launchers' own warnings and errors repeat in their words what the command has said.
+    logging.disable(logging.ERROR)
+    try:
+        launch_command(arguments)
+    except subprocess.CalledProcessError as error:
+        ended_by(0, error.returncode)
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        ended_by(rank, failure.exitcode)
+    except SignalException as error:
+        sys.exit(128 + error.sigval)
+    except (ValueError, ConnectionError) as error:  # options that do not go together, or a port that is taken
+        raise RunError(f"cda launch: {error}") from None
+
+
+def _terminate(*_: object) -> None:
+    """Pass SIGTERM on to the command, whose end the launcher waits for; left alone, it would go on without a launcher."""
+    import psutil
+
+    children = psutil.Process().children()
+    for child in children:
+        with suppress(psutil.Error):  # it has just ended
+            child.terminate()
+    if not children:
+        sys.exit(128 + signal.SIGTERM)
+
+
+def ended_by(rank: int, status: int) -> NoReturn:
+    """End as the command did; a process that was ended by a signal could not say anything itself."""
+    if status < 0:
+        name = signal.Signals(-status).name
+        why = ", as the system does when memory runs out" if name == "SIGKILL" else ""
+        put(f"error: process {rank} was ended by {name}{why}")
+    sys.exit(status if status > 0 else 128 - status)

@@ -1,42 +1,69 @@
-"""Which of these? Places over all biases, means over audits of one kind with their ranks, and every audit paired with the first."""
+"""Which of these? Models audited one after the other with one plan and one budget, finished runs, files of audits and shared rows:
+places over all biases, means over audits of one kind with their ranks, and every audit paired with the first."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import compress
+from os import PathLike
+from pathlib import Path
 from statistics import fmean
-from typing import get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 
 from cda.arrays import BoolArray, FloatArray
+from cda.auditing.audit import planned_calls
+from cda.comparing.discoveries import discoveries_at, read_discoveries
 from cda.comparing.findings import comparison_limits, findings
-from cda.comparing.members import Gathered, Member
-from cda.comparing.row import QUALITY
-from cda.errors import DataError
+from cda.comparing.members import Gathered, Member, audits_at, gather
+from cda.comparing.page import comparison_csv
+from cda.comparing.row import QUALITY, row_file
+from cda.errors import DataError, RecipeError, RunError
+from cda.files.paths import free_place, is_there, own_folder, user_path
+from cda.jobs.options import Model
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
+from cda.jobs.terms import RUNS, Terms, loaded_for_model, refuse_results
+from cda.launch import is_main, say
+from cda.llm.purse import FOLDER, Purse
+from cda.numbers.measures import MEASURES, VotedRows, of_people
+from cda.numbers.people import row_values
+from cda.pipeline import plan as planning
+from cda.pipeline.stages import carry_out, run_job, said_plan
 from cda.provenance import versions
+from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.records import content_id
-from cda.results.base import Estimate, Missing, Number
+from cda.resources.dry_run import NOTHING_DONE, noting
+from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing, Number, or_missing
+from cda.results.commands import ComparisonPlan, Plan
 from cda.results.comparison import (
     AuditRow,
     ComparisonResult,
+    DiscoveriesResult,
     Kind,
     MeanOver,
     PairedMargins,
     PairedOn,
-    RankedBy,
     RankedGroup,
 )
+from cda.run import fingerprint
+from cda.scorers.kinds import scorer_kind
 from cda.stats.estimators import ROUNDING
 from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.panel import compare_margins, mean_change, mean_share, ranks
-from cda.stats.people import human_skew
+from cda.stats.people import absolute, human_skew
 from cda.stats.verdict import mostly_by_place
 from cda.stats.votes import Majority
+from cda.user_errors import explain
 
 _NOT_MEASURED = Missing(reason="not measured by both")
+_BEST_ON = ("votes", "triples", "contrasts")
+"""Texts that a place rests on, in the order of preference."""
 
 
 def compare_audits(
@@ -69,15 +96,6 @@ def compare_audits(
     return result.model_copy(update={"findings": tuple(findings(result, members, said))})
 
 
-_SCORES: dict[RankedBy, tuple[str, float | None]] = {
-    "miscalibration": ("miscalibration", None),
-    "size of RATE's effect": ("rate_standardised", 0.0),
-    "distance of skew from 50%": ("skew", 0.5),
-}
-"""Measures in the order of preference, each with the value of no effect that its size is the distance from; lower is better, or at
-least less of an effect."""
-
-
 def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[RankedGroup]:
     """Places among audits of the same texts, two at least, the largest group first. Scores and places go into `numbers`."""
     groups: dict[str, dict[str, AuditRow]] = {}
@@ -97,17 +115,15 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places. A judge that goes by the place of an answer
     is near 50% whatever it prefers, and has none by the distance from it."""
-    for by, (key, null) in _SCORES.items():
-        measure: RankedBy = by
-        sizes = {name: [_size(row.last(key, bias), null) for bias in row.biases] for name, row in rows.items()}
+    scored = (each for each in MEASURES.items() if each[1].score)
+    for key, measure in sorted(scored, key=lambda each: _BEST_ON.index(each[1].on)):
+        sizes = {name: [_size(row.last(key, bias), measure.null) for bias in row.biases] for name, row in rows.items()}
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
     by_place = [
         name
         for name, row in rows.items()
-        if measure == "distance of skew from 50%"
-        and isinstance(found := row.last("position"), Estimate)
-        and mostly_by_place(found)
+        if key == "skew" and isinstance(found := row.last("position"), Estimate) and mostly_by_place(found)
     ]
     scores = {name: mean_of_biases(own) for name, own in sizes.items() if name not in by_place}
     if len(scores) < 2:
@@ -130,16 +146,14 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         }
         of = {"audit": name}
         numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
-    return RankedGroup(audits=tuple(order), ranked_by=measure, by_place=tuple(by_place)), numbers
+    return RankedGroup(audits=tuple(order), ranked_by=measure.score, by_place=tuple(by_place)), numbers
 
 
 def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
     """Distance from `null`, with the interval of the distances of all values in the interval."""
     if isinstance(found, Missing) or null is None:
         return found
-    ends = sorted((abs(found.low - null), abs(found.high - null)))
-    low = 0.0 if found.low <= null <= found.high else ends[0]
-    return found.model_copy(update={"value": abs(found.value - null), "low": low, "high": ends[1]})
+    return absolute(found.model_copy(update={end: getattr(found, end) - null for end in ("value", "low", "high")}))
 
 
 def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
@@ -178,6 +192,7 @@ def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOve
 def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
+    margins = np.stack([[member.margins[bias].by_scoring[moment] for member in alike] for moment in moments])
     hits = np.stack([[member.hits(bias, moment) for member in alike] for moment in moments])
     common: BoolArray = np.asarray(~np.isnan(hits).any(axis=(0, 1)))
     if not common.any():
@@ -185,13 +200,14 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
-    shares = list(_shares(hits, moments, common, people, ids))
-    found = [Number.of(key, moment, at, each) for key, moment, each in shares]
+    shares = list(_shares(margins, hits, moments, common, people, ids))
+    found = [] if people is None else [Number.of("human_skew", moments[0], at, human_skew(people, ids))]
+    found += [Number.of(key, moment, at, each) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
         bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
-        interval_over="models and prompts" if all(each.method == CROSSED for key, _, each in shares if key != "human_skew") else "prompts",
+        interval_over="models and prompts" if all(each.method == CROSSED for _, _, each in shares) else "prompts",
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip
     return mean, found
@@ -206,36 +222,48 @@ def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
 
 
 def _shares(
-    hits: FloatArray, moments: Sequence[str], common: BoolArray, people: Majority | None, ids: Sequence[str]
+    margins: FloatArray,
+    hits: FloatArray,
+    moments: Sequence[str],
+    common: BoolArray,
+    people: Majority | None,
+    ids: Sequence[str],
 ) -> Iterator[tuple[str, str, Estimate]]:
-    """Measure, moment and mean; `hits` of shape (moments, audits, n)."""
-    parts = [("skew", common, hits)]
+    """Measure, moment and mean of every share, and of every difference from people's; `margins` and `hits` of shape (moments, audits, n).
+    Sizes are of one model, and means of several models' rewards have no unit."""
+    yield from _of_models("skew", hits[:, :, common], moments, list(compress(ids, common)))
     if people is not None:
-        target = people.target
-        parts += [("skew_on_voted", people.used, hits), ("miscalibration", people.used, np.abs(hits - target))]
-        voted = list(compress(ids, people.used))
-        yield "human_skew", moments[0], human_skew(people, ids)
-        for rows, moment in zip(hits[:, :, people.used], moments, strict=True):
-            yield "signed_gap", moment, mean_change(target[people.used], rows, voted)
-    for key, used, values in parts:
-        of, kept = list(compress(ids, used)), values[:, :, used]
-        yield from ((key, moment, mean_share(rows, of)) for rows, moment in zip(kept, moments, strict=True))
-        if len(moments) > 1:
-            yield key, "change", mean_change(kept[0], kept[1], of)
+        used, voted, target = people.used, list(compress(ids, people.used)), people.target[people.used]
+        sides = [VotedRows(*both, target, voted) for both in zip(margins[:, :, used], hits[:, :, used], strict=True)]
+        for key, measure in of_people(rows=True).items():
+            if measure.unit in ("share", "share difference"):
+                rows = np.stack([row_values(measure, side) for side in sides])
+                yield from _of_models(key, rows, moments, voted, None if measure.unit == "share" else target)
+
+
+def _of_models(
+    key: str, values: FloatArray, moments: Sequence[str], ids: Sequence[str], people: FloatArray | None = None
+) -> Iterator[tuple[str, str, Estimate]]:
+    """A share with its change; a difference from people's, who are the same under each scoring, has none."""
+    for rows, moment in zip(values, moments, strict=True):
+        yield key, moment, mean_share(rows, ids) if people is None else mean_change(people, rows + people, ids)
+    if len(moments) > 1 and people is None:
+        yield key, "change", mean_change(values[0], values[1], ids)
 
 
 def _ranks(
     bias: str, alike: Sequence[Member], hits: FloatArray, common: BoolArray, people: Majority | None
 ) -> Iterator[Number]:
-    """Places by skew and, if people voted, by distance; none with fewer than two prompts."""
+    """Places by skew and, if people voted, by distance; Missing with too few prompts."""
     wanted = {"rank_by_skew": (common, None)}
     if people is not None:
         wanted["rank_by_distance"] = (people.used, people.target[people.used])  # type: ignore[assignment]
     for key, (used, target) in wanted.items():
         ids = list(compress(alike[0].margins[bias].prompt_ids, used))
-        places = ranks(hits[:, used], ids, target) if len(set(ids)) > 1 else []
-        for member, place in zip(alike, places, strict=False):
-            yield Number.of(key, "model", {"audit": member.name, "kind": member.row.kinds, "bias": bias}, place)
+        places = or_missing(partial(ranks, hits[:, used], ids, target))
+        for at, member in enumerate(alike):
+            of = {"audit": member.name, "kind": member.row.kinds, "bias": bias}
+            yield Number.of(key, "model", of, places if isinstance(places, Missing) else places[at])
 
 
 def _on_both(first: Member, other: Member) -> PairedOn:
@@ -279,3 +307,266 @@ def adjusted(pairs: Mapping[str, PairedOn]) -> dict[str, PairedOn]:
         return found.model_copy(update={"test": found.test.model_copy(update={"p_holm": p_holm, "p_bh": p_bh})})
 
     return {other: {name: with_p(found) for name, found in on.items()} for other, on in pairs.items()}
+
+
+_LONGEST = 40
+"""Characters of the targets' names in the name of a comparison's folder."""
+_OF_COMPARISONS = ("figures", "out", "confirm", "progress", "overrides")
+"""Options that have an effect on a comparison of finished audits."""
+
+
+def check_export(place: str | None, several: bool = False) -> None:
+    """Refuse, before any work, a place for rows that is neither a folder nor, for one model, a .json file, or cannot be written."""
+    if place is not None:
+        free_place(row_file(place, "row.json", several))
+
+
+def export_rows(of: AuditResult | ComparisonResult, place: str | None) -> None:
+    """Write the rows of audits, if a place is given, and say where."""
+    if place is not None and is_main():
+        written = of.export(place)
+        for file in (written,) if isinstance(written, Path) else written:
+            say(f"Row: {file}")
+
+
+class _PlannedAudit(NamedTuple):
+    """One model: its name, the folder of its run, and what is audited."""
+
+    name: str
+    run: Path
+    target: Model
+
+
+class _Asked(NamedTuple):
+    """What is compared: models to audit with their settings, and what is finished."""
+
+    models: Sequence[_PlannedAudit]
+    settings: Mapping[str, object]
+    finished: Sequence[str | Path]
+    repeated: Sequence[str]
+    seed: int
+    folder: Path
+
+
+def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult | DiscoveriesResult:
+    """Audit every model in a folder of its own, reusing what is there, and compare all that could be audited with what is finished.
+
+    Mistakes in the settings are raised before anything is spent; a model that fails afterwards is named in the result, and does not
+    stop the others. The cost of all LLMs is agreed to once, and `llm.budget_usd` holds for all models together. Folders of
+    discoveries are compared with each other.
+    """
+    if discoveries := discoveries_at(targets):
+        return _compared_discoveries(discoveries, terms)
+    asked = _checked(targets, terms)
+    gather(asked.finished) if asked.finished else None  # what cannot be read is known before anything is spent
+    steps, failed = _costs(asked, terms)
+    opened = Opened()
+    if steps:
+        say(f"\n{len(asked.models)} models, their LLM calls together")
+        confirm_all(steps, terms.consent, opened)
+    purse = Purse(own_folder(asked.folder / FOLDER)) if any(price_of(llm) for llm, _ in steps) else None
+    agreed = terms.but(confirm=True) if steps else terms
+
+    def audit(_: str, loaded: LoadedRecipe) -> None:
+        share_purse(loaded, purse, agreed_calls(opened))
+        carry_out(loaded)
+
+    failed |= _each(asked, agreed, audit, without=tuple(failed))
+    if purse is not None and purse.n_calls:
+        say(f"\n{purse.n_calls:,} LLM calls for ${purse.spent:,.2f}, in all starts")
+    done = [each.run for each in asked.models if each.name not in failed]
+    if not done and not asked.finished:
+        raise _none_left(failed)
+    return _compared(asked, gather(asked.finished, done), failed, terms)
+
+
+def plan_comparison(targets: Sequence[Model], terms: Terms, full: bool = False) -> ComparisonPlan:
+    """Check everything, and say the plan of every audit; do nothing. Raises as `compare_targets`, RunError if any model fails."""
+    if discoveries := discoveries_at(targets):
+        _compared_discoveries(discoveries, terms)  # its dry run ends here
+    asked = _checked(targets, terms)
+    if not asked.models:
+        _compared(asked, gather(asked.finished), {}, terms)  # its dry run ends here
+    plans: dict[str, Plan] = {}
+
+    def planned(name: str, loaded: LoadedRecipe) -> None:
+        plans[name] = said_plan(replace(run_job(loaded), costs=list), loaded, full)  # those of all are said below
+
+    if failed := _each(asked, terms, planned):
+        raise _none_left(failed)
+    with noting():
+        steps, _ = _costs(asked, terms)
+    if steps:
+        say("\nLLM calls of all models")
+        tell_costs(steps)
+    read = [f"reads       {place}" for place in asked.finished]
+    say("\n".join(["", *read, f"comparison  {asked.folder}", "", NOTHING_DONE]))
+    return ComparisonPlan(models=plans, folder=asked.folder)
+
+
+def _compared_discoveries(files: Mapping[str, Path], terms: Terms) -> DiscoveriesResult:
+    """Compare discoveries, whose results are read as they are, and write every form."""
+    given = [name for name in terms.given if name not in _OF_COMPARISONS]
+    if given := [*given, *terms.settings, *(terms["overrides"] or ())]:
+        raise RecipeError([f"{terms.where}: {', '.join(given)}: no effect on discoveries, which are read as they are"])
+    result = read_discoveries(files)
+    mark = fingerprint(sorted(str(file.resolve()) for file in files.values()))[:6]
+    folder = RUNS / f"compare-discoveries-{mark}" if terms["out"] is None else user_path(terms["out"]) / "comparison"
+    plan = [f"reads       {name}: {one.n_confirmed} confirmed" for name, one in result.discoveries.items()]
+    place = ResultsFolder(folder, DiscoveriesResult.made_by)
+    return perform(Job(lambda: plan, lambda _: Made(result), place), None, terms["figures"])
+
+
+def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], terms: Terms) -> ComparisonResult:
+    """Compare what was read, and write every form."""
+
+    def plan() -> list[str]:
+        said = [
+            f"reads       {each.source}: {each.row.label}; biases: {', '.join(each.row.biases)}"
+            for each in gathered.members
+        ]
+        left = [f"            {name}: {reason}" for name, reason in gathered.refused.items()]
+        return [*said, *left]
+
+    def work(_: Path) -> Made[ComparisonResult]:
+        result = compare_audits(gathered, asked.seed, failed, asked.repeated)
+        return Made(result, {"comparison.csv": partial(comparison_csv, result)})
+
+    return perform(Job(plan, work, ResultsFolder(asked.folder, ComparisonResult.made_by)), None, terms["figures"])
+
+
+def _none_left(failed: Mapping[str, str]) -> RunError:
+    return RunError("\n".join(f"{name}: {problem}" for name, problem in failed.items()))
+
+
+def _checked(targets: Sequence[Model], terms: Terms) -> _Asked:
+    """Models with their folders and the settings of all, and what is finished; RecipeError carries every mistake."""
+    problems: list[str] = []
+    models: list[Model] = []
+    finished: list[str | Path] = []
+    once, repeated = _distinct(targets)
+    for target in once:
+        if wrong := refuse_results(target, of_one=False):
+            problems += wrong
+            continue
+        try:
+            is_finished = isinstance(target, str | PathLike) and audits_at(target) is not None
+        except DataError as error:
+            problems.append(str(error))
+            continue
+        if is_finished:
+            finished.append(str(target))
+        else:
+            models.append(target)
+    is_folder = any(said != place for place in finished for _, said in audits_at(place) or ())
+    if not problems and len(once) < 2 and not is_folder:
+        one = str(once[0]) if once else "none"
+        missing = bool(once) and not finished and isinstance(once[0], str | PathLike) and not is_there(user_path(one))
+        found = f"{one}, no such file or folder" if missing else f"{one}{' twice' * bool(repeated)}"
+        problems.append(f"{terms.where}: give two or more to compare, or a folder of them; found {found}")
+    given = [name for name in terms.given if name not in _OF_COMPARISONS]
+    given += [*terms.settings, *(terms["overrides"] or ())]
+    if given and not models:
+        problems.append(
+            f"{terms.where}: {', '.join(given)}: no effect on finished audits, and no model is audited here"
+        )
+    settings = terms.nested()
+    planned, seed = _planned(models, settings, terms, problems)
+    names = [*(each.run.name.removeprefix("audit-") for each in planned), *(Path(place).name for place in finished)]
+    mark = fingerprint(sorted(str(user_path(place)) for place in (*(each.run for each in planned), *finished)))[:6]
+    folder = RUNS / f"compare-{'-'.join(names)[:_LONGEST].strip('-.')}-{mark}"
+    folder = folder if terms["out"] is None else user_path(terms["out"]) / "comparison"
+    return _Asked(planned, settings, finished, repeated, seed, folder)
+
+
+def _costs(asked: _Asked, terms: Terms) -> tuple[list[Step], dict[str, str]]:
+    """The LLM calls of all models, those that several have in common once; and problems of models that would ask an LLM and
+    cannot be audited, by name."""
+    steps: list[Step] = []
+
+    def plan(_: str, loaded: LoadedRecipe) -> None:
+        if own := planned_calls(loaded):
+            planning.check(loaded)
+            steps.extend(step for step in own if step not in steps)
+
+    failed = _each(asked, terms, plan, tell=False)
+    return steps, failed
+
+
+def _each(
+    asked: _Asked,
+    terms: Terms,
+    do: Callable[[str, LoadedRecipe], object],
+    without: Collection[str] = (),
+    tell: bool = True,
+) -> dict[str, str]:
+    """Do something with each model, one after the other; problems by name of those that failed. Raises those that no user can act
+    on."""
+    failed: dict[str, str] = {}
+    models = [each for each in asked.models if each.name not in without]
+    for number, (name, run, target) in enumerate(models, 1):
+        if tell:
+            say(f"\n[{number}/{len(models)}] {name}")
+        try:
+            placed = {**asked.settings, "run": {"folder": str(run)}}
+            with loaded_for_model(target, placed, terms) as loaded:
+                do(name, loaded)
+        except Exception as error:
+            if (problem := explain(error)) is None:
+                raise
+            failed[name] = "; ".join(line.removeprefix(f"{name}: ") for line in problem.splitlines())
+            if tell:
+                say(f"  failed: {failed[name]}")
+    return failed
+
+
+def _resolved(path: str) -> str:
+    return str(user_path(path).resolve()) if is_there(user_path(path)) else path
+
+
+def _distinct(targets: Sequence[Model]) -> tuple[list[Model], list[str]]:
+    """Each target once, whatever way a path is written; and the names of those that were repeated."""
+    found: dict[object, Model] = {}
+    repeated: list[str] = []
+    for target in targets:
+        key: object = id(target)
+        if isinstance(target, str | PathLike):
+            kind = scorer_kind(str(target))
+            key = kind, kind.written(kind.bare(str(target)), _resolved)
+        if key in found and str(target) not in repeated:
+            repeated.append(str(target))
+        found.setdefault(key, target)
+    return list(found.values()), repeated
+
+
+def _planned(
+    targets: Sequence[Model], settings: Mapping[str, object], terms: Terms, problems: Sequence[str]
+) -> tuple[list[_PlannedAudit], int]:
+    """Name and folder of every model, and the seed; RecipeError carries every mistake in settings and targets, and `problems`."""
+    found = list(problems)
+    planned: list[_PlannedAudit] = []
+    seed = 42
+    for target in targets:
+        try:
+            if isinstance(target, str) and is_recipe(target):
+                raise RecipeError(
+                    [f"{terms.where}: {target} is a recipe: train it, and give the folder of its run here"]
+                )
+            with loaded_for_model(target, settings, terms) as loaded:
+                recipe = loaded.recipe
+        except RecipeError as error:
+            found += error.problems
+            continue
+        seed = recipe.seed
+        if recipe.run.folder not in (None, str(terms["out"])):
+            found.append(f"{terms.where}: run.folder: names the folder of one run; that of several is `out`, or --out")
+        own = recipe.run_path if terms["out"] is None else user_path(terms["out"]) / recipe.name
+        name = recipe.model.name_or_path
+        if not isinstance(target, str | PathLike) and any(each.name == name for each in planned):
+            found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")
+        if any(each.run == own for each in planned):  # org/model and org-model
+            own = own.with_name(f"{own.name}-{fingerprint(name)[:6]}")
+        planned.append(_PlannedAudit(name, own, target))
+    if found:
+        raise RecipeError(dict.fromkeys(found))
+    return planned, seed

@@ -10,7 +10,7 @@ from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verd
 from cda.comparing.members import Member
 from cda.comparing.row import QUALITY
 from cda.numbers.views import numbers_in
-from cda.report.numbers import FORMS, count, excludes_zero, few_prompts, listed, n_of, percent, points, share
+from cda.report.numbers import FORMS, count, decimals, excludes_zero, few_prompts, listed, n_of, percent, points, share
 from cda.resources.artifacts import shown_path
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import (
@@ -102,7 +102,7 @@ def _lowest(result: ComparisonResult, group: RankedGroup) -> Finding:
     first, *others = group.audits
     equal = [name for name in others if places[name].value == places[first].value]
     also = [name for name in others if places[name].low == 1 and name not in equal]
-    form = FORMS["correlation" if group.ranked_by == "size of RATE's effect" else "share"]
+    form = FORMS["share"] if scores[first].unit == "share" else decimals  # a size has no sign
     n = len(result.audits[first].biases)
     text = f"{first}, {form(scores[first])}{f', mean of {n} biases' if n > 1 else ''}, of {len(group.audits)} on the same texts"
     text += f"; exactly as low: {_names(equal)}" if equal else ""

@@ -19,7 +19,6 @@ from cda.comparing.row import MARGINS, QUALITY, audit_row, margins_beside, read_
 from cda.errors import DataError, RunError, refuse
 from cda.files.jsonl import read_json
 from cda.files.paths import is_a_file, is_a_folder, is_there, user_path
-from cda.finetuning.applied import chosen_dose
 from cda.records import Preference, TieRule, content_id
 from cda.resources.artifacts import of_this_version, shown_path, shown_target
 from cda.results.audit import AuditResult
@@ -178,8 +177,6 @@ def _of_run(run: Path, source: str) -> Member:
         rows: dict[str, dict[str, Mapping[str, Any]]] = {}
         for row in margins_beside(run) or ():
             rows.setdefault(str(row.get("bias") or QUALITY), {})[str(row["id"])] = row
-        if audit.scorings[1:] and (chosen := chosen_dose(RunFolder(run))) and chosen.chosen == audit.dose_applied:
-            audit = audit.model_copy(update={"dose": chosen})
         margins = {name: _margins(name, own, audit) for name, own in rows.items()}
         return Member("", source, audit_row(audit, run), margins, audit)
 

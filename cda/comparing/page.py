@@ -13,8 +13,7 @@ from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure, of_place
-from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_in
+from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
 from cda.report.numbers import (
@@ -55,10 +54,7 @@ from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
-_ABSENT = {
-    "contrasts": NOT_MEASURED, "votes": NO_VOTES, "triples": NOT_ESTIMATED, "quality": NOT_MEASURED, "places": "",
-    "samples": NOT_MEASURED,
-}  # fmt: skip
+_ABSENT = {"votes": NO_VOTES, "triples": NOT_ESTIMATED, "places": ""}
 _MARKS = {
     **{moment: SCORINGS[moment] for moment in ("before", "after")},
     "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
@@ -144,21 +140,22 @@ class _Shown:
         form = moved if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
         mean = self.means.get((audit, column))
         if found is None:
-            return "" if audit not in self.result.audits or is_change else _ABSENT[measure.on]
+            return "" if audit not in self.result.audits or is_change else _ABSENT.get(measure.on, NOT_MEASURED)
         if mean and (ends := self.spread(key, mean, moment)):
             return f"no mean: {' to '.join(form(end).partition(' [')[0] for end in ends)}"
         if mean:
             return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
         training = self.result.audits[audit].training
-        chosen = "‡" * bool(training and moment != "before" and measure.held_out and column in training.chosen_on)
+        own = column or QUALITY
+        chosen = "‡" * bool(training and moment != "before" and measure.held_out and own in training.chosen_on)
         star = chosen + "*" * ((audit, column) in self.stars) if is_change and key == "skew" else chosen
         target = " (target)" if training and is_change and key == "skew" and column in training.against else ""
         return form(found) + star + target + self.mark(measure, audit, column)
 
     def table(self, key: str) -> Table | None:
         """A measure: audits and means by biases, or by sections of quality pairs; None without any number. n stands in the header if
-        all numbers of a column have it. The first table has places and quality too."""
-        measure, first = MEASURES[key], key == "skew"
+        all numbers of a column have it. The first table has places and the measures of whole audits too."""
+        measure, first = MEASURES[key], key == next(iter(of_place("comparison")))
         known = self.biases if measure.of_bias else self.sections
         if measure.level:
             known = [column for of, _, _, column in self.found if of == key]
@@ -183,7 +180,7 @@ class _Shown:
             cells = [self.cell(of, *line, column) for line in lines]
             ns = [f", n {count(found)}" if (found := self.estimate(of, *line, column)) else "" for line in lines]
             same, is_rank = {n for n in ns if n}, measure.unit == "rank"
-            name = inert(column or ("quality" if of == "accuracy" else of))
+            name = inert(column or MEASURES[of].title)
             header.append(name + (min(same) if len(same) == 1 and not is_rank else ""))
             shown = [""] * len(ns) if len(same) == 1 or is_rank else ns
             rows = [[*row, text + n] for row, text, n in zip(rows, cells, shown, strict=True)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from cda.auditing.report_cells import applied, compares, targets
 from cda.auditing.report_scoring import prompt_identity
+from cda.auditing.verdict_sentences import is_held_out
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import as_part, place_for, user_path, writing
@@ -174,7 +175,7 @@ def _training(audit: AuditResult, adapter: str | None) -> TrainedAs | None:
         against=tuple(targets(audit)),
         dose=applied(audit),
         adapter=adapter,
-        chosen_on=() if audit.dose is None else tuple(audit.dose.methods["dose"].held_out),
+        chosen_on=(*chosen.biases, *([QUALITY] if is_held_out(audit) else [])) if (chosen := audit.in_sample) else (),
     )
 
 
@@ -193,14 +194,14 @@ def _texts(
 
     for name, skew in audit.skew.items():
         source = audit.sources.contrasts if skew.source == "file" else skew.source
-        add(f"contrasts of {name}", source, skew.before.n + skew.unread, _content(rows, "contrast", name))
+        add(f"contrasts of {name}", source, audit.n_measured(name) + skew.unread, _content(rows, "contrast", name))
         if (votes := audit.votes.get(name)) is not None:
             add(f"votes on {name}", audit.sources.votes or source, votes.human_skew.n, _votes(rows, name, votes.rule))
         rate = audit.rate.get(name)
         if rate is not None and (rate.n or rate.unread):
             add(f"triples of {name}", rate.flips.by, rate.n + rate.unread, _triples(triples, name))
     if audit.quality is not None:
-        n = audit.quality.before.n + audit.quality.unread
+        n = audit.n_measured() + audit.quality_unread
         add(QUALITY, audit.sources.quality, n, _content(rows, "quality", None))
     if samples:
         content = content_id("samples", *sorted(row["response_id"] for row in samples))

@@ -13,9 +13,10 @@ from cda.data.queries import clean_queries
 from cda.data.triples import BY_WORDS
 from cda.embedded.model import EMBEDDED
 from cda.errors import DataError, RecipeError
-from cda.files.jsonl import read_text, write_jsonl
-from cda.files.paths import free_place, place_for, user_path
+from cda.files.jsonl import read_text
+from cda.files.paths import user_path
 from cda.jobs.options import TriplesOptions
+from cda.jobs.perform import Job, Made, OneFile, perform
 from cda.launch import say
 from cda.llm.money import tokens_of
 from cda.recipe.load import LoadedRecipe, load_model_audit
@@ -23,8 +24,7 @@ from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
 from cda.resources.artifacts import prompt_row
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_problems, plan_lines
+from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_problems
 from cda.resources.sources import rewriter
 from cda.results.commands import Written
 from cda.rewriting.labels import exhibits
@@ -35,7 +35,7 @@ _ANSWER_TOKENS, _QUESTIONS_TOKENS, _REQUEST_TOKENS = 300, 150, 300
 """Tokens of a baseline response, of the questions on a topic, and of a request around its text; estimated."""
 
 
-def write_triples(file: str, overrides: Sequence[str], options: TriplesOptions) -> tuple[Written, str]:
+def write_triples(file: str, overrides: Sequence[str], options: TriplesOptions) -> Written:
     """Write triples in both directions, as `cda audit --triples` reads them, and count them by bias. RecipeError: not exactly
     one source, or no LLM, or no key of it, where one is needed. DataError: nothing usable. RunError: `out` not
     writable.
@@ -59,15 +59,26 @@ def write_triples(file: str, overrides: Sequence[str], options: TriplesOptions) 
     read = _read(source, recipe.audit, recipe.seed)
     _check_measured(read, loaded)
     steps: list[Step] = [(recipe.llm, planned) for planned in _planned(read, loaded)]
-    stop_if_dry(loaded, lambda: _plan(read, loaded, free_place(out), steps), ("model", "name"))
-    place_for(out)
-    if not read.responses or source.limit is not None:
-        say(f"  {read.text}")
-    confirm_all(steps, llm.consent, llm.opened)
-    triples: list[Triple] = []
+
+    def work(_: Path) -> Made[Written]:
+        if not read.responses or source.limit is not None:
+            say(f"  {read.text}")
+        confirm_all(steps, llm.consent, llm.opened)
+        rows, counts = _made(*_texts(read, source, llm, recipe.seed), loaded, llm)
+        remark = f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`"
+        return Made(Written(folder=out, rows=counts), {out.name: rows}, remark)
+
+    job = Job(lambda: _plan(read, loaded), work, OneFile(out), lambda: steps, ("model", "name"))
+    return perform(job, loaded)
+
+
+def _made(
+    texts: Sequence[Original], exclusions: Exclusions, loaded: LoadedRecipe, llm: LlmAccess
+) -> tuple[list[dict[str, object]], dict[str, int]]:
+    """Rows of the triples and of originals without one, and the number of triples by bias; DataError if there is none."""
+    recipe = loaded.recipe
     rows: list[dict[str, object]] = []
     counts: dict[str, int] = {}
-    texts, exclusions = _texts(read, source, llm, recipe.seed)
     say(f"  {len(texts)} to make triples of ({exclusions})")
     by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
     for bias in loaded.biases:
@@ -76,14 +87,11 @@ def write_triples(file: str, overrides: Sequence[str], options: TriplesOptions) 
         with_bias = sum(triple.has_attribute for triple in made)
         failed = Exclusions(len(texts), count_reasons([each.reason for each in lost]))
         say(f"  {bias.name}: {len(made)} triples, {with_bias} of answers with it ({failed})")
-        triples += made
         rows += [*map(_row, made), *(_lost_row(bias, each) for each in lost)]
         counts[bias.name] = len(made)
-    if not triples:
+    if not any(counts.values()):
         raise DataError("no triple was made; the reasons are above")
-    write_jsonl(out, rows)
-    say(f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`")
-    return Written(folder=out, rows=counts), ""
+    return rows, counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +137,12 @@ def _of(n: int, n_all: int) -> str:
     return str(n) if n == n_all else f"{n} (--limit) of {n_all}"
 
 
-def _plan(read: _Read, loaded: LoadedRecipe, out: Path, steps: Sequence[Step]) -> list[str]:
+def _plan(read: _Read, loaded: LoadedRecipe) -> list[str]:
     """Steps of a dry run."""
     by = loaded.recipe.llm.model if loaded.recipe.rewrites_by_llm else "embedded rules"
     return [
         f"reads       {read.text}",
         f"triples     {', '.join(bias.name for bias in loaded.biases)}, rewritten and rewritten back by {by}",
-        f"writes      {out}",
-        *plan_lines(steps),
     ]
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
+from typing import Final
 
 from cda.data.load import (
     Row,
@@ -146,7 +147,7 @@ def _mapping(reference: str) -> Votes | None:
 
 COLUMNS = ("id", "prompt", "base", "perturbed", "response_1", "response_2", "biased", "preferred", "votes", "bias",
            "direction")  # fmt: skip
-DIRECTIONS = ("added", "removed")
+DIRECTIONS: Final = ("added", "removed")
 _MADE_ID = re.compile(r"[0-9a-f]{16}")  # of content_id
 _MADE_FROM = "made from other text"
 _TEXTS = ("bias", "prompt", "base", "perturbed", "response_1", "response_2")

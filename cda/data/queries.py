@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cda.data.load import Row, RowError, readable
 from cda.errors import DataError
-from cda.features import n_words, sentences
+from cda.features import n_words, sentences_of
 from cda.languages import STOP_WORDS, is_english
 from cda.records import Exclusions, count_reasons
 
@@ -94,7 +94,7 @@ def why_not(query: str) -> str | None:
 
 
 def _is_several(query: str) -> bool:
-    return "\n" in query or len(sentences(_ABBREVIATION.sub("A", query))) != 1 or query.count("?") > 1
+    return "\n" in query or len(sentences_of(_ABBREVIATION.sub("A", query))) != 1 or query.count("?") > 1
 
 
 def _is_english(query: str) -> bool:

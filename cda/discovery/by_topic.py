@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from cda.discovery.attribute import bias_yaml, opposite_bias
-from cda.discovery.discover import DiscoveryRun
+from cda.discovery.discover import Discovered, DiscoveryRun
 from cda.discovery.discovery_result import BIASES, CARRIED, earlier_tests, stage_run
 from cda.discovery.held_out import REVIEW, ROWS, confirm, read_discovery
 from cda.discovery.material import material_counts, read_material, topics_made
@@ -22,10 +23,10 @@ from cda.discovery.search import read_measured
 from cda.discovery.setup import FOLDER, topic_folder
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
+from cda.jobs.perform import Job, Made, Within, perform
 from cda.launch import say
 from cda.provenance import versions
 from cda.report.numbers import n_of
-from cda.resources.artifacts import publish
 from cda.results.base import Missing, Test, or_missing
 from cda.results.discover import (
     CandidateRecord,
@@ -72,30 +73,30 @@ class TopicTests:
         return self.found.failed.get(candidate) or self.carried.failed.get(candidate) or {}
 
 
-def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bool) -> TopicsResult | str:
+def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bool) -> Made[TopicsResult | str]:
     """Search (or measure what is given) in each topic by itself, carry attributes over, and write everything."""
     run.material()
     counts = topics_made(run.asked.folder.stage("material"))
-    runs = {topic: DiscoveryRun(replace(run.asked, topic=topic), None) for topic in counts.prompts}
+    runs = {topic: DiscoveryRun(replace(run.asked, topic=topic)) for topic in counts.prompts}
     found: dict[str, DiscoverResult] = {}
     waiting: list[Path] = []
     for at, (topic, own) in enumerate(runs.items(), 1):
         say(f"\ntopic {at} of {len(runs)}: {topic}")
-        discovered = own.given(given) if given else own.searched(review)
-        if isinstance(discovered, str):
-            waiting.append(own.asked.folder.path / REVIEW)
-        else:
+        job: Job[Discovered] = Job(list, partial(own.found, given, review), Within(own.asked.folder.path))
+        discovered = perform(job, own.asked.loaded)
+        if isinstance(discovered, DiscoverResult):
             found[topic] = discovered
+        else:
+            waiting.append(own.asked.folder.path / REVIEW)
     if waiting:
         files = "\n  ".join(map(str, waiting))
-        return (
+        return Made(
             f"candidates to review in {n_of(len(waiting), 'topic')}; edit, then run the same command again:\n  {files}"
         )
     chosen = attributes_to_carry(found, run.asked.setup.section.carried)
     tests = {topic: _tests(own, found[topic], chosen) for topic, own in runs.items()}
     result = _with_files(topics_result(run, counts, found, chosen, tests), chosen, run.asked.folder.path)
-    publish(result, run.asked.folder.path, {f"{FOLDER}/": None}, run.figures)
-    return result
+    return Made(result, {f"{FOLDER}/": None})
 
 
 def attributes_to_carry(found: Mapping[str, DiscoverResult], most: int) -> dict[str, CandidateRecord]:

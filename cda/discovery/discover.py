@@ -25,7 +25,7 @@ from typing import TypeVar
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
 from cda.discovery.discovery_page import short
-from cda.discovery.discovery_result import CARRIED, STAGES, Finished, discover_result, write_result
+from cda.discovery.discovery_result import CARRIED, STAGES, Finished, found_in
 from cda.discovery.held_out import (
     REVIEW,
     R,
@@ -85,14 +85,14 @@ from cda.files.jsonl import write_json
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.options import DiscoverArguments
+from cda.jobs.perform import PAGE, Job, LockedRun, Made, perform
 from cda.launch import say, world_size
 from cda.llm.money import tokens_of
 from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
-from cda.resources.artifacts import PAGE
-from cda.resources.dry_run import stop_if_dry
+from cda.resources.dry_run import planned
 from cda.resources.llm_access import Planned, confirm_all, cost_sentence, llm_problems, note_models
 from cda.resources.named_scorer import scorer_settings
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
@@ -318,20 +318,23 @@ def run_discover(loaded: LoadedRecipe, options: DiscoverArguments) -> Discovered
     if world_size() > 1:
         raise RunError(f"{world_size()} processes would each search by themselves; start one")
     given, asked = checked(loaded, options)
-    stop_if_dry(loaded, lambda: discovery_plan(asked, given).splitlines(), ("biases", "name"))
-    if options["dry_run"]:
-        return discovery_plan(asked, given)
-    with asked.folder.lock():
+
+    def work(folder: Path) -> Made[Discovered]:
         calls = search_calls(asked, len(given))
         if calls:
             say(f"  {AT_MOST}")
         confirm_all(calls, loaded.consent, loaded.opened)
-        run = DiscoveryRun(asked.confirmed(), options["figures"])
+        run = DiscoveryRun(asked.confirmed())
         if asked.setup.section.by_topic:
             from cda.discovery.by_topic import run_by_topic
 
             return run_by_topic(run, given, options["review"])
-        return run.given(given) if given else run.searched(options["review"])
+        return run.found(given, options["review"], folder)
+
+    job: Job[Discovered] = Job(lambda: discovery_plan(asked, given), work, LockedRun(asked.folder))
+    if options["dry_run"]:
+        return "\n".join(planned(lambda: perform(job, loaded)).lines)
+    return perform(job, loaded, options["figures"])
 
 
 def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[CandidateRecord], AskedSearch]:
@@ -392,7 +395,8 @@ def checked(loaded: LoadedRecipe, options: DiscoverArguments) -> tuple[list[Cand
     return given, AskedSearch(loaded, model, judge)
 
 
-def discovery_plan(asked: AskedSearch, given: Sequence[CandidateRecord]) -> str:
+def discovery_plan(asked: AskedSearch, given: Sequence[CandidateRecord]) -> list[str]:
+    """Steps of a dry run."""
     settings, names = asked.setup.search, "; ".join(asked.setup.rewriter_names)
     against = f"{asked.model.subject.name} against {asked.judge.subject.name}"
     n_topics = len(parts_at_most(asked.setup)) if asked.setup.section.by_topic else 0
@@ -410,7 +414,7 @@ def discovery_plan(asked: AskedSearch, given: Sequence[CandidateRecord]) -> str:
     steps = [step for step in search_calls(asked, len(given)) if step[1].calls]
     if steps:
         lines += [f"llm         {AT_MOST}", *(f"            {cost_sentence(planned, llm)}" for llm, planned in steps)]
-    return "\n".join(lines)
+    return lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,9 +422,12 @@ class DiscoveryRun:
     """One discovery in its folder, of all prompts or of one topic."""
 
     asked: AskedSearch
-    figures: str | None
 
-    def searched(self, review: bool) -> DiscoverResult | str:
+    def found(self, given: Sequence[CandidateRecord], review: bool, _: Path) -> Made[DiscoverResult | str]:
+        """What a search finds, or what is measured of the attributes that are given."""
+        return self.given(given) if given else self.searched(review)
+
+    def searched(self, review: bool) -> Made[DiscoverResult | str]:
         material = self.material()
         generations = self._search(material["train"])
         finalists = [candidate for candidate, _ in generations[-1].survivors] if generations else []
@@ -435,13 +442,13 @@ class DiscoveryRun:
                 say(f"\nreview: {len(wanted)} of {len(passed)} kept ({path})")
             elif review and passed:
                 write_review(path, passed, validated)
-                return f"{len(passed)} candidates to review: edit {path}, then run the same command again"
+                return Made(f"{len(passed)} candidates to review: edit {path}, then run the same command again")
             kept = passed if wanted is None else wanted
         if kept:
             self._confirmed(kept, material["test"])
         return self._finished(generations, finalists, kept)
 
-    def given(self, candidates: Sequence[CandidateRecord]) -> DiscoverResult:
+    def given(self, candidates: Sequence[CandidateRecord]) -> Made[DiscoverResult]:
         material = self.material()
         # Nothing was selected on any of them, so that all prompts may be used.
         self._confirmed(candidates, [sample for part in material.values() for sample in part])
@@ -452,11 +459,8 @@ class DiscoveryRun:
         generations: Sequence[Generation],
         finalists: Sequence[CandidateRecord],
         tested: Sequence[CandidateRecord],
-    ) -> DiscoverResult:
-        finished = Finished(self.asked, generations, finalists, tested)
-        result = discover_result(finished)
-        write_result(finished, result, self.figures)
-        return result
+    ) -> Made[DiscoverResult]:
+        return found_in(Finished(self.asked, generations, finalists, tested))
 
     def make(self, stage: Stage, produce: Produce) -> Path:
         folder, loaded = self.asked.folder, self.asked.loaded

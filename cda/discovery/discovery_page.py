@@ -3,7 +3,6 @@ what limits it, was left out and was paid."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -46,24 +45,22 @@ from cda.results.base import Estimate, Missing
 from cda.results.discover import (
     Decision,
     DiscoverResult,
-    MaterialCounts,
     SearchedModel,
     SearchFacts,
     TestedAttribute,
     TopicAttribute,
     TopicCell,
     TopicsResult,
+    summed,
 )
 from cda.results.effects import Heterogeneity
-from cda.results.evidence import HeldOut, PairQuality, Strength, Verdicts
+from cda.results.evidence import PairQuality, Strength
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 A = TypeVar("A", TestedAttribute, TopicAttribute)
-Reasons = Iterable[tuple[str, Mapping[str, int], int | None]]
-"""Step, reasons with their counts, and of how many."""
 _LONG, _SHORT, _BRIEF, _SENTENCE = 160, 90, 50, 60
 _LEVEL = 0.05
 """Of the test that topics differ."""
@@ -203,7 +200,7 @@ def _facts(result: DiscoverResult | TopicsResult) -> dict[str, object]:
     return {**settings, **more, "seed": result.seed}
 
 
-def numbers_of(found: Strength | Missing | None) -> tuple[str, str, str]:
+def strength_cells(found: Strength | Missing | None) -> tuple[str, str, str]:
     """Reward, judge and n; or the reason for none."""
     if isinstance(found, Strength):
         return signed(found.reward), share(found.judge), count(found.reward)
@@ -232,7 +229,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
         last = result.generations[-1].standings
         yield (
             f"None of {len(last)} candidates could be measured, so that nothing is known of them. "
-            f"Rewrites that are missing: {counted(dict(sorted(_summed(row.failed for row in last).items()))) or 'none'}."
+            f"Rewrites that are missing: {counted(dict(sorted(summed(row.failed for row in last).items()))) or 'none'}."
         )
     elif tested:
         yield f"None of {n_of(len(tested), 'candidate')} held on the test prompts: {nothing_shown}."
@@ -328,7 +325,7 @@ def _headlines(result: DiscoverResult) -> Iterator[Headline]:
     rows = numbered(result.tested, _LONG)
     for name, entry in rows:
         if entry.confirmed:
-            gained, preferred, n = numbers_of(entry.pooled)
+            gained, preferred, n = strength_cells(entry.pooled)
             adjusted = f" (corrected {cell(entry.p_corrected, p_equals)})" if _correction(result) else ""
             file = f" Bias file: {entry.file}." if entry.file else ""
             numbers = f"reward {gained}, {model_name(result.judge)} prefers the side with it in {preferred}, n = {n}"
@@ -388,7 +385,7 @@ def tested_table(result: DiscoverResult) -> Table | None:
     rows = []
     for at, (name, entry) in enumerate(numbered(result.tested, _LONG)):
         ps = [cell(p, p_value) for p in ((entry.p_value, entry.p_corrected) if method else (entry.p_value,))]
-        rows.append((name, *numbers_of(entry.pooled), *ps, decision_on(at, result), entry.file or ""))
+        rows.append((name, *strength_cells(entry.pooled), *ps, decision_on(at, result), entry.file or ""))
     n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
     caption = "Tested on prompts that nothing was selected on"
     if result.given:  # an attribute may have been found on these very prompts
@@ -483,7 +480,7 @@ def _drift_table(result: DiscoverResult) -> Table | None:
 def _validation_table(result: DiscoverResult) -> Table | None:
     alpha = result.strictness.validation_alpha
     rows = (
-        (attribute_cell(row.candidate, result), *numbers_of(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
+        (attribute_cell(row.candidate, result), *strength_cells(row.pooled), cell(row.p_reward, p_value), cell(row.p_judge, p_value),
          "passed" if row.passed else NO_OBJECTION if row.rewarded(alpha) else "not tested" if row.untested else "not shown")
         for row in result.validated
     )  # fmt: skip
@@ -495,79 +492,11 @@ def excluded_table(result: DiscoverResult) -> Table | None:
     """Everything that did not reach a number, by step and reason."""
     rows = (
         (step, reason, str(n), "" if seen is None else str(seen))
-        for step, reasons, seen in _left_out(result)
+        for step, reasons, seen in result.left_out()
         for reason, n in reasons.items()
         if n
     )
     return table("Left out, by step and reason", ("step", "left out because", "n", "of"), rows)
-
-
-def _left_out(result: DiscoverResult) -> Reasons:
-    yield from _left_out_of_material(result.material)
-    for generation in result.generations:
-        step, missing = f"generation {generation.index + 1}", _summed(row.failed for row in generation.standings)
-        yield f"{step}: proposals", generation.proposed.reasons, generation.proposed.seen
-        gone = Counter(f"let go: {row.fate}" for row in generation.standings if row.fate != "kept")
-        yield f"{step}: candidates", {"means the same as another": generation.n_merged, **gone}, None
-        yield f"{step}: rewrites", missing, sum(row.n for row in generation.standings) + missing.total()
-    yield "search: groups by meaning", result.grouping, None
-    validation = result.validation
-    if validation:
-        yield from _left_out_of_step("validation", validation.results, validation.already)
-        yield from _left_out_of_verdicts("validation", validation.cut_for_judge, validation.verdicts)
-    yield from _left_out_of_step("test", result.tested, result.already)
-    yield from _left_out_of_verdicts("test", result.cut_for_judge, result.verdicts)
-    for name, quality in _looked_at(result):
-        if fidelity := quality.fidelity:
-            unread = fidelity.n_unparsed_with + fidelity.n_unparsed_without
-            yield f"pairs: {name}", {"label of a side not read": unread}, 2 * fidelity.n
-
-
-def _left_out_of_material(material: MaterialCounts) -> Reasons:
-    made, repeated = material.made, material.repeated
-    if made.rows:
-        yield "prompts: rows", made.rows.reasons, made.rows.seen
-    if made.not_drawn:
-        n_drawn = sum(material.prompts.values()) + repeated["prompts"] + material.unrated + material.unanswered
-        yield "prompts", {"not drawn (discover.max_prompts)": made.not_drawn}, n_drawn + made.not_drawn
-    for what, level in (("scenarios", made.scenarios), ("prompts", made.written)):
-        if level:
-            yield f"writing {what}: answers", level.calls.reasons, level.calls.seen
-            yield f"writing {what}", level.items.reasons, level.items.seen
-            lacking = {"asked for and not written in the end": level.requested - level.kept}
-            yield f"writing {what}", lacking, level.requested
-    for source, exclusions in material.sampled.items():
-        yield f"responses of {source}", exclusions.reasons, exclusions.seen
-    yield "rewards", material.rewards.reasons, material.rewards.seen
-    prompts = {"no response": material.unanswered, "no response with a reward": material.unrated}
-    yield "prompts", {**prompts, "says the same as another prompt": repeated["prompts"]}, None
-    yield "responses", {"to a prompt that says the same as another": repeated["responses"]}, None
-
-
-def _left_out_of_step(step: str, entered: Sequence[HeldOut], already: Mapping[str, Mapping[str, int]]) -> Reasons:
-    """Rewrites that the numbers of validation or test lack, by rewriter and over all attributes."""
-    everyone = [each for entry in entered for each in entry.rewriters]
-    for name in sorted({each.rewriter for each in everyone}):
-        own = [each for each in everyone if each.rewriter == name]
-        so_already = {"is so already; not rewritten": sum(each.get(name, 0) for each in already.values())}
-        yield f"{step}: responses for {name}", so_already, None
-        yield f"{step}: rewrites by {name}", _summed(each.failed for each in own), sum(each.asked for each in own)
-    pooled = [entry.pooled for entry in entered if entry.pooled]
-    unjudged = {"no verdict of the judge; counts for the reward": sum(each.n_unjudged for each in pooled)}
-    yield f"{step}: rewrites", unjudged, sum(each.reward.n for each in pooled)
-
-
-def _left_out_of_verdicts(step: str, n_cut: int, verdicts: Verdicts | None) -> Reasons:
-    """Comparisons without a verdict, and why single answers hold none: each comparison is asked for in both orders."""
-    yield f"{step}: comparisons by the judge", {"a side was cut for the judge": n_cut}, None
-    if verdicts:
-        lost = {"readable in neither order": verdicts.unread, "readable in one order alone": verdicts.half_read}
-        yield f"{step}: comparisons by the judge", lost, verdicts.asked
-        yield f"{step}: answers of the judge", verdicts.reasons, 2 * verdicts.asked
-
-
-def _summed(reasons: Iterable[Mapping[str, int]]) -> Counter[str]:
-    return sum(map(Counter, reasons), Counter[str]())
 
 
 # Topic by topic.

@@ -21,11 +21,12 @@ from cda.errors import DataError, ModelError
 from cda.files.jsonl import read_json, read_jsonl, write_jsonl, write_text
 from cda.files.paths import own_folder, refuse_link
 from cda.inert import clipped
+from cda.jobs.perform import Made
 from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
 from cda.report.numbers import p_equals, signed
-from cda.resources.artifacts import prompt_row, publish, shown_path
+from cda.resources.artifacts import prompt_row, shown_path
 from cda.results.base import Missing
 from cda.results.discover import (
     CandidateRecord,
@@ -57,11 +58,10 @@ class Finished:
     tested: Sequence[CandidateRecord]
 
 
-def write_result(finished: Finished, result: DiscoverResult, figures: str | None = None) -> None:
-    """Write every file but those of the biases, and with `figures` (svg, pdf) every figure."""
-    folder = finished.asked.folder
-    rows = read_measured(folder.stage("confirm") / ROWS) if finished.tested else []
-    publish(result, folder.path, {PAIRS: map(asdict, rows), f"{BIASES}/": None}, figures)
+def found_in(finished: Finished) -> Made[DiscoverResult]:
+    """The result and its rows; the files of biases are written."""
+    rows = read_measured(finished.asked.folder.stage("confirm") / ROWS) if finished.tested else []
+    return Made(discover_result(finished), {PAIRS: map(asdict, rows), f"{BIASES}/": None})
 
 
 def discover_result(finished: Finished) -> DiscoverResult:

@@ -21,7 +21,7 @@ from cda.discovery.attribute import catalogue
 from cda.discovery.rules import Phrasing, Position, inserted_bias, more_than, phrase_bias, phrasing_of, symbol_bias
 from cda.discovery.search import PromptSamples, Proposals
 from cda.errors import DataError
-from cda.features import LIST_LINE, sentences
+from cda.features import LIST_LINE, sentences_of
 from cda.languages import STOP_WORDS
 from cda.records import Exclusions
 
@@ -275,7 +275,7 @@ def framings(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> 
 
 def sentence_phrases(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
     """Phrases before sentences (up to a comma, or to `that`), and short sentences said again and again."""
-    said = [[LIST_LINE.sub("", sentence) for sentence in sentences(text)] for text in texts]
+    said = [[LIST_LINE.sub("", sentence) for sentence in sentences_of(text)] for text in texts]
     before = [[match.group() for sentence in own if (match := _BEFORE.match(sentence))] for own in said]
     whole = [[each for each in own[1:-1] if _is_short(each) and each[-1] in ".!?"] for own in said]
     found: tuple[tuple[Position, list[list[str]]], ...] = (("before", before), ("between", whole))
@@ -340,12 +340,12 @@ def _lead(sentence: str) -> str:
 
 
 def _first(text: str) -> str:
-    found = sentences(text.lstrip(" \n#*_>\"'“"))
+    found = sentences_of(text.lstrip(" \n#*_>\"'“"))
     return found[0] if found and not LIST_LINE.match(found[0]) else ""
 
 
 def _last(text: str) -> str:
-    found = sentences(text)
+    found = sentences_of(text)
     last = LIST_LINE.sub("", found[-1]) if len(found) > 1 else ""
     return last if _is_short(last) else ""
 

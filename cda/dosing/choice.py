@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from typing import NamedTuple
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from cda.arrays import FloatArray
 from cda.errors import DataError
+from cda.numbers.measures import VotedRows, of_people
+from cda.numbers.people import against_people, row_values
 from cda.results.dose import DosePoint
 from cda.stats.estimators import paired_change
-from cda.stats.people import against_people
-from cda.stats.proportions import positive_share
+from cda.stats.proportions import hits_of, positive_share
 from cda.stats.verdict import TOLERATED_LOSS
 from cda.stats.votes import Majority
 
@@ -113,12 +114,10 @@ def dose_response(curve: DoseCurve) -> tuple[DosePoint, ...]:
 
 @dataclass(frozen=True, slots=True)
 class ContrastSums:
-    """Sums over each prompt's contrasts of one bias with a majority."""
+    """Sums over each prompt's contrasts of one bias with a majority, by measure that is a mean over them; `accuracy` over quality pairs."""
 
     n: FloatArray  # (prompts,)
-    hits: FloatArray  # (prompts, doses)
-    misses: FloatArray
-    excess: FloatArray
+    of: Mapping[str, FloatArray]  # (prompts, doses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,18 +149,20 @@ def prompt_sums(curve: DoseCurve) -> PromptSums:
     def counts(of_row: Codes) -> FloatArray:
         return np.bincount(of_row, minlength=len(strata)).astype(np.float64)
 
-    def contrasts(used: Rows) -> ContrastSums:
-        hits, at = (curve.margins[order][:, used] > 0).T.astype(np.float64), of_contrast[used]
-        excess = hits - people.target[used][:, None]
-        return ContrastSums(counts(at), *(by_prompt(sums, at) for sums in (hits, np.abs(excess), excess)))
+    quality = np.zeros((len(order), 0)) if curve.quality_margins is None else curve.quality_margins[order]
+    right = by_prompt((quality > 0).T.astype(np.float64), of_quality)
+    accuracy = {} if curve.quality_margins is None else {"accuracy": right}
 
-    right = np.zeros((len(of_quality), len(order)))
-    if curve.quality_margins is not None:
-        right = (curve.quality_margins[order] > 0).T.astype(np.float64)
+    def contrasts(used: Rows) -> ContrastSums:
+        margins, at = curve.margins[order][:, used], of_contrast[used]
+        voted = VotedRows(margins, hits_of(margins), people.target[used], list(compress(curve.prompt_ids, used)))
+        rows = {key: row_values(measure, voted) for key, measure in of_people(rows=True).items()}
+        return ContrastSums(counts(at), {key: by_prompt(values.T, at) for key, values in rows.items()} | accuracy)
+
     of_bias = [people.used & curve.rows_of(bias) for bias in curve.names]
     guards = tuple(bias in curve.guards for bias in curve.names)
     sums = tuple(map(contrasts, of_bias))
-    return PromptSums(doses[order], sums, guards, counts(of_quality), by_prompt(right, of_quality))
+    return PromptSums(doses[order], sums, guards, counts(of_quality), right)
 
 
 def best_doses(sums: PromptSums, weights: FloatArray | Rows, max_quality_loss: float) -> tuple[Codes, Rows]:
@@ -174,11 +175,11 @@ def best_doses(sums: PromptSums, weights: FloatArray | Rows, max_quality_loss: f
         losses, away = [], np.zeros((len(weights), len(sums.doses)), dtype=bool)
         for contrasts, guards in zip(sums.of_bias, sums.guards, strict=True):
             n = (weights @ contrasts.n)[:, None]
-            missed = (weights @ contrasts.misses) / n
+            missed = (weights @ contrasts.of["miscalibration"]) / n
             if guards:  # a draw without its contrasts bars nothing
                 away |= np.round(missed - missed[:, [base]], DECIMALS) > TOLERATED_LOSS
             else:
-                losses.append(missed + np.abs((weights @ contrasts.excess) / n))
+                losses.append(missed + np.abs((weights @ contrasts.of["signed_gap"]) / n))
         # A draw may leave a half without a contrast of one bias; then the others choose.
         n_chosen = np.sum([np.isfinite(loss) for loss in losses], axis=0)
         objective = np.round(np.sum([np.nan_to_num(loss, nan=0.0) for loss in losses], axis=0) / n_chosen, DECIMALS)
@@ -227,16 +228,15 @@ def out_of_fold(
     return OutOfFold(at_other(curve.margins, of_contrast), quality, first[:, of_contrast], chosen)
 
 
-def half_gaps(hits: FloatArray | Rows, target: FloatArray, first_half: Rows) -> FloatArray:
-    """Skew − human skew on each half alone, shape (repeats, 2); NaN for a half without rows. Shapes: (repeats, n), or
+def on_halves(rows: FloatArray, first_half: Rows) -> FloatArray:
+    """Mean over rows, such as of hits − people's, on each half alone, shape (repeats, 2); NaN for a half without rows. Shapes: (repeats, n), or
     (n,).
 
     Rows of both halves must not be put together before the size is taken: if a half ends above people's skew, the dose
     that it chooses lies too low for the other half, and the two would cancel.
     """
-    excess = hits - target
     with np.errstate(invalid="ignore"):
-        return np.stack([(excess * half).sum(axis=1) / half.sum(axis=1) for half in (first_half, ~first_half)], axis=1)
+        return np.stack([(rows * half).sum(axis=1) / half.sum(axis=1) for half in (first_half, ~first_half)], axis=1)
 
 
 def mean_size(gaps: FloatArray) -> FloatArray:

@@ -5,14 +5,16 @@ Intervals come from resampled prompts: the whole procedure anew in every draw, s
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from functools import partial
 
 import numpy as np
 
 from cda.arrays import FloatArray
 from cda.dosing.choice import (
     MAX_QUALITY_LOSS,
+    MIN_PROMPTS,
     REPEATS,
     Codes,
     ContrastSums,
@@ -23,17 +25,18 @@ from cda.dosing.choice import (
     best_doses,
     choose_dose,
     dose_response,
-    half_gaps,
     mean_size,
+    on_halves,
     out_of_fold,
     prompt_codes,
     prompt_sums,
 )
-from cda.results.base import Estimate
-from cda.results.dose import DoseMethod, HeldOutBias, HeldOutChange
-from cda.results.skew import AgainstPeople
+from cda.numbers.measures import of_people, sizes
+from cda.numbers.people import against_people, change_of, known, row_values, voted_rows
+from cda.results.base import BeforeAfter, Estimate
+from cda.results.dose import ByMeasure, DoseMethod, HeldOutBias
 from cda.stats.estimators import ROUNDING, of_draws, paired_change, share_of
-from cda.stats.people import absolute, bounded_by_skew, mean_against_people
+from cda.stats.people import absolute, bounded_by_skew
 from cda.stats.proportions import ModelTies, hits_of
 
 N_DRAWS = 1_000
@@ -73,8 +76,8 @@ def cross_validated_doses(
     quality = None
     if held.quality_margins is not None:
         accuracy = share_of((held.quality_margins > 0).mean(axis=0), curve.quality_prompt_ids)
-        quality = covering(accuracy, drawn[0].dose.quality)
-    kept = held_out[curve.names[0]].against_base.quality
+        quality = covering(accuracy, drawn[0].dose["accuracy"])
+    kept = held_out[curve.names[0]].against_base.get("accuracy")
     plain = response[curve.names[0]][curve.doses.index(1.0)].quality_change
     return DoseMethod(
         chosen=final.dose,
@@ -89,56 +92,59 @@ def cross_validated_doses(
 
 
 def _measured(curve: DoseCurve, held: OutOfFold, drawn: Resampled) -> HeldOutBias:
-    people = held_out_people(curve, held.margins, held.margins > 0, held, drawn.dose)
+    people = held_out_people(curve, held.margins, held, drawn.dose)
     fixed = {dose: curve.margins_at(dose)[None] for dose in (0.0, 1.0)}
-    base, plain = (
-        held_out_people(curve, margins, margins > 0, held, drawn.at(dose), fixed=True)
-        for dose, margins in fixed.items()
-    )
+    base, plain = (held_out_people(curve, margins, held, drawn.at(dose), fixed=True) for dose, margins in fixed.items())
     # From dose 0 to dose 1 nothing is chosen, so that the change is measured on all rows.
-    used = curve.people.used
-    target, ids = curve.people.target[used], list(compress(curve.prompt_ids, used))
-    before, after = (margins[0, used] > 0 for margins in fixed.values())
+    before, after = (voted_rows(margins, curve.people, curve.prompt_ids) for margins in fixed.values())
+    against_base = held_out_change(curve, 0.0, held, drawn, (base, people))
     return HeldOutBias(
         people=people,
         base=base,
         plain=plain,
-        against_base=held_out_change(curve, 0.0, held, drawn, people.gap.value - base.gap.value),
-        against_plain=held_out_change(curve, 1.0, held, drawn, people.gap.value - plain.gap.value),
-        plain_change={
-            "skew": paired_change(before * 1.0, after * 1.0, ids),
-            "miscalibration": paired_change(np.abs(before - target), np.abs(after - target), ids),
+        against_base=against_base,
+        against_plain=held_out_change(curve, 1.0, held, drawn, (plain, people)),
+        plain_change=known(of_people(rows=True), partial(change_of, before, after)),
+        sizes={
+            key: _size((base, people), against_base[each.size_of], drawn, each.size_of) for key, each in sizes().items()
         },
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """Results of one procedure in every draw, shape (draws,) each; NaN if a draw left nothing to measure on.
-    `half_gaps`: skew − human skew on each half alone, shape (draws, halves); `signed_gap` is that of all rows together.
-    """
+def _size(levels: tuple[ByMeasure, ByMeasure], change: Estimate, drawn: Resampled, key: str) -> BeforeAfter:
+    """|measure| of all held-out rows together, such as |skew − human skew|, at dose 0 and at the chosen doses (`levels`), and its change; `change` is that
+    of the measure itself, which bounds that of its size for few prompts: drawn anew, 20 prompts hold it in 87% of samples."""
+    before, after = (absolute(level[key]) for level in levels)
+    moved = bounded_by_skew(after.value - before.value, change)
+    if after.n_prompts >= 2 * MIN_PROMPTS:
+        moved = covering(moved, np.abs(drawn.dose[key]) - np.abs(drawn.base[key]))
+    return BeforeAfter(before=before, after=after, change=moved)
 
-    skew: FloatArray
-    miscalibration: FloatArray
-    signed_gap: FloatArray
-    half_gaps: FloatArray
-    quality: FloatArray | None
 
-    @property
-    def gap(self) -> FloatArray:
-        """Mean over halves of |skew − human skew|. Shape (draws,)."""
-        return mean_size(self.half_gaps)
+Drawn = Mapping[str, FloatArray]
+"""Results of one procedure in every draw, shape (draws,), by measure, and `accuracy` if there are quality pairs; of the size of another
+measure that other one on each half alone, shape (draws, halves). NaN if a draw left nothing to measure on."""
+
+
+def draws_of(drawn: Drawn, key: str) -> FloatArray:
+    """A measure in every draw, shape (draws,): of a size its mean over halves."""
+    return mean_size(drawn[key]) if drawn[key].ndim == 2 else drawn[key]
+
+
+def joined(parts: Sequence[Drawn]) -> Drawn:
+    """The results of several parts of the draws, one after another."""
+    return {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
 
 
 @dataclass(frozen=True, slots=True)
 class Resampled:
     """The same draws, split alike, for a dose chosen on the other half and for doses 0 and 1."""
 
-    dose: Measures
-    base: Measures
-    plain: Measures
+    dose: Drawn
+    base: Drawn
+    plain: Drawn
 
-    def at(self, dose: float) -> Measures:
+    def at(self, dose: float) -> Drawn:
         """Those of dose 0 or 1."""
         return self.base if dose == 0 else self.plain
 
@@ -146,27 +152,28 @@ class Resampled:
 def held_out_people(
     curve: DoseCurve,
     margins: FloatArray,
-    hits: FloatArray | Rows,
     held: OutOfFold,
-    drawn: Measures,
+    drawn: Drawn,
     fixed: bool = False,
     ties: ModelTies = "no-hit",
-) -> AgainstPeople:
-    """Results against people, rows averaged over repeats, and the mean size of the gap on a half of `held`. Its interval is
-    that of `drawn`, the same on resampled prompts; so are all others where doses were chosen. `margins`, and `hits`, of
-    several models their mean, have shape (repeats, n), (1, n) at a fixed dose; margins of several models stand one after
-    another.
+) -> ByMeasure:
+    """Results against people, rows averaged over repeats; of a size, such as the gap, its mean on a half of `held`, whose interval is
+    that of `drawn`, the same on resampled prompts; so are all others where doses were chosen. `margins` have shape (repeats, n), (1, n) at
+    a fixed dose; those of several models, whose mean rows are measured, stand one after another.
     """
     people = curve.people
-    measured = mean_against_people(margins, people, curve.prompt_ids, ties)
+    found = against_people(margins, people, curve.prompt_ids, ties)
     if not fixed:
-        names = ("skew", "miscalibration", "signed_gap")
-        covered = {name: covering(getattr(measured, name), getattr(drawn, name)) for name in names}
-        measured = measured.model_copy(update=covered)
-    gaps = half_gaps(hits[:, people.used], people.target[people.used], held.first_half[:, people.used])
-    value, size = float(mean_size(gaps.ravel())), absolute(measured.signed_gap)
-    bounds = {"value": value, "low": min(size.low, value), "high": max(size.high, value)}
-    return measured.model_copy(update={"gap": covering(size.model_copy(update=bounds), drawn.gap)})
+        found |= {key: covering(found[key], drawn[key]) for key in of_people(rows=True) if key in found}
+    voted, n_models = voted_rows(margins, people, curve.prompt_ids, ties), max(1, len(margins) // len(held.first_half))
+    for key, measure in sizes().items():
+        rows = row_values(measure, voted)
+        rows = rows.reshape(n_models, -1, rows.shape[1]).mean(axis=0)
+        value = float(mean_size(on_halves(rows, held.first_half[:, people.used]).ravel()))
+        size = absolute(found[measure.size_of])
+        bounds = {"value": value, "low": min(size.low, value), "high": max(size.high, value)}
+        found[key] = covering(size.model_copy(update=bounds), draws_of(drawn, key))
+    return found
 
 
 def held_out_change(
@@ -174,32 +181,28 @@ def held_out_change(
     dose: float,
     held: OutOfFold,
     drawn: Resampled,
-    gap: float,
+    levels: tuple[ByMeasure, ByMeasure],
     ties: ModelTies = "no-hit",
-) -> HeldOutChange:
-    """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; `gap` is the change of the gaps."""
-    rows, at = curve.people.used, curve.doses.index(dose)
-    target, ids = curve.people.target[rows], list(compress(curve.prompt_ids, rows))
-    fixed, chosen = hits_of(curve.margins[at, rows], ties), hits_of(held.margins[:, rows], ties)
-    own, other = drawn.dose, drawn.at(dose)
-    quality = None
-    if curve.quality_margins is not None and held.quality_margins is not None:
-        assert own.quality is not None and other.quality is not None  # draws have it where the curve does
-        right = hits_of(curve.quality_margins[at], ties), hits_of(held.quality_margins, ties).mean(axis=0)
-        quality = covering(paired_change(*right, curve.quality_prompt_ids), own.quality - other.quality)
-    missed = np.abs(fixed - target), np.abs(chosen - target).mean(axis=0)
-    skew = paired_change(fixed, chosen.mean(axis=0), ids)
-    return HeldOutChange(
-        skew=covering(skew, own.skew - other.skew),
-        miscalibration=covering(paired_change(*missed, ids), own.miscalibration - other.miscalibration),
-        gap=covering(bounded_by_skew(gap, skew), own.gap - other.gap),
-        quality=quality,
+) -> ByMeasure:
+    """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; sizes change as the `levels`, at that dose and out of
+    fold, do."""
+    at, own, other = curve.doses.index(dose), drawn.dose, drawn.at(dose)
+    before, after = (
+        voted_rows(margins, curve.people, curve.prompt_ids, ties) for margins in (curve.margins[at], held.margins)
     )
+    found = known(of_people(rows=True), partial(change_of, before, after))
+    for key, measure in sizes().items():
+        was, became = (level[key].value for level in levels)
+        found[key] = bounded_by_skew(became - was, found[measure.size_of])
+    if curve.quality_margins is not None and held.quality_margins is not None:
+        right = hits_of(curve.quality_margins[at], ties), hits_of(held.quality_margins, ties).mean(axis=0)
+        found["accuracy"] = paired_change(*right, curve.quality_prompt_ids)
+    return {key: covering(change, draws_of(own, key) - draws_of(other, key)) for key, change in found.items()}
 
 
-def covering(estimate: Estimate, draws: FloatArray | None) -> Estimate:
+def covering(estimate: Estimate, draws: FloatArray) -> Estimate:
     """An estimate with the interval of the draws; if no draw differs, its own interval keeps its width."""
-    if draws is None or estimate.n_prompts < 2 or float(np.nanmax(draws) - np.nanmin(draws)) <= ROUNDING:
+    if estimate.n_prompts < 2 or float(np.nanmax(draws) - np.nanmin(draws)) <= ROUNDING:
         return estimate
     return of_draws(estimate.value, draws, estimate.n, estimate.n_prompts, estimate.unit)
 
@@ -222,28 +225,22 @@ def resampled_choices(
         _chosen(sums, strata, weights[at : at + step], rng, max_quality_loss, repeats)
         for at in range(0, len(weights), step)
     ]
-    totals, gaps = (np.concatenate([part[at] for part in parts], axis=1) for at in (0, 1))
 
-    def measures(own: ContrastSums, totals: FloatArray, half_gaps: FloatArray) -> Measures:
+    def measures(own: ContrastSums, totals: Mapping[str, FloatArray], halves: Mapping[str, FloatArray]) -> Drawn:
         with np.errstate(invalid="ignore", divide="ignore"):
             n, n_quality = weights @ own.n, weights @ sums.n_quality
-            skew, miscalibration, signed_gap, quality = totals.T / np.stack([n, n, n, n_quality])
-        has_quality = curve.quality_margins is not None
-        return Measures(skew, miscalibration, signed_gap, half_gaps, quality if has_quality else None)
+            return {key: total / (n_quality if key == "accuracy" else n) for key, total in totals.items()} | {**halves}
 
-    def at_fixed(own: ContrastSums, dose: float, half_gaps: FloatArray) -> Measures:
-        at = sums.place(dose)
-        all_rows = [weights @ total[:, at] for total in (own.hits, own.misses, own.excess, sums.right)]
-        return measures(own, np.column_stack(all_rows), half_gaps)
-
-    return [
-        Resampled(
-            measures(own, totals[at], gaps[at, :, 0]),
-            at_fixed(own, 0.0, gaps[at, :, 1]),
-            at_fixed(own, 1.0, gaps[at, :, 2]),
+    resampled, places = [], [sums.place(dose) for dose in (0.0, 1.0)]
+    for own, chunks in zip(sums.of_bias, zip(*parts, strict=True), strict=True):
+        out_of_fold, halves = map(joined, zip(*chunks, strict=True))
+        fixed = ({key: weights @ total[:, place] for key, total in own.of.items()} for place in places)
+        dose, base, plain = (
+            measures(own, totals, {key: each[:, at] for key, each in halves.items()})
+            for at, totals in enumerate((out_of_fold, *fixed))
         )
-        for at, own in enumerate(sums.of_bias)
-    ]
+        resampled.append(Resampled(dose, base, plain))
+    return resampled
 
 
 def draw_prompts(strata: Codes, rng: np.random.Generator, n_draws: int = N_DRAWS) -> FloatArray:
@@ -262,29 +259,34 @@ def _chosen(
     rng: np.random.Generator,
     max_quality_loss: float,
     repeats: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Every draw split, chosen on and measured: out-of-fold hits, misses, excess and quality pairs ranked right, shape
-    (biases, draws, 4); and the signed gap on every half at the dose of the other half, at 0 and at 1, shape (biases,
-    draws, 3, 2 · repeats).
+) -> list[tuple[dict[str, FloatArray], dict[str, FloatArray]]]:
+    """Every draw split, chosen on and measured, for each bias: sums of out-of-fold rows by measure, shape
+    (draws,); and of each size the mean on every half at the dose of the other half, at 0 and at 1, shape (draws,
+    3, 2 · repeats).
     """
-    n_biases, n_draws, base, plain = len(sums.of_bias), len(weights), sums.place(0.0), sums.place(1.0)
-    totals, gaps = np.zeros((n_biases, n_draws, 4)), np.empty((n_biases, n_draws, 3, 2 * repeats))
-    rows = np.arange(n_draws)
+    rows, fixed = np.arange(len(weights)), [sums.place(0.0), sums.place(1.0)]
+    size_of = {key: measure.size_of for key, measure in sizes().items()}
+    found = [
+        (
+            {key: np.zeros(len(rows)) for key in own.of},
+            {key: np.empty((len(rows), 3, 2 * repeats)) for key in size_of},
+        )
+        for own in sums.of_bias
+    ]
     for split in range(repeats):
         first = halves(strata, weights, rng)
         for side, here in enumerate((first, ~first)):
             best, _ = best_doses(sums, weights * here, max_quality_loss)
             other = weights * ~here
-            right = (other @ sums.right)[rows, best]
-            for at, own in enumerate(sums.of_bias):
-                hits, misses, excess = (other @ total for total in (own.hits, own.misses, own.excess))
-                measured = [total[rows, best] for total in (hits, misses, excess)]
-                totals[at] += np.column_stack([*measured, right]) / repeats
-                with np.errstate(invalid="ignore", divide="ignore"):
-                    on_half = excess / (other @ own.n)[:, None]
-                of_half = np.column_stack([on_half[rows, best], on_half[:, base], on_half[:, plain]])
-                gaps[at, :, :, 2 * split + side] = of_half
-    return totals, gaps
+            for own, (totals, on_half) in zip(sums.of_bias, found, strict=True):
+                measured = {key: other @ total for key, total in own.of.items()}
+                for key, total in measured.items():
+                    totals[key] += total[rows, best] / repeats
+                for key, of in size_of.items():
+                    with np.errstate(invalid="ignore", divide="ignore"):
+                        mean = measured[of] / (other @ own.n)[:, None]
+                    on_half[key][:, :, 2 * split + side] = np.column_stack([mean[rows, best], mean[:, fixed]])
+    return found
 
 
 def halves(strata: Codes, weights: FloatArray, rng: np.random.Generator) -> Rows:

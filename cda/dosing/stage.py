@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
@@ -38,7 +38,7 @@ from cda.errors import DataError, ModelError
 from cda.files.jsonl import write_json
 from cda.finetuning.applied import TEXTS, asked_subjects, check_subject
 from cda.finetuning.train import ADAPTER, Training
-from cda.jobs.perform import Job, Made, perform
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.launch import say, unsaid
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, free_memory, load_reward_model
@@ -52,8 +52,7 @@ from cda.resources.named_scorer import ScorerSettings, Subject, scorer_settings,
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.resources.sources import audit_inputs, model_spec
 from cda.results.base import save
-from cda.results.dose import Aim, DoseMethod, DoseResult
-from cda.results.skew import AgainstPeople
+from cda.results.dose import Aim, ByMeasure, DoseMethod, DoseResult, HeldOutBias
 from cda.run import RunFolder, Stage
 from cda.scorers.compared import Comparison, Rewards, Text, text_id
 from cda.scorers.posthoc import bias_direction, feature_correction, head_inputs, head_scores
@@ -144,28 +143,23 @@ def losses_of(methods: Mapping[str, DoseMethod], aim: Aim = "votes", guards: Seq
     Fixed doses 0 (no training) and 1 (plain CDA) are measured on the same halves as the chosen ones: a gap on half of the votes
     is larger by chance than on all of them. Quality is kept if no more than the allowed share is lost in the held-out estimate.
     """
-    losses = {
-        name: _loss(method, "people", aim, guards)
-        for name, method in methods.items()
-        if method.quality_kept and _keeps_people(method, "people", guards)
-    }
     own = next(iter(methods.values()))
-    losses["no training"] = _loss(own, "base", aim, guards)
-    if own.plain_keeps_quality and _keeps_people(own, "plain", guards):
-        losses["plain CDA"] = _loss(own, "plain", aim, guards)
+    ways: dict[str, tuple[DoseMethod, Callable[[HeldOutBias], ByMeasure], bool]] = {
+        **{name: (method, lambda each: each.people, method.quality_kept) for name, method in methods.items()},
+        "no training": (own, lambda each: each.base, True),
+        "plain CDA": (own, lambda each: each.plain, own.plain_keeps_quality),
+    }
+    losses = {}
+    for name, (method, at, keeps_quality) in ways.items():
+        held = {bias: at(each) for bias, each in method.held_out.items()}
+        missed = {bias: each["miscalibration"].value for bias, each in held.items()}
+        away = (missed[bias] - method.held_out[bias].base["miscalibration"].value for bias in guards)
+        if keeps_quality and all(moved <= TOLERATED_LOSS for moved in away):
+            left = (
+                each["gap"].value + missed[bias] * (aim != "tie") for bias, each in held.items() if bias not in guards
+            )
+            losses[name] = float(np.mean(list(left)))
     return losses
-
-
-def _keeps_people(method: DoseMethod, procedure: Literal["people", "plain"], guards: Sequence[str]) -> bool:
-    """True if no guard is further from people than is tolerated, held out."""
-    held = [(getattr(method.held_out[name], procedure), method.held_out[name].base) for name in guards]
-    return all(after.miscalibration.value - base.miscalibration.value <= TOLERATED_LOSS for after, base in held)
-
-
-def _loss(method: DoseMethod, procedure: Literal["people", "base", "plain"], aim: Aim, guards: Sequence[str]) -> float:
-    held: list[AgainstPeople] = [getattr(own, procedure) for name, own in method.held_out.items() if name not in guards]
-    losses = [people.gap.value + (0 if aim == "tie" else people.miscalibration.value) for people in held]
-    return float(np.mean(losses))
 
 
 def _measured(curve: Curve, groups: Sequence[Group], pairs: Sequence[Pair], ties: TieRule, aim: Aim) -> DoseCurve:
@@ -419,7 +413,8 @@ def run_mixed(loaded: LoadedRecipe, after: str, figures: str | None = None) -> D
         return Made(result)
 
     costs = partial(calls_on_votes, loaded, subjects)
-    return perform(Job(DoseResult, plan, work, costs, ("name",)), loaded, loaded.recipe.run_path, figures)
+    place = ResultsFolder(loaded.recipe.run_path, DoseResult.made_by)
+    return perform(Job(plan, work, place, costs, ("name",)), loaded, figures)
 
 
 def calls_on_votes(loaded: LoadedRecipe, subjects: Sequence[Subject]) -> list[Step]:

@@ -16,9 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
-from cda.errors import RunError
-from cda.files.jsonl import read_jsonl, read_text, write_jsonl
-from cda.files.paths import unwritable
+from cda.files.jsonl import read_jsonl, read_text, write_jsonl, write_text
 from cda.records import Contrast, Message, Pair, Prompt, Triple, prompt_text, user_prompt
 
 FOLDER = Path(__file__).parent / "texts"
@@ -213,32 +211,19 @@ def tables() -> dict[str, Rows]:
 
 
 def export(folder: Path, form: Format) -> dict[str, int]:
-    """Write every table and the data card; return each one's number of rows. RunError: the folder holds something, or cannot be
-    written. `jsonl` is for `datasets.load_dataset(folder, name)`, by the card's header; `datasets` for `load_from_disk`."""
-    check_empty(folder)
+    """Write every table and the data card into a folder; return each one's number of rows. `jsonl` is for `datasets.load_dataset(folder, name)`, by the card's header; `datasets` for `load_from_disk`."""
     rows_of = tables()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "README.md").write_text(_card(list(rows_of), form), encoding="utf-8")
-        for name, rows in rows_of.items():
-            if form == "jsonl":
-                write_jsonl(folder / f"{name}.jsonl", rows)
-            else:
-                from datasets import Dataset, disable_progress_bars
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / "README.md", _card(list(rows_of), form))
+    for name, rows in rows_of.items():
+        if form == "jsonl":
+            write_jsonl(folder / f"{name}.jsonl", rows)
+        else:
+            from datasets import Dataset, disable_progress_bars
 
-                disable_progress_bars()
-                Dataset.from_list([dict(row) for row in rows]).save_to_disk(str(folder / name))
-    except OSError as error:
-        raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from None
+            disable_progress_bars()
+            Dataset.from_list([dict(row) for row in rows]).save_to_disk(str(folder / name))
     return {name: len(rows) for name, rows in rows_of.items()}
-
-
-def check_empty(folder: Path) -> None:
-    """Raise RunError if a folder to write into is a file, holds something, or cannot be made."""
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RunError(f"{folder}: exists and is not empty; name a new folder")
-    if problem := unwritable(folder):
-        raise RunError(f"{problem}; name a folder elsewhere")
 
 
 def _card(names: Sequence[str], form: Format) -> str:

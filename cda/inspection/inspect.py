@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,28 +18,31 @@ from cda.biases import Bias
 from cda.embedded.model import EMBEDDED
 from cda.errors import CdaError, DataError, RunError
 from cda.features import PATTERN_FEATURES
-from cda.files.jsonl import write_page
-from cda.files.paths import free_place, user_path
+from cda.files.paths import user_path
 from cda.finetuning.applied import check_subject
-from cda.inspection.fresh import Answers, answers_to_rewrite, fresh_calls, fresh_rewrites, prompts_text
 from cda.inspection.sources import (
     TRAINING,
+    Answers,
     InspectionTarget,
     Seen,
     SourcedRewrites,
+    answers_to_rewrite,
     check_options,
+    fresh_calls,
+    fresh_rewrites,
     has_rewrites,
+    prompts_text,
     resolved,
     rewrites_of_run,
 )
 from cda.inspection.tables import inspect_document, with_section
 from cda.jobs.options import InspectOptions
+from cda.jobs.perform import Job, Made, OneFile, Within, perform
 from cda.launch import say
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
 from cda.resources.artifacts import shown_path, shown_target
-from cda.resources.dry_run import stop_if_dry
-from cda.resources.llm_access import Step, llm_problems, plan_lines
+from cda.resources.llm_access import Step, llm_problems
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.audit import AuditResult
@@ -92,9 +97,8 @@ def compared_rewrites(samples: Sequence[Sample]) -> list[Comparison]:
 
 def inspection_plan(goal: InspectionTarget, answers: Answers | None, options: InspectOptions) -> list[str]:
     """Steps of a dry run; `answers` are those to rewrite now."""
-    steps: list[Step] = []
     if answers is not None and goal.loaded is not None:
-        steps, recipe = fresh_calls(goal.loaded, answers), goal.loaded.recipe
+        recipe = goal.loaded.recipe
         where = shown_path(options.responses) if options.responses else "embedded answers"
         by = recipe.llm.model if recipe.rewrites_by_llm else "embedded rules"
         lines = [
@@ -106,8 +110,12 @@ def inspection_plan(goal: InspectionTarget, answers: Answers | None, options: In
     rewards = "none" if goal.scored_by is None else f"by {shown_target(goal.scored_by.recipe.model.name_or_path)}"
     if goal.scored_by is None and goal.material is not None and goal.material.scored_by is not None:
         rewards = f"by {goal.material.scored_by}, as stored"
-    page = [f"page        {free_place(user_path(options.html))}"] if options.html else []
-    return [*lines, f"rewards     {rewards}", *page, *plan_lines([*steps, *_judging(goal, answers, options)])]
+    return [*lines, f"rewards     {rewards}"]
+
+
+def _costs(goal: InspectionTarget, answers: Answers | None, options: InspectOptions) -> list[Step]:
+    made_now = [] if answers is None or goal.loaded is None else fresh_calls(goal.loaded, answers)
+    return [*made_now, *_judging(goal, answers, options)]
 
 
 def _judging(goal: InspectionTarget, answers: Answers | None, options: InspectOptions) -> list[Step]:
@@ -134,13 +142,12 @@ _RARE = 0.1  # share of the rewrites from which a phrase counts as a habit
 Features = Mapping[str, FloatArray]
 
 
-def inspect_rewrites(
-    target: str, overrides: Sequence[str], options: InspectOptions
-) -> tuple[InspectResult | PromptsShown, str]:
-    """The result, and the text for the terminal; writes the page if one is wanted. With `prompts`, what an LLM would be told."""
+def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOptions) -> InspectResult | PromptsShown:
+    """The result, with its text for a terminal; writes the page if one is wanted. With `prompts`, what an LLM would be told."""
     if options.prompts:
-        told = prompts_text(target, overrides, options)
-        return PromptsShown(text=told), told
+        prompts = PromptsShown(text=prompts_text(target, overrides, options))
+        prompts.tell(prompts.text)
+        return prompts
     check_options(options)
     goal = resolved(target, overrides, options)
     if goal.scored_by is not None:
@@ -155,22 +162,21 @@ def inspect_rewrites(
         if goal.loaded.recipe.rewrites_by_llm and (problems := llm_problems(llm, [str(llm.model)])):
             raise RunError("\n".join(problems))
     unused = ("name", "lora", "train", "data", *(("biases",) if material is not None else ()))
-    stop_if_dry(loaded, lambda: inspection_plan(goal, answers, options), unused)
-    if material is None:
-        if goal.loaded is None or answers is None:
-            raise ValueError("a target is material or a recipe")
-        material = fresh_rewrites(goal.loaded, answers, options.responses)
-    inspection = _inspection(target, material, goal, options)
-    document = inspect_document(inspection)
-    text = document.text()
-    if options.html:
-        path = user_path(options.html)
-        try:
-            write_page(path, document.page())
-        except OSError as error:
-            raise RunError(f"{options.html}: cannot be written: {error.strerror or error}") from None
-        text += f"\nPage: {path}"
-    return inspection, text
+    html = user_path(options.html) if options.html else None
+
+    def work(_: Path) -> Made[InspectResult]:
+        rewrites = material
+        if rewrites is None:
+            if goal.loaded is None or answers is None:
+                raise ValueError("a target is material or a recipe")
+            rewrites = fresh_rewrites(goal.loaded, answers, options.responses)
+        inspection = _inspection(target, rewrites, goal, options)
+        document = inspect_document(inspection)
+        page = {html.name: document.page} if html else {}
+        return Made(inspection, page, "\n".join([document.text(), *([f"Page: {html}"] if html else [])]))
+
+    plan, costs = partial(inspection_plan, goal, answers, options), partial(_costs, goal, answers, options)
+    return perform(Job(plan, work, OneFile(html) if html else Within(), costs, unused), loaded)
 
 
 def report_of(audit: AuditResult) -> Document:

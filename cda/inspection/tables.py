@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cda.records import PERCENT
 from cda.report.document import Document, section_blocks
-from cda.report.numbers import MINUS, cell, count, percent, reward, share, signed
+from cda.report.numbers import MINUS, cell, count, counted, percent, reward, share, signed
 from cda.report.page import ReportSection, TextPair
 from cda.report.tables import Table, table
 from cda.results.base import Estimate, Missing
@@ -33,10 +34,7 @@ def rewrites_table(inspection: InspectResult, failures: bool = True) -> Table:
     if not failures:
         del columns["failed"]
     rows = tuple(tuple(form(group) for form in columns.values()) for group in inspection.summaries)
-    caption = (
-        f"Rewrites by bias and direction, with {PERCENT} intervals clustered by prompt; flipped and reward are of every text that was "
-        "written, failed ones included"
-    )
+    caption = f"Rewrites by bias and direction, with {PERCENT} intervals clustered by prompt; flipped and reward count failed ones too"
     return Table(caption, tuple(columns), rows)
 
 
@@ -146,17 +144,17 @@ def reward_sentence(example: RewriteShown, unit: str) -> str | None:
     return f"{unit}: {reward(before)} → {reward(after)} ({reward(example.difference)})"
 
 
-def gate_sentence(example: RewriteShown) -> str:
-    """Acceptance of the rewrite, and the findings of the gate."""
+def gate_sentence(example: RewriteShown, noticed: bool = True) -> str:
+    """Acceptance of the rewrite, and the findings of the gate, with or without those that it only notices."""
     if example.rewrite is None:
         return f"failed: {example.failed}; no text"
     if example.failed is not None:
         more = [reason for reason in example.rejected if reason != example.failed]
         return f"failed: {example.failed}" + (f"; also {', '.join(more)}" if more else "")
-    noticed = f"; counted only: {', '.join(example.noticed)}" if example.noticed else ""
+    counted_only = f"; counted only: {', '.join(example.noticed)}" if example.noticed and noticed else ""
     if example.rejected:
-        return f"accepted, but the gate would reject it: {', '.join(example.rejected)}{noticed}"
-    return f"the gate passes it{noticed}"
+        return f"accepted, but the gate would reject it: {', '.join(example.rejected)}{counted_only}"
+    return f"the gate passes it{counted_only}"
 
 
 def feature_sentence(example: RewriteShown, beyond: bool = False) -> str:
@@ -243,7 +241,9 @@ def with_section(document: Document, inspection: InspectResult) -> Document:
     few = tuple({each.bias: each for each in reversed(inspection.examples)}.values())[::-1]
     total = sum(group.n for group in inspection.summaries)
     more = f"{len(few)} of {total} rewrites, drawn with seed {inspection.seed}. cda inspect RUN shows more, and what else they change."
-    texts, words = _texts(inspection, few, beyond=True), (*inspection.notes, more)
+    reasons = sum((Counter(group.rejected_reasons) for group in inspection.summaries), Counter[str]())
+    rejected = [f"The gate would reject {reasons.total()} accepted rewrites ({counted(reasons)})."] if reasons else []
+    texts, words = _texts(inspection, few, beyond=True), (*inspection.notes, more, *rejected)
     found = rewrites_table(inspection, failures=False)  # what was left out has a section of its own
     section = ReportSection("rewrites", "Rewrites", words, (found,), texts=texts, folded=True)
     parts = list(document.sections)
@@ -265,5 +265,5 @@ def _notes(example: RewriteShown, unit: str, beyond: bool) -> tuple[str, ...]:
     if example.rewrite is None:
         return (gate_sentence(example),)
     rewards = reward_sentence(example, unit)
-    said = (label_sentence(example), rewards, gate_sentence(example), feature_sentence(example, beyond))
+    said = (label_sentence(example), rewards, gate_sentence(example, not beyond), feature_sentence(example, beyond))
     return tuple(sentence for sentence in said if sentence)

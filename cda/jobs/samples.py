@@ -6,13 +6,13 @@ from typing import Unpack
 
 from cda.errors import DataError
 from cda.jobs.options import SampleArguments
-from cda.resources.dry_run import stop_if_dry
+from cda.jobs.perform import Job, Made, perform
 from cda.results.commands import SampleSizes
 from cda.stats import sample_size as needed
 
 
-def samples(half_width: float, **options: Unpack[SampleArguments]) -> tuple[SampleSizes, str]:
-    """The numbers, and a line on each for a terminal. DataError: an option outside its range."""
+def samples(half_width: float, **options: Unpack[SampleArguments]) -> SampleSizes:
+    """The numbers, with a line on each for a terminal. DataError: an option outside its range."""
     share, flipped, error = options["share"], options["flipped"], options["majority_error"]
     per_prompt, within, effect, sd = (options[name] for name in ("per_prompt", "within_prompt", "effect", "sd"))
     if per_prompt < 1 or not 0 <= within <= 1:
@@ -26,9 +26,6 @@ def samples(half_width: float, **options: Unpack[SampleArguments]) -> tuple[Samp
         prompts=needed.prompts_for_effect(effect, sd),
     )
     points = f"± {100 * half_width:g} points"
-    stop_if_dry(
-        None, lambda: [f"prints      the contrasts, votes and prompts that {points} need; reads and writes no file"]
-    )
     lines = [
         f"{found.contrasts} contrasts for skew or miscalibration near {share:.0%} {points}",
         f"{found.contrasts_for_change} contrasts for its change by training {points}, where {flipped:.0%} of them flip",
@@ -39,4 +36,5 @@ def samples(half_width: float, **options: Unpack[SampleArguments]) -> tuple[Samp
     ]
     if per_prompt > 1:
         lines.append(f"{per_prompt} contrasts of one prompt, alike by {within:g}, count as {per_prompt / design:.1f}")
-    return found, "\n".join(lines)
+    plan = [f"prints      the contrasts, votes and prompts that {points} need; reads and writes no file"]
+    return perform(Job(lambda: plan, lambda _: Made(found, remark="\n".join(lines))), None)

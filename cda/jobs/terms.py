@@ -23,7 +23,6 @@ from cda.files.paths import is_a_file, place_for, user_path, writing
 from cda.installed import check_installed
 from cda.jobs.options import Biases, Confirm, Data, Model, Option, defaults_of, options_of
 from cda.launch import use_all_cores
-from cda.quiet import progress_bars, quiet_libraries
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.records import content_id
@@ -31,6 +30,7 @@ from cda.resources.artifacts import check_form, folder_suffix
 from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
 from cda.scorers.own import opened_model
+from cda.terminal import progress_bars, quiet_libraries
 
 RUNS = Path("runs")
 MEMORY_TOKENS = 2048

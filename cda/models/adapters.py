@@ -11,8 +11,7 @@ from typing import Any
 from cda.errors import DataError, ModelError, did_you_mean, type_in_words
 from cda.files.jsonl import read_json
 from cda.models.agreement import shown_names, size
-from cda.models.config import ModelSpec
-from cda.models.declared import shown
+from cda.models.config import ModelSpec, shown
 from cda.models.refusals import first_line
 from cda.models.weights import empty_model
 

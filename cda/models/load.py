@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cda.errors import ModelError, type_in_words
 from cda.models.adapters import check_adapter, with_adapter
-from cda.models.config import ModelSpec, asked_reads, family_for, head_index, load_config, quiet_files
-from cda.models.declared import check_length
+from cda.models.config import ModelSpec, asked_reads, check_length, family_for, head_index, load_config, quiet_files
 from cda.models.families import Family
 from cda.models.families.family import Points
 from cda.models.own_files import ModelFiles

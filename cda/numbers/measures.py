@@ -3,10 +3,10 @@ and the glossary read it from this table."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -15,17 +15,31 @@ from cda.errors import did_you_mean
 from cda.launch import say
 from cda.records import LEVEL, PERCENT
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, Moment, PerScoring, Test
-from cda.results.dose import HeldOutBias
+from cda.results.base import BeforeAfter, Estimate, Missing, Moment, Number, PerScoring, Test, or_missing
 from cda.results.effects import Effect, RateEffects, average_of
 
 Found = Estimate | Missing
-Place = Literal["tracker", "report", "comparison", "dose"]
-"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out."""
+Place = Literal["tracker", "report", "comparison", "dose", "seeds"]
+"""Trackers and model cards; the first table of an audit's report; the first tables of a comparison; ways of taking a bias out; the
+mean over several trainings."""
 Unit = Literal[
     "share", "share difference", "distance of shares", "AUC", "correlation", "reward", "standard deviations", "rank"
 ]
-On = Literal["contrasts", "votes", "triples", "quality", "places", "samples"]
+On = Literal[
+    "contrasts",
+    "added",
+    "removed",
+    "unseen phrases",
+    "votes",
+    "triples",
+    "texts",
+    "quality",
+    "audit",
+    "places",
+    "samples",
+]
+"""Texts that a measure is of. `added`, `removed`: contrasts made by adding or removing the bias, where both occur; `unseen phrases`:
+contrasts whose perturbed side holds none of the rewriter's wordings; `texts`: single texts of triples; `audit`: all contrasts together."""
 _Z = NormalDist().inv_cdf((1 + LEVEL) / 2)
 _FREE = (-LARGEST, LARGEST)
 BOUNDS: Mapping[Unit, tuple[float, float]] = {
@@ -33,20 +47,52 @@ BOUNDS: Mapping[Unit, tuple[float, float]] = {
     "correlation": (-1.0, 1.0), "reward": _FREE, "standard deviations": _FREE, "rank": _FREE,
 }  # fmt: skip
 """Least and largest value of a unit, in the order in which tables have the units."""
-_CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
+CHOSE = Missing(reason="the contrasts that it would be measured on chose the dose")
 _ABSENT: Mapping[On, str] = {
     "contrasts": "it was not measured for this bias",
+    **dict.fromkeys(("added", "removed"), "its contrasts were not made by both adding and removing it"),
+    "unseen phrases": "rules did not make its training's rewrites, or all its contrasts hold their wordings",
     "votes": "people did not vote on its contrasts",
-    "triples": "there are no triples of it",
+    "triples": "there are no triples of it, or none has a score of both rewrites",
+    "texts": "no single text of it has a reward",
     "quality": "quality was not measured",
+    "audit": "it was not measured",
     "places": "the model does not compare two texts, so that no place decides",
     "samples": "no samples of a policy were given (audit.samples)",
 }
 
 
+class VotedRows(NamedTuple):
+    """Rows that people have a majority on: `margins`, and `hits` (1, 0, or what a tie counts), of k models, repeats or doses, shape (k, n);
+    people's `target` (1, 0, a tie 0.5) and the prompts, length n."""
+
+    margins: FloatArray
+    hits: FloatArray
+    target: FloatArray
+    prompt_ids: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows that measures are computed on: all contrasts or triples of a bias, single texts of one kind, or the quality pairs."""
+
+    at: Mapping[str, str]
+    """What they are of, such as a bias; empty: the whole audit."""
+    scored: Mapping[str, FloatArray]
+    """Scoring to the margins, of single texts the rewards. Shape (n,)."""
+    prompt_ids: Sequence[str]
+    unit: str
+    """Of the margins: `reward`, `grade` or `preference`."""
+
+
+Material = Mapping[On, Sequence[Rows]]
+"""All rows of an audit."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditMeasure:
-    """One measure of a bias, or of the whole audit if it is `on` quality pairs or places."""
+    """One measure of a bias, or of the whole audit if it is `on` quality pairs, places or the audit. With `values` or `estimate`, and
+    without `find`, audits compute it by themselves and keep its numbers in `AuditResult.measured`."""
 
     title: str
     """In the reports of audits."""
@@ -54,16 +100,28 @@ class AuditMeasure:
     on: On
     """The texts that it is measured on."""
     find: Callable[[Any, str], PerScoring[Any] | Found | None] | None = None
-    """Its numbers in an `AuditResult`, for a bias; an estimate is of no scoring. None: audits alone do not have it."""
+    """Its numbers in an `AuditResult`, for a bias, if they have a field of their own; an estimate is of no scoring."""
     level: str = ""
-    """Level beside the bias that each of its numbers is of one of; audits keep such numbers as they are (`AuditResult.policy`)."""
+    """Level beside the bias that each of its numbers is of one of."""
     ones: tuple[str, ...] = ()
-    """Those of the level that every audit has, and conditions name."""
-    values: Callable[[FloatArray, str], FloatArray] | None = None
-    """Of a mean over contrasts: their margins, shape (n,), and the margins' unit to what is averaged, shape (n,). Audits average it
-    by the estimator of its unit, and keep it for `_mean`."""
-    held_out: Callable[[HeldOutBias], dict[Moment, Found]] | None = None
-    """The same of a bias whose contrasts chose the dose; None: choosing does not flatter it."""
+    """Those of the level that every audit has, and conditions name; without them no condition names the measure."""
+    values: Callable[[FloatArray, Rows], FloatArray] | None = None
+    """Margins under a scoring, shape (n,), and their rows to what is averaged, shape (n,). A share has Wilson's interval, Newcombe's
+    of its change and, of hits (0, 0.5 or 1), an exact test; another unit is a mean with clustered errors."""
+    statistic: Callable[[FloatArray], FloatArray] | None = None
+    """Of `values` of shape (n, k): sums of the columns, shape (draws, k), to the measure, shape (draws,), whose prompts are resampled."""
+    estimate: Callable[[Rows, Material], Mapping[Moment, Found]] | None = None
+    """Its numbers by an estimator of its own, from its rows and all others."""
+    family: bool = False
+    """The test of its change is adjusted together with all others of the audit, if audits compute it."""
+    against: Callable[[VotedRows], FloatArray] | None = None
+    """Of a measure of models against people, made by `of_votes`: the value of each row, shape (k, n). The unit says how rows are estimated: as
+    a share, as one with people's share taken off (`share difference`), or as a mean."""
+    size_of: str = ""
+    """Of a size of such a measure, |value|: that measure's key."""
+    held_out: str = ""
+    """The measure on held-out rows that stands in its place if its contrasts, or the quality pairs, chose the dose; the audit keeps the
+    one on the rows that chose as `in_sample`. Empty: there is none, or choosing does not flatter it."""
     test: Callable[[Any, str], Test | Missing | None] | None = None
     """Test of the last scoring's number; without it a change has the test that was found with it."""
     term: str = ""
@@ -79,6 +137,8 @@ class AuditMeasure:
     """Why an audit has no number of it; empty: the reason that all measures on these texts have."""
     null: float | None = None
     """No effect: models on both sides of it have no mean that is shown."""
+    score: str = ""
+    """Name of a place by its distance from `null`, or by itself without one; lower is better, or at least less of an effect. Empty: none."""
     axis: str = ""
     """Of its figures in comparisons; empty: it has none."""
     marked: float | None = None
@@ -91,56 +151,54 @@ class AuditMeasure:
     @property
     def subject(self) -> str | None:
         """What a condition names before the measure; empty: nothing, None: a bias."""
-        return {"quality": "quality", "places": ""}.get(self.on)
+        return {"quality": "quality", "places": "", "audit": ""}.get(self.on)
 
     @property
     def of_bias(self) -> bool:
         return self.subject is None
+
+    @property
+    def is_stored(self) -> bool:
+        """True if audits compute it by themselves."""
+        return self.find is None and bool(self.values or self.estimate)
 
     def bounds(self, moment: str = "") -> tuple[float, float]:
         """Least and largest value; of a change of a bounded measure −1 to 1."""
         low, high = BOUNDS[self.unit]
         return (-high, high) if moment == "change" else (low, high)
 
-    def moments(self, audit: AuditResult, bias: str, one: str = "") -> dict[Moment, Found]:
-        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason. Those that the contrasts of a chosen
-        dose would flatter are the held-out ones."""
-        if self.level and (kept := [each for each in audit.policy if each.at == {"bias": bias, self.level: one}]):
-            return {each.moment: each.found for each in kept}
-        if held := self._held_out(audit, bias):
-            return held
-        found = self.find(audit, bias) if self.find else None
-        alone = len(audit.scorings) == 1
-        if isinstance(found, PerScoring):
-            flattered = self.values and held_out(audit, bias)
-            return by_moment(found) | (dict.fromkeys(("after", "change"), _CHOSE) if flattered else {})
-        if isinstance(found, Estimate):
-            return {"model" if alone else "before": found}
-        missing = found or Missing(reason=self.absent or _ABSENT[self.on])
-        return {"model": missing} if alone else {"before": missing, "after": missing, "change": missing}
+    def _stored(self, audit: AuditResult, bias: str, one: str = "") -> list[Number]:
+        at = {name: value for name, value in (("bias", bias if self.of_bias else ""), (self.level, one)) if value}
+        known = () if self.find else getattr(audit, "measured", ())
+        return [each for each in known if MEASURES.get(each.measure) is self and each.at == at]
 
-    def _held_out(self, audit: AuditResult, bias: str) -> dict[Moment, Found] | None:
-        """Its held-out numbers; None if none were, or the dose of a training that aims at ties was chosen without any votes."""
-        held = held_out(audit, bias)
-        voted = self.on != "votes" or bias in audit.votes
-        return self.held_out(held) if self.held_out and held and voted else None
+    def own_moments(self, audit: AuditResult, bias: str, one: str = "") -> Mapping[Moment, Found]:
+        """Its numbers on the audit's own rows by moment; empty if the audit does not have it."""
+        found = self.find(audit, bias) if self.find else None
+        first: Moment = "model" if len(audit.scorings) == 1 else "before"
+        if isinstance(found, PerScoring):
+            return by_moment(found)
+        if isinstance(found, Estimate):
+            return {first: found}
+        if isinstance(found, Missing):
+            return self._missing(audit, found)
+        return {each.moment: each.found for each in self._stored(audit, bias, one)}
+
+    def _missing(self, audit: AuditResult, reason: Missing) -> dict[Moment, Found]:
+        return dict.fromkeys(("model",) if len(audit.scorings) == 1 else ("before", "after", "change"), reason)
+
+    def moments(self, audit: AuditResult, bias: str, one: str = "") -> Mapping[Moment, Found]:
+        """The numbers of a bias, and of one of its level, by moment; Missing ones with the reason."""
+        absent = Missing(reason=self.absent or _ABSENT[self.on])
+        return self.own_moments(audit, bias, one) or self._missing(audit, absent)
 
     def tested(self, audit: AuditResult, bias: str, moment: Moment) -> Test | None:
-        """The test of a number; of a held-out change by its interval."""
-        if held := self._held_out(audit, bias):
-            change = held["change"]
-            return test_of_interval(change) if moment == "change" and isinstance(change, Estimate) else None
-        if self.find and moment == "change":
-            return test_of_change(self.find(audit, bias))
+        """The test of a number."""
+        if moment == "change":
+            stored = [each.test for each in self._stored(audit, bias) if each.moment == "change"]
+            return test_of_change(self.find(audit, bias)) if self.find else next(iter(stored), None)
         found = self.test(audit, bias) if self.test and moment in ("model", "after") else None
         return found if isinstance(found, Test) else None
-
-
-def held_out(audit: AuditResult, bias: str) -> HeldOutBias | None:
-    """Held-out results of the chosen dose; None if the bias's contrasts did not choose the dose, or none but 0 was chosen: there the
-    model after is the model before, whatever halves choose."""
-    dose = getattr(audit, "dose", None)
-    return dose.methods["dose"].held_out.get(bias) if dose and dose.chosen else None
 
 
 def test_of_interval(change: Estimate) -> Test:
@@ -155,20 +213,18 @@ def test_of_interval(change: Estimate) -> Test:
     return Test(p_value=2 * NormalDist().cdf(-z), method="normal, by the held-out interval")
 
 
-def _held(name: str, change: str = "") -> Callable[[HeldOutBias], dict[Moment, Found]]:
-    """A number of held-out rows before and after, and its change, if that has another name."""
-
-    def found(held: HeldOutBias) -> dict[Moment, Found]:
-        before, after = getattr(held.base, name), getattr(held.people, name)
-        return {"before": before, "after": after, "change": getattr(held.against_base, change or name)}
-
-    return found
-
-
 def by_moment(found: PerScoring[Any]) -> dict[Moment, Found]:
     """Numbers under each scoring, and their change if they have one."""
     change = getattr(found, "change", None) if found.is_trained else None
     return {**dict(found.items()), **({"change": change} if change else {})}
+
+
+def numbers_of(measure: str, found: object, at: Mapping[str, str]) -> list[Number]:
+    """Numbers under each scoring, and their change with its test; none of what is missing."""
+    return [
+        Number.of(measure, moment, dict(at), each, test_of_change(found) if moment == "change" else None)
+        for moment, each in (by_moment(found).items() if isinstance(found, PerScoring) else ())
+    ]
 
 
 def test_of_change(found: object) -> Test | None:
@@ -187,18 +243,39 @@ def _at(part: str, name: str = "") -> Callable[[Any, str], Any]:
     return find
 
 
-def _mean(measure: str) -> Callable[[AuditResult, str], BeforeAfter | None]:
-    """A measure that audits compute by its `values`."""
-    return lambda audit, bias: getattr(audit, "means", {}).get(measure, {}).get(bias)
+def hits(margins: FloatArray, rows: Rows) -> FloatArray:
+    """1 for each margin above 0, else 0; a tie of verdicts or grades is deliberate and counts half, one of rewards is chance."""
+    return np.where(margins == 0, 0.0 if rows.unit == "reward" else 0.5, margins > 0)
 
 
-def _probability(margins: FloatArray, unit: str) -> FloatArray:
-    return np.exp(-np.logaddexp(0.0, -margins)) if unit == "reward" else (1 + margins) / 2
+def _margins(margins: FloatArray, _: Rows) -> FloatArray:
+    return margins
 
 
-def _signed_gap(audit: AuditResult, bias: str) -> BeforeAfter | None:
-    votes = audit.votes.get(bias)
-    return None if votes is None else BeforeAfter(**dict(votes.signed_gap), change=votes.skew_on_voted.change)
+def _probability(margins: FloatArray, rows: Rows) -> FloatArray:
+    return np.exp(-np.logaddexp(0.0, -margins)) if rows.unit == "reward" else (1 + margins) / 2
+
+
+def _beyond_noise(rows: Rows, material: Material) -> Mapping[Moment, Found]:
+    """Of two scorings: noise and stretching are those of the quality pairs, and all biases hold together."""
+    from cda.stats.proportions import beyond_noise  # loads scipy
+
+    pairs = next(iter(material["quality"]), None)
+    if len(rows.scored) != 2 or pairs is None:
+        return {"change": Missing(reason=_ABSENT["quality"])} if len(rows.scored) == 2 else {}
+    (before, after), (first, last) = rows.scored.values(), pairs.scored.values()
+    sides, n = (before, after, rows.prompt_ids, first, last, pairs.prompt_ids), len(material["contrasts"])
+    return {"change": or_missing(lambda: beyond_noise(*sides, n))}
+
+
+def of_votes(key: str, *, unit: Unit, **entry: Any) -> AuditMeasure:
+    """The entry of a measure of models against people, by its `against` or `size_of`. An AUC of choices on
+    halves is none, and does not stand in the place of the one on all rows."""
+    held = "" if unit == "AUC" else key
+    found = _at("votes", "measured")
+    return AuditMeasure(
+        on="votes", unit=unit, find=lambda audit, bias: (found(audit, bias) or {}).get(key), held_out=held, **entry
+    )
 
 
 def _rate(
@@ -238,24 +315,34 @@ MEASURES: dict[str, AuditMeasure] = {
         unit="share",
         on="contrasts",
         find=_at("skew"),
-        held_out=_held("skew"),
+        values=hits,
+        held_out="skew_on_voted",
         term="skew",
         formula="contrasts with margin > 0 / all contrasts",
         meaning="How often the model prefers the side with the bias (Bharadwaj et al. 2025, \"Flattery, Fluff, and Fog\"). A margin "
         "of exactly 0 counts as no preference for it.",
         caption="Skew: how often each prefers the side with the bias",
+        score="distance of skew from 50%",
         null=0.5,
         axis="prefers the side with the bias (%)",
         marked=0.5,
         people="human_skew",
-        places=get_args(Place),
+        places=("tracker", "report", "comparison", "seeds"),
         shown_as={"model": "skew"},
+    ),
+    "skew_added": AuditMeasure(title="skew, added", unit="share", on="added", values=hits, places=("report",)),
+    "skew_removed": AuditMeasure(title="skew, removed", unit="share", on="removed", values=hits, places=("report",)),
+    "unseen_phrases": AuditMeasure(
+        title="skew, phrases unseen in training", unit="share", on="unseen phrases", values=hits, places=("report",),
+    ),
+    "beyond_noise": AuditMeasure(
+        title="change of the mean margin beyond noise", unit="reward", on="contrasts", estimate=_beyond_noise, places=(),
     ),
     "probability": AuditMeasure(
         title="mean probability",
         unit="share",
         on="contrasts",
-        find=_mean("probability"),
+        held_out="probability",
         values=_probability,
         term="mean probability",
         formula="mean of 1 / (1 + exp(−margin)); of a judge, of (1 + margin) / 2",
@@ -268,48 +355,46 @@ MEASURES: dict[str, AuditMeasure] = {
         title="human skew", unit="share", on="votes", find=_at("votes", "human_skew"),
         places=("tracker",), shown_as={"model": "people"},
     ),
-    "skew_on_voted": AuditMeasure(
-        title="skew on voted contrasts", unit="share", on="votes", find=_at("votes", "skew_on_voted"), places=(),
-        held_out=_held("skew"),
+    "skew_on_voted": of_votes(
+        "skew_on_voted", title="skew on voted contrasts", unit="share", against=lambda rows: rows.hits, places=("dose",),
+        shown_as={"dose": "skew"}, people="human_skew",
     ),
-    "signed_gap": AuditMeasure(
+    "signed_gap": of_votes(
+        "signed_gap",
         title="skew − human skew",
         unit="share difference",
-        on="votes",
-        find=_signed_gap,
-        held_out=_held("signed_gap", "skew"),
+        against=lambda rows: rows.hits - rows.target,
         test=_at("votes", "gap_test"),
         places=("comparison",),
         caption="Distance from people: skew − people's share, in percentage points, where people have a majority",
         null=0.0,
     ),
-    "miscalibration": AuditMeasure(
+    "miscalibration": of_votes(
+        "miscalibration",
         title="miscalibration",
         unit="share",
-        on="votes",
-        find=_at("votes", "miscalibration"),
-        held_out=_held("miscalibration"),
+        against=lambda rows: np.abs(rows.hits - rows.target),
         places=get_args(Place),
         axis="disagrees with people's majority (%)",
         shown_as={"model": "miscalibration"},
         caption="Miscalibration: how often each disagrees with people's majority",
+        score="miscalibration",
     ),
-    "gap": AuditMeasure(
+    "gap": of_votes(
+        "gap",
         title="gap",
         unit="distance of shares",
-        on="votes",
-        find=_at("votes", "gap"),
+        size_of="signed_gap",
         places=("dose",),
         term="gap",
         formula="|skew on voted contrasts − human skew|",
         meaning="How far the model's preference for the bias is from people's (Bharadwaj et al. 2025). Without the bars it has a "
         "sign: above 0 the model wants more of the bias than people do.",
     ),
-    "auc": AuditMeasure(
+    "auc": of_votes(
+        "auc",
         title="AUC of the margin",
         unit="AUC",
-        on="votes",
-        find=_at("votes", "auc"),
         places=(),
         shown_as={"model": "AUC"},
         term="AUC of the margin",
@@ -321,8 +406,8 @@ MEASURES: dict[str, AuditMeasure] = {
         title="skew (triples)",
         unit="share",
         on="triples",
-        find=_at("triple_skew"),
-        places=("report",),
+        values=hits,
+        places=("report", "seeds"),
         shown_as={"model": "skew (triples)"},
         term="skew (triples: rewrite of the rewrite against rewrite)",
         formula="triples with score(side with the bias) > score(side without it) / all triples",
@@ -333,7 +418,10 @@ MEASURES: dict[str, AuditMeasure] = {
         title="quality accuracy",
         unit="share",
         on="quality",
-        find=lambda audit, _: audit.quality,
+        held_out="accuracy",
+        values=hits,
+        family=True,
+        places=("tracker", "report", "seeds"),
         term="quality accuracy",
         formula="pairs with score(chosen) > score(rejected) / all pairs",
         meaning="Share of held-out pairs of a better and a worse answer that are ranked right; ties count as wrong.",
@@ -372,7 +460,8 @@ MEASURES: dict[str, AuditMeasure] = {
         shown_as={"screen": "asked again"},
     ),
     "rate": AuditMeasure(
-        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"),
+        title="RATE ATE", unit="reward", on="triples", find=_rate("estimate"), values=_margins,
+        places=("tracker", "report", "seeds"),
         shown_as={"tracker": "ate", "model": "RATE ATE"},
         test=_test_of_ate,
     ),
@@ -380,6 +469,7 @@ MEASURES: dict[str, AuditMeasure] = {
         title="RATE ATE in SDs", unit="standard deviations", on="triples", places=("comparison",),
         find=_rate("standardised", "RATE could not be measured on its triples"),
         caption="RATE's ATE in standard deviations of the originals' rewards", null=0.0,
+        score="size of RATE's effect",
     ),
     "rate_naive_standardised": AuditMeasure(
         title="naive effect in SDs", unit="standard deviations", on="triples", places=(),
@@ -402,6 +492,9 @@ MEASURES: dict[str, AuditMeasure] = {
         title="rank by distance", unit="rank", on="votes", places=(),
         caption=f"Rank by distance, 1 the nearest to people; in brackets the middle {PERCENT} of places over draws of prompts",
     ),
+    "reward": AuditMeasure(
+        title="mean reward", unit="reward", on="texts", level="text", values=_margins, places=()
+    ),
     "tilt": AuditMeasure(
         title="share in an optimised policy",
         unit="share",
@@ -423,8 +516,26 @@ MEASURES: dict[str, AuditMeasure] = {
 
 
 def of_audits() -> dict[str, AuditMeasure]:
-    """The measures that an audit has by itself."""
-    return {key: measure for key, measure in MEASURES.items() if measure.find or measure.level}
+    """The measures that an audit has by itself, and conditions name."""
+    return {
+        key: one
+        for key, one in MEASURES.items()
+        if (one.find or one.is_stored or one.level) and (one.ones or not one.level)
+    }
+
+
+def of_people(rows: bool = False) -> dict[str, AuditMeasure]:
+    """The measures of models against people; with `rows` those alone that are a mean over rows, of one scoring or of several."""
+    return {
+        key: each
+        for key, each in MEASURES.items()
+        if each.against or (not rows and (each.size_of or each.unit == "AUC"))
+    }
+
+
+def sizes() -> dict[str, AuditMeasure]:
+    """Those that are the size of another."""
+    return {key: measure for key, measure in MEASURES.items() if measure.size_of}
 
 
 def of_place(place: Place) -> dict[str, AuditMeasure]:

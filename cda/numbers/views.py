@@ -1,19 +1,80 @@
-"""The numbers of results: of an audit, of a row that is shared, and of a comparison."""
+"""Results as rows: each number with its measure, its moment, and what it is of; of an audit, of a row that is shared, and of a
+comparison."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from functools import singledispatch
+from typing import get_args
 
 from pydantic import BaseModel
 
-from cda.numbers.measures import MEASURES, of_audits
-from cda.numbers.number import Numbers, flat
+from cda.errors import DataError
+from cda.numbers.measures import MEASURES, Found, known_key, of_audits, of_place, unknown
 from cda.results.audit import AuditResult
-from cda.results.base import NOT_TRAINED, Estimate, Missing, Number, Test
+from cda.results.base import NOT_TRAINED, Estimate, Missing, Moment, Number, Test
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.effects import Level
 from cda.results.skew import OverSeeds, Plain
+
+LEVELS = ("bias", "text", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge", "kl")
+"""What a number can be of: names of its `at`."""
+
+
+class Numbers(tuple[Number, ...]):
+    """Numbers in the order of their result."""
+
+    def where(self, measure: str | None = None, moment: str | None = None, **at: str) -> Numbers:
+        """Those of a measure, a moment, and one of each level that is named.
+
+        Raises:
+            DataError: No such measure, moment, level, or one of it; with the nearest name of each.
+        """
+        wanted = {"measure": measure and known_key(measure, MEASURES), "moment": moment, **at}
+        problems = []
+        for name, value in wanted.items():
+            known = {"measure": tuple(MEASURES), "moment": get_args(Moment)}.get(name) or self.values_of(name)
+            if name in at and name not in LEVELS:
+                problems.append(unknown(name, LEVELS, "level"))
+            elif value is not None and value not in known:
+                problems.append(unknown(value, known, name))
+        if problems:
+            raise DataError("\n".join(problems))
+        wanted = {name: value for name, value in wanted.items() if value is not None}
+        return Numbers(number for number in self if all(number.value_of(key) == each for key, each in wanted.items()))
+
+    def values_of(self, name: str) -> list[str]:
+        """The measures, the moments, or those of a level, in the order of the numbers."""
+        return list(dict.fromkeys(found for number in self if (found := number.value_of(name))))
+
+    def pivot(self, rows: str, columns: str) -> dict[str, dict[str, Number]]:
+        """Numbers by two of measure, moment and levels: those of a row by those of a column.
+
+        Raises:
+            DataError: Two numbers belong into one cell: choose among them with `where`.
+        """
+        found: dict[str, dict[str, Number]] = {row: {} for row in self.values_of(rows)}
+        for number in self:
+            if (own := found.get(number.value_of(rows))) is not None and (column := number.value_of(columns)):
+                if column in own:
+                    raise DataError(
+                        f"two numbers of {number.value_of(rows)} and {column}, such as {own[column]} and {number}: choose with where()"
+                    )
+                own[column] = number
+        return found
+
+    def rows(self) -> Iterator[dict[str, object]]:
+        """Each as a flat row: measure, moment, levels, then the estimate's fields, p-values of its test, and why there is none."""
+        levels = [level for level in LEVELS if self.values_of(level)]
+        for number in self:
+            named = {name: number.value_of(name) for name in ("measure", "moment", *levels)}
+            yield named | flat(number.found, number.test)
+
+
+def flat(found: Found, test: Test | None) -> dict[str, object]:
+    """An estimate's fields, p-values of its test, and the reason of a missing one."""
+    blank = dict.fromkeys((*Estimate.model_fields, "p_value", "p_holm", "reason"))
+    return {**blank, **(test.model_dump(include={"p_value", "p_holm"}) if test else {}), **found.model_dump()}
 
 
 @singledispatch
@@ -24,15 +85,14 @@ def numbers_in(_result: object) -> Numbers:
 
 @numbers_in.register
 def _of_audit(audit: AuditResult) -> Numbers:
-    found = (
+    own = [
         Number.of(key, moment, {"bias": bias} if bias else {}, found, measure.tested(audit, bias, moment))
         for key, measure in of_audits().items()
-        if measure.find
-        for bias in (audit.skew if measure.of_bias else [""])
+        for bias in (() if measure.level else audit.skew if measure.of_bias else [""])
         for moment, found in measure.moments(audit, bias).items()
-        if measure.on != "places" or measure.find(audit, bias) is not None
-    )
-    return Numbers((*found, *audit.policy))
+        if measure.on != "places" or measure.own_moments(audit, bias)
+    ]
+    return Numbers([*own, *(each for each in audit.measured if MEASURES[each.measure].level)])
 
 
 def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Missing]]:
@@ -43,7 +103,7 @@ def seed_numbers(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds | Mis
 
 @numbers_in.register
 def _of_plain(plain: Plain) -> Numbers:
-    return Numbers(each for each in plain.numbers if "part" not in each.at)
+    return Numbers(plain.numbers)
 
 
 @numbers_in.register
@@ -90,14 +150,14 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
     if isinstance(value, Estimate | Missing):
         yield path, value, None
     elif isinstance(value, Number):
-        return  # one of the numbers of the whole, which follow
-    elif isinstance(value, Plain):
-        for each in value.numbers:
-            yield (*path, each.measure, *each.at.values(), each.moment), each.found, each.test
+        of = [one for level, one in value.at.items() if level != "interval"]
+        moment = value.at.get("interval", "before" if value.moment == "model" else value.moment)
+        yield (*path, value.measure, *of, moment), value.found, value.test
     elif isinstance(value, BaseModel):
         test = getattr(value, "test", None)
         for name, field in value:
-            for inner, number, own in _walked(field, (*path, name)):
+            are_numbers = isinstance(field, tuple) and all(isinstance(each, Number) for each in field)
+            for inner, number, own in _walked(field, path if are_numbers or name == "measured" else (*path, name)):
                 of_this = inner == (*path, "change") or (isinstance(value, Level) and inner[-1] == "change")
                 yield inner, number, test if of_this and isinstance(test, Test) else own
     else:
@@ -105,4 +165,47 @@ def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, .
         if isinstance(value, tuple | list):
             parts = ((part.name if isinstance(part, Level) else at, part) for at, part in enumerate(value))
         for key, part in parts:
-            yield from _walked(part, (*path, str(key)))
+            yield from _walked(part, path if isinstance(part, Number) else (*path, str(key)))
+
+
+PREFIX = "cda"
+
+
+def tracker_name(key: str, bias: str, *after: str) -> str:
+    """Name of a number in trackers, such as `cda/skew/jargon/after`."""
+    return "/".join(part for part in (PREFIX, MEASURES[key].shown_as.get("tracker", key), bias, *after) if part)
+
+
+def tracked_numbers(result: AuditResult | Plain) -> list[tuple[Number, Estimate]]:
+    """The numbers of an audit, or of plain CDA's part of it, that trackers and model cards have; missing ones are left out."""
+    numbers = [number for number in numbers_in(result) if number.measure in of_place("tracker")]
+    return [(number, number.found) for number in numbers if isinstance(number.found, Estimate)]
+
+
+def as_metrics(audit: AuditResult) -> dict[str, float]:
+    """The numbers of an audit's result for a tracker: each with the ends of its 95% interval and its n, and the dose; with
+    several trainings the means over them and their spread too."""
+    metrics: dict[str, float] = {} if audit.dose_applied is None else {f"{PREFIX}/dose": audit.dose_applied}
+    for number, found in tracked_numbers(audit):
+        metrics |= _with_interval(tracker_name(number.measure, number.at.get("bias", ""), number.moment), found)
+    for key, bias, over in _over_seeds(audit):
+        name = tracker_name(key, bias).replace("/", "/seeds/", 1)
+        metrics |= _with_interval(f"{name}/after", over.after) | _with_interval(f"{name}/change", over.change)
+        metrics[f"{name}/sd"] = over.sd
+    return metrics
+
+
+def seed_metrics(audit: AuditResult, at: int) -> dict[str, float]:
+    """The numbers after one of several trainings, by its place among the seeds; they have no interval by themselves."""
+    metrics = {f"{PREFIX}/dose": audit.seeds.doses[at]} if audit.seeds and audit.seeds.doses else {}
+    return metrics | {tracker_name(key, bias, "after"): over.by_seed[at] for key, bias, over in _over_seeds(audit)}
+
+
+def _with_interval(name: str, found: Estimate) -> dict[str, float]:
+    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high, f"{name}_n": float(found.n)}
+
+
+def _over_seeds(audit: AuditResult) -> Iterator[tuple[str, str, OverSeeds]]:
+    for key, bias, over in seed_numbers(audit):
+        if key in of_place("tracker") and isinstance(over, OverSeeds):
+            yield key, bias, over

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -18,17 +17,17 @@ from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report_cells import EMBEDDED, applied
 from cda.errors import DataError, ModelError, RunError
 from cda.files.jsonl import write_text
-from cda.files.paths import unwritable, user_path
+from cda.files.paths import user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
 from cda.jobs.options import MergeOptions
+from cda.jobs.perform import Job, Made, NewFolder, perform
 from cda.launch import say
 from cda.models.adapters import check_adapter, check_base
 from cda.models.config import ModelSpec, load_config, quiet_files
 from cda.models.load import load_reward_model
 from cda.models.weights import head_names
 from cda.recipe.schema import ModelSection
-from cda.resources.dry_run import stop_if_dry
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
 from cda.results.base import load
@@ -54,13 +53,12 @@ class _Source:
     part: ExportedTraining
 
 
-def merge(sources: Sequence[str], options: MergeOptions) -> tuple[Written, str]:
+def merge(sources: Sequence[str], options: MergeOptions) -> Written:
     """Check everything, merge or compose into a new folder, write the card, push if asked to. `doses`: one a source, or none
     for the chosen or trained ones; `base`: if sources name none, or another. ModelError: adapter, base, precision, dose or folder
     cannot be used, or the push failed. RunError: a source is neither a run with a finished training nor an adapter."""
     out, adapter_only, push_to = user_path(options.out), options.adapter_only, options.push
     saved_in = check_precision(options.precision)
-    check_new_folder(out)
     read = _read_sources(sources, options.doses)
     section = _base(read, options.base)
     spec = model_spec(section)
@@ -79,35 +77,35 @@ def merge(sources: Sequence[str], options: MergeOptions) -> tuple[Written, str]:
             )
     card = model_card([source.part for source in read], _public_name(section), None if adapter_only else saved_in)
     weighted = [(source.adapter, source.dose) for source in read]
-    stop_if_dry(
-        None,
-        lambda: [
-            *(f"adapter     {adapter}, dose {dose:g}" for adapter, dose in weighted),
-            f"base        {section.name_or_path}",
-            f"result      {out}: {'one adapter' if adapter_only else f'merged model in {saved_in}'}"
-            + (f", pushed to {push_to}" if push_to else ""),
-        ],
-    )
-    if adapter_only:
-        with new_folder(out) as partial:
-            compose_adapters(weighted, read_head(spec), partial, spec.name_or_path)
-            (partial / "README.md").write_text(card, encoding="utf-8")
-    else:
-        with ExitStack() as stack:
-            adapter, dose = weighted[0]
-            if len(weighted) > 1:
-                adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
-                compose_adapters(weighted, read_head(spec), adapter)
-            merge_adapter(spec, adapter, out, saved_in, dose, card)
-    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file()) / 2**20
     kind = "adapter" if adapter_only else f"merged model in {saved_in}"
-    say(f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)")
-    for adapter, dose in weighted:
-        say(f"  {adapter}: dose {dose:g}")
-    say(f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}")
+    doses = [f"{adapter}: dose {dose:g}" for adapter, dose in weighted]
+
+    def work(new: Path) -> Made[Written]:
+        if adapter_only:
+            compose_adapters(weighted, read_head(spec), new, spec.name_or_path)
+        else:
+            with ExitStack() as stack:
+                adapter, dose = weighted[0]
+                if len(weighted) > 1:
+                    adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
+                    compose_adapters(weighted, read_head(spec), adapter)
+                merge_adapter(spec, adapter, new, saved_in, dose)
+        write_text(new / "README.md", card)
+        size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file()) / 2**20
+        then = f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}"
+        lines = [
+            f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)",
+            *(f"  {line}" for line in doses),
+            then,
+        ]
+        return Made(Written(folder=out), remark="\n".join(lines))
+
+    plan = [*(f"adapter     {line}" for line in doses), f"base        {section.name_or_path}"]
+    place = NewFolder(out, f"{kind}, pushed to {push_to}" if push_to else kind)
+    written = perform(Job(lambda: plan, work, place), None)
     if push_to is not None:
         say(f"pushed to {push_to}: {push(out, Repository(push_to))}")
-    return Written(folder=out), ""
+    return written
 
 
 def _read_sources(sources: Sequence[str], doses: Sequence[float]) -> list[_Source]:
@@ -233,31 +231,21 @@ def _place(model: ModelSection) -> str:
     return str(Path(name).resolve()) if Path(name).is_dir() else f"{name}@{model.revision}"
 
 
-def merge_adapter(
-    spec: ModelSpec,
-    adapter: Path,
-    folder: Path,
-    precision: MergePrecision,
-    dose: float = 1.0,
-    readme: str | None = None,
-) -> None:
-    """Merge into a fresh float32 base, and save model and tokenizer; the folder, new or empty, appears whole or not at all.
-    Weights are rounded once, after merging. ModelError: precision, adapter or folder unusable, or weights not finite."""
+def merge_adapter(spec: ModelSpec, adapter: Path, folder: Path, precision: MergePrecision, dose: float = 1.0) -> None:
+    """Merge into a fresh float32 base, and save model and tokenizer in a folder. Weights are rounded once, after merging.
+    ModelError: precision or adapter unusable, or weights not finite."""
     import torch
 
     check_precision(precision)
     plain_config(adapter)
-    with new_folder(folder) as partial:
-        model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
-        model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
-        model.config.name_or_path = ""  # the base's path on this machine is private
-        # A family's names of tensors, turned back, may stand for several: its merged model has those of the classifier.
-        original = not hasattr(model, "reward_family")
-        with quiet_files():
-            model.save_pretrained(str(partial), save_original_format=original)
-        tokenizer.save_pretrained(str(partial))
-        if readme is not None:
-            (partial / "README.md").write_text(readme, encoding="utf-8")
+    model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
+    model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
+    model.config.name_or_path = ""  # the base's path on this machine is private
+    # A family's names of tensors, turned back, may stand for several: its merged model has those of the classifier.
+    original = not hasattr(model, "reward_family")
+    with quiet_files():
+        model.save_pretrained(str(folder), save_original_format=original)
+    tokenizer.save_pretrained(str(folder))
 
 
 def check_precision(precision: str) -> MergePrecision:
@@ -270,33 +258,6 @@ def check_precision(precision: str) -> MergePrecision:
     if precision not in get_args(MergePrecision):
         raise ModelError(f"precision {precision}: a merged model is saved in fp32 or bf16")
     return precision  # type: ignore[return-value]
-
-
-def check_new_folder(folder: Path) -> None:
-    """Raise ModelError if there is a file of that name, a folder that is not empty, or no right to make one there."""
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir())):
-        what = "is a file" if folder.is_file() else "is not empty"
-        raise ModelError(f"{folder}: {what}; nothing is written over. Give a new folder")
-    if problem := unwritable(folder.absolute().parent):
-        raise ModelError(f"{problem}. Give a folder elsewhere")
-
-
-@contextmanager
-def new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder to write into; it becomes the wanted one, which must be new or empty, if the block succeeds."""
-    check_new_folder(folder)
-    folder = folder.absolute()
-    partial = folder.parent / f".{folder.name}.partial"
-    if partial.is_symlink() or partial.is_file():
-        partial.unlink()  # another's link is not followed
-    shutil.rmtree(partial, ignore_errors=True)  # left by a kill
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        partial.replace(folder)  # also over an empty folder
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
 
 
 def _merged(spec: ModelSpec, adapter: Path, dose: float) -> tuple[Any, Any]:

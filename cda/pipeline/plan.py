@@ -1,41 +1,54 @@
-"""Resolve and check everything before anything is spent, then print the plan."""
+"""Check everything before anything is spent; the plan as lines, and as work for a progress bar."""
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from cda.auditing.groups import contrast_comparisons, pair_comparisons
+from cda.auditing.rate import triple_comparisons
 from cda.biases import Bias
-from cda.counterfactuals.label import planned_labels, planned_supplement
-from cda.counterfactuals.synthesize import planned_rewrites
+from cda.counterfactuals.label import asks_for, planned_labels, planned_supplement
+from cda.counterfactuals.synthesize import is_made_specific, planned_rewrites
 from cda.data.load import looks_like_path
 from cda.data.pairs import CleanPairs
 from cda.dosing import stage as dose
 from cda.embedded.model import ADAPTERS, EMBEDDED
 from cda.embedded.rules import rules_of
-from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, second_turn_names
+from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, authored_triples, second_turn_names
 from cda.errors import CdaError, RunError, refuse
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
-from cda.finetuning.train import trainings
+from cda.finetuning.train import Training, trainings
+from cda.launch import world_size
 from cda.models.config import load_config
 from cda.models.load import load_template
 from cda.models.own_files import is_cached
-from cda.progress import say_waiting
+from cda.progress import RunProgress, StageWork, say_waiting
 from cda.prompts import OURS, Prompts
 from cda.recipe.checks import check_launch, sharded_by
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
-from cda.records import Prompt
+from cda.records import Contrast, Prompt, Triple
 from cda.resources.llm_access import asked_at, cost_sentence, llm_problems
-from cda.resources.named_scorer import Subject, precision_words, scorer_settings
+from cda.resources.named_scorer import Subject, precision_words, scorer_settings, texts_of
 from cda.resources.scorers import open_scorer
-from cda.resources.sources import audit_inputs, model_spec, supplementary_pairs, taught_contrasts, training_pairs
+from cda.resources.sources import (
+    AuditInputs,
+    audit_inputs,
+    model_spec,
+    supplementary_pairs,
+    taught_contrasts,
+    training_pairs,
+)
 from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
+from cda.scorers.compared import distinct_texts
+from cda.stats.draws import drawn
 from cda.training.arguments import PAPER_DEFAULTS, check_arguments
 from cda.training.hub import asked_repository, only_here
 from cda.training.lora import check_targets
@@ -396,3 +409,136 @@ def _rate(recipe: Recipe, biases: Sequence[Bias]) -> str:
     if rate is None and triples == EMBEDDED and not recipe.rewrites_by_llm and own:
         parts.append(f"RATE by rules on embedded answers: {', '.join(own)}")
     return "; ".join(parts) or "no RATE"
+
+
+_FORWARDS_A_TRAINING_PASS = 3.0
+"""Time of forward and backward pass in forward passes, as a first guess."""
+
+
+def planned_progress(loaded: LoadedRecipe, steps: Sequence[tuple[str, Training]]) -> RunProgress:
+    """Stages of a run with their texts, calls and trainings; a stage whose data are elsewhere, or which asks an LLM for texts that
+    nobody can count yet, is open."""
+    batch = _number(loaded.recipe, "per_device_train_batch_size") * _number(
+        loaded.recipe, "gradient_accumulation_steps"
+    )
+    texts_a_step = 2 * batch * _FORWARDS_A_TRAINING_PASS
+    without_dose = not dose_lines(loaded.recipe)
+    stages = [_work(kind, training, loaded) for kind, training in steps if not (kind == "dose" and without_dose)]
+    return RunProgress(stages, 0.0 if loaded.only_audit else _n_steps(loaded.recipe, _n_mix(loaded)), texts_a_step)
+
+
+def _work(kind: str, training: Training, loaded: LoadedRecipe) -> StageWork:
+    name, recipe = training.stage(kind), loaded.recipe
+    match kind:
+        case "label":
+            n_biases = sum(asks_for(bias, recipe) for bias in loaded.biases)
+            is_open = not is_local(recipe.data.pairs) or (n_biases > 0 and recipe.data.supplement is not None)
+            return StageWork(name, calls=n_biases * _n_pairs(loaded), is_open=is_open)
+        case "synthesize":
+            return StageWork(name, calls=_n_rewrites(loaded))
+        case "train":
+            each = len(recipe.biases) if recipe.lora.per_bias else 1
+            return StageWork(name, trainings=each)
+        case "dose":
+            n_texts, is_open = _audited_texts(loaded, audit_inputs(loaded).names)
+            return StageWork(name, texts=n_texts * len(recipe.dose.doses), is_open=is_open)
+        case "audit":
+            return _audit_work(name, loaded)
+    return StageWork(name)
+
+
+def _audit_work(name: str, loaded: LoadedRecipe) -> StageWork:
+    recipe = loaded.recipe
+    n_texts, is_open = _audited_texts(loaded, audit_inputs(loaded).names if loaded.only_audit else None)
+    calls = open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).calls(n_texts)
+    if calls is not None:
+        return StageWork(name, calls=calls, is_open=is_open and calls > 0)
+    n_scorings = 1 if loaded.only_audit else 1 + len(recipe.seeds)
+    shared_by = world_size() if recipe.model.kind.trainable else 1
+    return StageWork(name, texts=n_texts * n_scorings / shared_by, is_open=is_open)
+
+
+def _audited_texts(loaded: LoadedRecipe, names: Sequence[str] | None) -> tuple[int, bool]:
+    """Distinct texts of the contrasts of these biases (None: of all), of quality pairs and of triples, as far as they exist; True if
+    there are more."""
+    audit, inputs = loaded.recipe.audit, audit_inputs(loaded)
+    sources = (audit.contrasts, audit.triples, audit.quality)
+    if not all(source is None or is_local(source) for source in sources):
+        return 0, True
+    groups = _contrasts(inputs, names)
+    kept = [contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, loaded.recipe.seed)]
+    quality = inputs.quality()
+    pairs = drawn(quality.pairs if quality else (), audit.max_quality, loaded.recipe.seed)
+    in_triples = [compared for triple in _triples(inputs) for compared in triple_comparisons(triple)]
+    texts = distinct_texts(texts_of([*contrast_comparisons(kept), *pair_comparisons(pairs), *in_triples]))
+    missing = any(bias.name not in groups for bias in loaded.biases)
+    return len(texts), missing or bool(audit.rate)
+
+
+def _contrasts(inputs: AuditInputs, names: Sequence[str] | None) -> dict[str, list[Contrast]]:
+    """Contrasts by bias; the file's stand for the embedded ones of their biases."""
+    own, existing = inputs.contrasts().contrasts, inputs.existing_contrasts()
+    covered = {contrast.bias for contrast in own}
+    wanted = None if names is None else {*names, *inputs.second_turns()}
+    groups: dict[str, list[Contrast]] = {}
+    for at, contrast in enumerate(existing):
+        is_used = at < len(own) or contrast.bias not in covered
+        if is_used and (wanted is None or contrast.bias in wanted):
+            groups.setdefault(contrast.bias, []).append(contrast)
+    return groups
+
+
+def _triples(inputs: AuditInputs) -> list[Triple]:
+    """Triples that exist already: the file's, else the embedded ones."""
+    if inputs.audit.triples is None:
+        return []
+    embedded = authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
+    return list(inputs.triples().triples or (authored.triple for authored in embedded))
+
+
+def _n_pairs(loaded: LoadedRecipe) -> int:
+    """Training pairs, 0 if they are not on this machine."""
+    data = loaded.recipe.data
+    if not is_local(data.pairs):
+        return 0
+    return len(training_pairs(data, loaded.opened).pairs[: data.max_pairs])
+
+
+def _n_each(loaded: LoadedRecipe) -> list[int]:
+    """Counterfactuals of each bias, at most."""
+    recipe, n_pairs = loaded.recipe, _n_pairs(loaded)
+    counts = (recipe.n_pairs("counterfactuals", bias.name) for bias in loaded.biases)
+    return [n_pairs if count is None else min(count, n_pairs) for count in counts]
+
+
+def _n_rewrites(loaded: LoadedRecipe) -> int:
+    """Calls for rewrites, and for the labels of the fidelity gate."""
+    recipe = loaded.recipe
+    if not recipe.rewrites_by_llm:
+        return 0
+    asked = [
+        (2 if recipe.synthesize.gate.on and bias.label_by == "ask" else 1)
+        * (2 if is_made_specific(bias, recipe.synthesize) else 1)
+        for bias in loaded.biases
+    ]
+    return sum(n * calls for n, calls in zip(_n_each(loaded), asked, strict=True))
+
+
+def _n_mix(loaded: LoadedRecipe) -> int:
+    recipe = loaded.recipe
+    unchanged = (recipe.n_pairs("supplementary", bias.name) for bias in loaded.biases)
+    return sum(_n_each(loaded)) + sum(count or 0 for count in unchanged)
+
+
+def _n_steps(recipe: Recipe, n_mix: int) -> int:
+    """Steps of one training on so many pairs."""
+    if (most := _number(recipe, "max_steps", -1)) > 0:
+        return int(most)
+    batch = _number(recipe, "per_device_train_batch_size") * _number(recipe, "gradient_accumulation_steps")
+    n_train = n_mix * (1 - recipe.data.validation_share) / (len(recipe.biases) if recipe.lora.per_bias else 1)
+    return math.ceil(_number(recipe, "num_train_epochs") * math.ceil(n_train / (batch * world_size())))
+
+
+def _number(recipe: Recipe, name: str, default: float = 1) -> float:
+    value = recipe.train.get(name, PAPER_DEFAULTS.get(name, default))
+    return float(value) if isinstance(value, int | float) else default

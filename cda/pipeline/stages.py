@@ -3,7 +3,6 @@ report."""
 
 from __future__ import annotations
 
-import math
 import shutil
 import time
 from collections.abc import Callable, Sequence
@@ -16,53 +15,42 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.groups import contrast_comparisons, pair_comparisons
-from cda.auditing.rate import triple_comparisons
 from cda.auditing.report import audit_document
-from cda.auditing.tracked import as_metrics, seed_metrics
 from cda.counterfactuals import label, synthesize
-from cda.counterfactuals.label import asks_for
-from cda.counterfactuals.synthesize import is_made_specific
 from cda.dosing import stage as dose
-from cda.embedded.texts import WITH_CONTRASTS, authored_triples
 from cda.errors import CdaError, DataError, ModelError, MovedError, RecipeError, RunError
-from cda.files.hashes import contents
 from cda.files.hub import untold
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_text
 from cda.files.paths import is_a_file, own_folder, user_path
-from cda.files.reads import answering, states
+from cda.files.reads import answering, contents, states
 from cda.finetuning import applied, train
 from cda.finetuning.applied import NAME, applied_dose, chosen_dose
 from cda.finetuning.applied import NAME as ADAPTER
 from cda.finetuning.train import Training, tracked, trainings
 from cda.inspection.inspect import with_rewrites
+from cda.jobs.perform import PAGE, Job, LockedRun, Made, ResultsFolder, perform
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
+from cda.numbers.views import as_metrics, seed_metrics
 from cda.pipeline import plan as planning
 from cda.pipeline.merge import write_adapter_cards
-from cda.pipeline.plan import STAGES, check_conversations, dose_lines, is_local, stages_of
-from cda.progress import RunProgress, StageWork, run_progress
+from cda.pipeline.plan import STAGES, check_conversations, planned_progress, stages_of
+from cda.progress import RunProgress, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
-from cda.records import Contrast, Triple
-from cda.resources.artifacts import check_form, free_folder, of_this_version, out_folder, stage_counts
-from cda.resources.dry_run import noting, plan_of, plan_text, stop_if_dry
-from cda.resources.llm_access import llm_counts, note_models, plan_lines
-from cda.resources.named_scorer import Subject, scorer_settings, texts_of
-from cda.resources.scorers import open_scorer, watched
-from cda.resources.sources import AuditInputs, audit_inputs, training_pairs
+from cda.resources.artifacts import check_form, of_this_version, stage_counts
+from cda.resources.dry_run import plan_text, planned
+from cda.resources.llm_access import llm_counts, note_models
+from cda.resources.scorers import watched
 from cda.results.audit import AuditResult, TrainResult
-from cda.results.base import Missing, Result, load
+from cda.results.base import MadeBy, Missing, Result, load
 from cda.results.commands import Plan
 from cda.results.dose import DoseResult
 from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.kinds import FILES
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts
 from cda.run import RunFolder, Stage, fingerprint
-from cda.scorers.compared import distinct_texts
-from cda.stats.draws import drawn
-from cda.training.arguments import PAPER_DEFAULTS
 from cda.training.hub import NOT_UPLOADED, asked_repository, made_repository, push
 from cda.training.trackers import TRACKERS, asked_trackers
 from cda.user_errors import disk_is_full
@@ -139,142 +127,8 @@ def push_adapter(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
     write_json(file, now)
 
 
-_FORWARDS_A_TRAINING_PASS = 3.0
-"""Time of forward and backward pass in forward passes, as a first guess."""
-
-
-def planned_progress(loaded: LoadedRecipe, steps: Sequence[tuple[str, Training]]) -> RunProgress:
-    """Stages of a run with their texts, calls and trainings; a stage whose data are elsewhere, or which asks an LLM for texts that
-    nobody can count yet, is open."""
-    batch = _number(loaded.recipe, "per_device_train_batch_size") * _number(
-        loaded.recipe, "gradient_accumulation_steps"
-    )
-    texts_a_step = 2 * batch * _FORWARDS_A_TRAINING_PASS
-    without_dose = not dose_lines(loaded.recipe)
-    stages = [_work(kind, training, loaded) for kind, training in steps if not (kind == "dose" and without_dose)]
-    return RunProgress(stages, 0.0 if loaded.only_audit else _n_steps(loaded.recipe, _n_mix(loaded)), texts_a_step)
-
-
-def _work(kind: str, training: Training, loaded: LoadedRecipe) -> StageWork:
-    name, recipe = training.stage(kind), loaded.recipe
-    match kind:
-        case "label":
-            n_biases = sum(asks_for(bias, recipe) for bias in loaded.biases)
-            is_open = not is_local(recipe.data.pairs) or (n_biases > 0 and recipe.data.supplement is not None)
-            return StageWork(name, calls=n_biases * _n_pairs(loaded), is_open=is_open)
-        case "synthesize":
-            return StageWork(name, calls=_n_rewrites(loaded))
-        case "train":
-            each = len(recipe.biases) if recipe.lora.per_bias else 1
-            return StageWork(name, trainings=each)
-        case "dose":
-            n_texts, is_open = _audited_texts(loaded, audit_inputs(loaded).names)
-            return StageWork(name, texts=n_texts * len(recipe.dose.doses), is_open=is_open)
-        case "audit":
-            return _audit_work(name, loaded)
-    return StageWork(name)
-
-
-def _audit_work(name: str, loaded: LoadedRecipe) -> StageWork:
-    recipe = loaded.recipe
-    n_texts, is_open = _audited_texts(loaded, audit_inputs(loaded).names if loaded.only_audit else None)
-    calls = open_scorer(Subject("model", recipe.model), scorer_settings(loaded)).calls(n_texts)
-    if calls is not None:
-        return StageWork(name, calls=calls, is_open=is_open and calls > 0)
-    n_scorings = 1 if loaded.only_audit else 1 + len(recipe.seeds)
-    shared_by = world_size() if recipe.model.kind.trainable else 1
-    return StageWork(name, texts=n_texts * n_scorings / shared_by, is_open=is_open)
-
-
-def _audited_texts(loaded: LoadedRecipe, names: Sequence[str] | None) -> tuple[int, bool]:
-    """Distinct texts of the contrasts of these biases (None: of all), of quality pairs and of triples, as far as they exist; True if
-    there are more."""
-    audit, inputs = loaded.recipe.audit, audit_inputs(loaded)
-    sources = (audit.contrasts, audit.triples, audit.quality)
-    if not all(source is None or is_local(source) for source in sources):
-        return 0, True
-    groups = _contrasts(inputs, names)
-    kept = [contrast for group in groups.values() for contrast in drawn(group, audit.max_contrasts, loaded.recipe.seed)]
-    quality = inputs.quality()
-    pairs = drawn(quality.pairs if quality else (), audit.max_quality, loaded.recipe.seed)
-    in_triples = [compared for triple in _triples(inputs) for compared in triple_comparisons(triple)]
-    texts = distinct_texts(texts_of([*contrast_comparisons(kept), *pair_comparisons(pairs), *in_triples]))
-    missing = any(bias.name not in groups for bias in loaded.biases)
-    return len(texts), missing or bool(audit.rate)
-
-
-def _contrasts(inputs: AuditInputs, names: Sequence[str] | None) -> dict[str, list[Contrast]]:
-    """Contrasts by bias; the file's stand for the embedded ones of their biases."""
-    own, existing = inputs.contrasts().contrasts, inputs.existing_contrasts()
-    covered = {contrast.bias for contrast in own}
-    wanted = None if names is None else {*names, *inputs.second_turns()}
-    groups: dict[str, list[Contrast]] = {}
-    for at, contrast in enumerate(existing):
-        is_used = at < len(own) or contrast.bias not in covered
-        if is_used and (wanted is None or contrast.bias in wanted):
-            groups.setdefault(contrast.bias, []).append(contrast)
-    return groups
-
-
-def _triples(inputs: AuditInputs) -> list[Triple]:
-    """Triples that exist already: the file's, else the embedded ones."""
-    if inputs.audit.triples is None:
-        return []
-    embedded = authored_triples([name for name in inputs.names if name in WITH_CONTRASTS])
-    return list(inputs.triples().triples or (authored.triple for authored in embedded))
-
-
-def _n_pairs(loaded: LoadedRecipe) -> int:
-    """Training pairs, 0 if they are not on this machine."""
-    data = loaded.recipe.data
-    if not is_local(data.pairs):
-        return 0
-    return len(training_pairs(data, loaded.opened).pairs[: data.max_pairs])
-
-
-def _n_each(loaded: LoadedRecipe) -> list[int]:
-    """Counterfactuals of each bias, at most."""
-    recipe, n_pairs = loaded.recipe, _n_pairs(loaded)
-    counts = (recipe.n_pairs("counterfactuals", bias.name) for bias in loaded.biases)
-    return [n_pairs if count is None else min(count, n_pairs) for count in counts]
-
-
-def _n_rewrites(loaded: LoadedRecipe) -> int:
-    """Calls for rewrites, and for the labels of the fidelity gate."""
-    recipe = loaded.recipe
-    if not recipe.rewrites_by_llm:
-        return 0
-    asked = [
-        (2 if recipe.synthesize.gate.on and bias.label_by == "ask" else 1)
-        * (2 if is_made_specific(bias, recipe.synthesize) else 1)
-        for bias in loaded.biases
-    ]
-    return sum(n * calls for n, calls in zip(_n_each(loaded), asked, strict=True))
-
-
-def _n_mix(loaded: LoadedRecipe) -> int:
-    recipe = loaded.recipe
-    unchanged = (recipe.n_pairs("supplementary", bias.name) for bias in loaded.biases)
-    return sum(_n_each(loaded)) + sum(count or 0 for count in unchanged)
-
-
-def _n_steps(recipe: Recipe, n_mix: int) -> int:
-    """Steps of one training on so many pairs."""
-    if (most := _number(recipe, "max_steps", -1)) > 0:
-        return int(most)
-    batch = _number(recipe, "per_device_train_batch_size") * _number(recipe, "gradient_accumulation_steps")
-    n_train = n_mix * (1 - recipe.data.validation_share) / (len(recipe.biases) if recipe.lora.per_bias else 1)
-    return math.ceil(_number(recipe, "num_train_epochs") * math.ceil(n_train / (batch * world_size())))
-
-
-def _number(recipe: Recipe, name: str, default: float = 1) -> float:
-    value = recipe.train.get(name, PAPER_DEFAULTS.get(name, default))
-    return float(value) if isinstance(value, int | float) else default
-
-
 _OF_EACH = ("train", "dose", "adapter")
 """Stages that every training of the run has separately; the others are shared."""
-REPORT = "report.html"
 Produce = Callable[[Path], Result | dict[str, Any]]
 
 
@@ -509,7 +363,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
     adapter = str(run_folder.stage(ADAPTER)) if has_adapter else None
     folder = run_folder.path / "report" if out is None else out
-    html = folder / REPORT
+    html = folder / PAGE
     with of_this_version(file):
         document = with_rewrites(audit_document(audit, str(html), adapter), run_folder)
         page, text, summary = document.page(), document.markdown(), document.text()
@@ -540,7 +394,7 @@ def audit_of(run_folder: RunFolder) -> AuditResult:
         return audit.model_copy(update={"run": _facts(run_folder, ["label", "synthesize", *own, "audit"])})
 
 
-def redraw(given: str, words: Sequence[str], figures: str | None = None, out: str | None = None) -> None:
+def redraw(given: str, words: Sequence[str], figures: str | None = None, out: str | None = None) -> Run:
     """Draw the report of a finished run anew, from its folder alone; into another folder `out`, if one is given. RunError: no
     finished audit, `words` (settings), which only a recipe takes, or a folder that holds something else. RecipeError: another format
     of figures."""
@@ -555,18 +409,17 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
             f"{given}: no finished audit here ({Path('audit') / AUDIT_FILE}){other}. Give a recipe, or the folder of a finished run"
         )
     run_folder = RunFolder(path)
-    place = path / "report" if out is None else free_folder(out, REPORT, "cda report")
-    audited = path / "audit" / AUDIT_FILE
-    stop_if_dry(
-        None,
-        lambda: [_read_from(audited, audit_of(run_folder)), f"report      {place / REPORT}"],
-        ("only", "limit", "seed", "column"),
-    )
-    if out is not None:
-        write_report(run_folder, figures, out_folder(out, REPORT, "cda report"))
-        return
-    with run_folder.lock():
-        write_report(run_folder, figures)
+
+    def plan() -> list[str]:
+        read = _read_from(path / "audit" / AUDIT_FILE, audit_of(run_folder))
+        return [read, *([f"report      {path / 'report' / PAGE}"] if out is None else [])]
+
+    def work(folder: Path) -> Made[Run]:
+        write_report(run_folder, figures, None if out is None else folder)
+        return Made(Run(path))
+
+    place = LockedRun(run_folder) if out is None else ResultsFolder(out, MadeBy("cda report", PAGE, ""))
+    return perform(Job(plan, work, place, unused=("only", "limit", "seed", "column")), None)
 
 
 def _read_from(file: Path, audit: AuditResult) -> str:
@@ -682,25 +535,30 @@ def carry_out(
     known = [stage for stage in STAGES if stage != "adapter"]
     if until not in known:
         raise RecipeError([f"until: {', '.join(known)}; found '{until}'"])
+    job = run_job(loaded, until, only, figures)
+    if not dry_run:
+        return perform(job, loaded)
+    return Run(loaded.recipe.run_path, said_plan(job, loaded) if is_main() else None)
 
-    def steps() -> list[str]:
+
+def run_job(loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None) -> Job[Run]:
+    """A run as a job; its stages lock the folder themselves: the main process alone, once it has checked everything."""
+
+    def plan() -> list[str]:
         planning.check(loaded)
         if only:
             check_earlier(loaded, until)
-        costs = plan_lines(audit.planned_calls(loaded)) if until in ("audit", "report") else []
-        return [*planning.plan(loaded, until, only).splitlines(), *costs]
+        return planning.plan(loaded, until, only).splitlines()
 
-    stop_if_dry(loaded, steps, planning.UNUSED.get(until, ()))
-    if dry_run:
-        return Run(loaded.recipe.run_path, planned_run(loaded, until=until, only=only) if is_main() else None)
-    return Run(run_stages(loaded, until, only, figures).path)
+    def work(_: Path) -> Made[Run]:
+        return Made(Run(run_stages(loaded, until, only, figures).path))
+
+    costs = partial(audit.planned_calls, loaded) if until in ("audit", "report") else list
+    return Job(plan, work, costs=costs, unused=planning.UNUSED.get(until, ()))
 
 
-def planned_run(loaded: LoadedRecipe, full: bool = False, until: str = "report", only: bool = False) -> Plan:
-    """Check everything, and say and return the plan; `full`: with all settings, not only those that differ from the defaults."""
-    with noting() as notes:
-        planning.check(loaded)
-    lines = [*planning.plan(loaded, until, only).splitlines(), *notes]
-    plan = plan_of(loaded, lines, full, planning.UNUSED.get(until, ()))
+def said_plan(job: Job[Run], loaded: LoadedRecipe, full: bool = False) -> Plan:
+    """Say and return the plan of a run; `full`: with all settings, not only those that differ from the defaults."""
+    plan = planned(lambda: perform(job, loaded), full)
     say(plan_text(plan, full))
     return plan

@@ -13,7 +13,7 @@ from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.inert import inert
-from cda.jobs.perform import Job, Made, perform
+from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.launch import say
 from cda.preferences.measure import by_levels, data_biases
 from cda.provenance import versions
@@ -234,13 +234,13 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> Data
     levels = {name: data.levels(name) for name in options.by}  # before anything is asked
     to_label = _to_label(data, loaded, options)
     job = Job(
-        DataResult,
         lambda: _plan(data, loaded, options, to_label),
         lambda _: _made(data, loaded, options, to_label, levels),
+        ResultsFolder(loaded.recipe.run_path, DataResult.made_by),
         lambda: to_label.steps(data, loaded),
         ("model", "name"),
     )
-    return perform(job, loaded, loaded.recipe.run_path, options.figures)
+    return perform(job, loaded, options.figures)
 
 
 def _made(

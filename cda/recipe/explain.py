@@ -18,11 +18,11 @@ from pydantic_core import PydanticUndefined
 from cda.errors import RecipeError, did_you_mean
 from cda.files.shipped import recipes_folder
 from cda.files.yaml_file import read_yaml_mapping
-from cda.quiet import quiet_libraries
 from cda.recipe.checks import USUAL_TRAIN_KEYS
 from cda.recipe.presets import checked_layer, value_at
 from cda.recipe.schema import SEEDS, Recipe
 from cda.results.commands import SectionInfo, SettingInfo
+from cda.terminal import quiet_libraries
 from cda.training.arguments import PAPER_DEFAULTS
 
 _TRAIN = "train"

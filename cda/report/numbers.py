@@ -128,7 +128,7 @@ def signed(estimate: Estimate) -> str:
     ends = (estimate.value, estimate.low, estimate.high)
     half, largest = (estimate.high - estimate.low) / 2, max(map(abs, ends))
     needed = -math.floor(math.log10(2 * half or largest or 1))
-    if needed > _MOST_DIGITS and _ROUNDING < largest < _TINY:
+    if needed >= _MOST_DIGITS and _ROUNDING < largest < _TINY:
         return "{} [{}, {}]".format(*(_with_exponent(end, needed) for end in ends))
     digits = 2 if half <= 0 else min(_MOST_DIGITS, max(2, needed))
     low, high = (reward(end, _digits_apart(end, (0.0,), digits)) for end in (estimate.low, estimate.high))

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from shutil import rmtree
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
 from cda.errors import CdaError, DataError, RecipeError, RunError
-from cda.files.jsonl import read_jsonl, write_json, write_jsonl, write_text
-from cda.files.paths import is_a_file, is_there, refuse_link, unwritable, user_path
-from cda.launch import is_main
-from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
+from cda.files.jsonl import read_jsonl
+from cda.files.paths import is_a_file, is_there, user_path
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
-from cda.results.base import Result, Saved, save
-from cda.results.shown import Shown
+from cda.results.base import Result
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts, TrainingStages
 from cda.run import RunFolder, fingerprint
 from cda.scorers.kinds import scorer_kind
@@ -110,39 +106,6 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
         ) from None
 
 
-def free_folder(given: str | Path, result: str, command: str) -> Path:
-    """The folder for results that a user named, as `out_folder` checks it before it is made; RunError likewise."""
-    try:
-        out = user_path(given)
-        names = {path.name for path in out.iterdir()} - {FOLDER_OF_PURSE} if out.exists() else set()
-        problem = unwritable(out)
-    except (OSError, DataError) as error:  # DataError: no such home folder, or a name that no folder has
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise RunError(
-            f"{given}: no folder for results can be made there ({reason}). Choose another with --out"
-        ) from None
-    if names and not names & {result, f"{result}.partial"}:
-        raise RunError(f"{out}: holds something other than results of `{command}`. Choose another folder with --out")
-    if problem:
-        where = problem if out.exists() else f"{given}: no folder for results can be made there ({problem})"
-        raise RunError(f"{where}. Choose another folder with --out")
-    return out
-
-
-def out_folder(given: str | Path, result: str, command: str) -> Path:
-    """The folder that a user named, created if missing; RunError if it is a file, holds something else, or cannot be written.
-    Earlier files of the same command, known by the file `result`, are replaced."""
-    out = free_folder(given, result, command)
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunError(
-            f"{given}: no folder for results can be made there ({error.strerror}). Choose another with --out"
-        ) from None
-    return out
-
-
-PAGE = "report.html"
 _FIGURES = ("svg", "pdf")
 
 
@@ -150,75 +113,6 @@ def check_form(form: str | None) -> None:
     """Raise RecipeError for a format in which no figures are written; None: they are not to be written."""
     if form is not None and form not in _FIGURES:
         raise RecipeError([f"--figures {form}: figures are written as {' or '.join(_FIGURES)}"])
-
-
-Form = Callable[[], str] | Saved | Iterable[object] | Mapping[str, object] | None
-"""Content of a file: a text that is made when it is written, a result as JSON, rows as JSON lines; of a folder: its files by their
-paths in it, each of rows or a JSON object; None: it is there already."""
-
-
-def _write_form(file: Path, content: Form) -> None:
-    match content:
-        case None:
-            return
-        case Saved():
-            save(content, file)
-        case Mapping():
-            for path, inner in content.items():
-                (file / path).parent.mkdir(parents=True, exist_ok=True)
-                if isinstance(inner, list):
-                    write_jsonl(file / path, inner)
-                else:
-                    write_json(file / path, inner)
-        case Iterable():
-            write_jsonl(file, content)
-        case _:
-            write_text(file, content())
-
-
-def _write_together(folder: Path, files: Mapping[str, Form]) -> None:
-    """Write the files of a result. All are built before the first takes its place, so that a full disk, or a kill while they are
-    written, leaves those of an earlier call as they were; the result comes last, since the others are known by it."""
-    result = next(name for name, content in files.items() if isinstance(content, Saved))
-    new = folder / f"{result}.partial"
-    _remove(new)  # a kill left it
-    new.mkdir()
-    try:
-        for name, content in files.items():
-            _write_form(new / name, content)
-        for name in sorted(files, key=lambda name: name == result):
-            if isinstance(files[name], Mapping):
-                _remove(folder / name)  # of an earlier call, perhaps on other files
-            if (new / name).exists():
-                (new / name).replace(folder / name)
-    finally:
-        _remove(new)
-
-
-def _remove(path: Path) -> None:
-    """Remove a file or folder, if it is there; RunError for a link."""
-    refuse_link(path)
-    if path.is_dir():
-        rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def publish(
-    result: Shown, folder: Path, more: Mapping[str, Form], figures: str | None, remark: str | None = None
-) -> None:
-    """Write a result by the main process, all its files together: its page, Markdown and JSON, `more` files and, with `figures` (svg,
-    pdf), every figure. Then the result knows its folder, and its summary: its text, a `remark`, and what was written."""
-    document, file = result.document(), result.made_by.file
-    files: dict[str, Form] = {PAGE: document.page, f"{Path(file).stem}.md": document.markdown, **more, file: result}
-    names = [name for name, content in files.items() if content != {}]
-    said = [document.text(), *([remark] if remark else [])]
-    said.append(f"Written: {', '.join([str(folder / names[0]), *names[1:]])}")
-    if is_main():
-        _write_together(folder, files)
-        if figures is not None:
-            said.append(document.write_figures(folder, figures))
-    result.placed(folder, "\n".join(said))
 
 
 _LONGEST_WORD = 24

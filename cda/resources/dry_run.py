@@ -60,6 +60,14 @@ def planning(full: bool, options: Mapping[str, JsonValue], show: Callable[[Plan,
         _dry.reset(token)
 
 
+def planned(work: Callable[[], object], full: bool = False) -> Plan:
+    """The plan of what some work would do."""
+    plans: list[Plan] = []
+    with planning(full, {}, lambda plan, _: plans.append(plan)):
+        work()
+    return plans[0]
+
+
 def stop_if_dry(loaded: LoadedRecipe | None, lines: Callable[[], list[str]], unused: tuple[str, ...] = ()) -> None:
     """End a dry run here, where everything is checked; `lines` makes the steps of its plan. Otherwise do nothing. Without settings
     of a recipe (None), the command's own options are shown. Sections or options that are `unused` have no effect here."""

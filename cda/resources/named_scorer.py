@@ -14,7 +14,7 @@ from cda.files.paths import user_path
 from cda.inert import TURNS
 from cda.launch import say
 from cda.llm.protocol import Request
-from cda.models.precision import BF16_SPEED
+from cda.models.config import BF16_SPEED
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ModelSection
 from cda.recipe.sections import ScoreSection

@@ -24,9 +24,8 @@ from cda.files.hub import commit_of
 from cda.files.paths import user_path
 from cda.inert import clipped, inert
 from cda.launch import say
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, automatic
 from cda.models.own_files import content_of
-from cda.models.precision import automatic
 from cda.models.weights import n_weights
 from cda.prompts import Prompts
 from cda.recipe.load import LoadedRecipe, Opened

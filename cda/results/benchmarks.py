@@ -7,10 +7,9 @@ from typing import Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Missing, Result, Test
+from cda.results.base import Estimate, MadeBy, Missing, Result, Shown, Test
 from cda.results.effects import Level
 from cda.results.facts import Scorer
-from cda.results.shown import MadeBy, Shown
 
 
 class AskedModel(Result):
@@ -119,7 +118,7 @@ class SetQuality(Accuracies):
 class QualityResult(Shown):
     """Measurements of `cda quality`."""
 
-    made_by = MadeBy("cda quality", "quality.json", "cda.benchmarks.quality_report:quality_document")
+    made_by = MadeBy("cda quality", "quality.json", "cda.benchmarks.quality:quality_document")
     schema_version: Literal[4] = 4
     scorings: tuple[QualityScoring, ...]
     """One, or two that are compared."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import Field, JsonValue
 
-from cda.results.base import Result
+from cda.results.base import Result, Told
 
 
 class Plan(Result):
@@ -71,7 +71,7 @@ class SectionInfo(Result):
     """Sections within it to their meaning."""
 
 
-class SampleSizes(Result):
+class SampleSizes(Told):
     """Numbers that intervals of a wanted width need."""
 
     contrasts: int
@@ -86,7 +86,7 @@ class SampleSizes(Result):
     """For a mean margin or a RATE effect."""
 
 
-class Written(Result):
+class Written(Told):
     """Files that a command wrote."""
 
     folder: Path
@@ -110,7 +110,7 @@ class RewardCheck(Result):
     """How the model reads the text: class and precision, template, tokens, place of the reward; a line each."""
 
 
-class PromptsShown(Result):
+class PromptsShown(Told):
     """The requests that an LLM would get."""
 
     text: str

@@ -8,13 +8,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cda.results.base import Estimate, Missing, Number, Result, Saved, Test
+from cda.results.base import Estimate, MadeBy, Missing, Number, Result, Saved, Shown, Test, of_room
 from cda.results.discover import SearchedModel, SearchSettings
-from cda.results.shown import MadeBy, Shown, of_room
 
 Kind = Literal["reward models", "judges", "trainings"]
 """Audits of one kind are averaged together, those of trainings before and after."""
-RankedBy = Literal["miscalibration", "size of RATE's effect", "distance of skew from 50%"]
 
 
 class PairedMargins(Result):
@@ -75,12 +73,13 @@ class TrainedAs(Result):
     adapter: str | None
     """Fingerprint of the training's output; None if the run's folder does not say."""
     chosen_on: tuple[str, ...] = ()
-    """Biases on whose contrasts the dose was chosen: their skew and miscalibration after it are held out."""
+    """Biases on whose contrasts the dose was chosen, and `quality pairs` if they had a say: their numbers after it are held out."""
 
 
 _TEXTS = {
-    "contrasts": ("contrasts of {}",), "votes": ("contrasts of {}", "votes on {}"), "triples": ("triples of {}",),
-    "quality": ("quality pairs",), "places": (), "samples": ("samples",),
+    **dict.fromkeys(("contrasts", "added", "removed", "unseen phrases"), ("contrasts of {}",)), "votes": ("contrasts of {}", "votes on {}"),
+    **dict.fromkeys(("triples", "texts"), ("triples of {}",)), "quality": ("quality pairs",), "places": (), "audit": (),
+    "samples": ("samples",),
 }  # fmt: skip
 
 
@@ -174,7 +173,7 @@ class RankedGroup(Result):
 
     audits: tuple[str, ...]
     """The lowest score first."""
-    ranked_by: RankedBy
+    ranked_by: str
     """The measure behind the score, the mean over biases: the first of these that every audit has for every bias."""
     by_place: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
     """Judges that mostly go by the place of an answer, and so have no place by distance from 50%, near which they are whatever they

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, Missing, Result, Test
+from cda.results.base import Estimate, MadeBy, Missing, Result, Shown, Test
 from cda.results.benchmarks import AskedLLM
 from cda.results.effects import ChoiceOdds, Grouping, LabelRates
-from cda.results.shown import MadeBy, Shown
 
 
 class DataBias(LabelRates):

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue, PlainSerializer, model_validator
 
 from cda.biases import Bias
+from cda.inert import clipped, inert
 from cda.records import Direction, Exclusions, Prompt, content_id, prompt_id
-from cda.results.base import Missing, Result, Saved
+from cda.results.base import MadeBy, Missing, Result, Saved, Shown
 from cda.results.effects import Grouping, Level
 from cda.results.evidence import (
     Confirmation,
     ConfirmSettings,
+    HeldOut,
     PairQuality,
     Validation,
     ValidationResult,
     Verdicts,
 )
 from cda.results.facts import StageRun
-from cda.results.shown import MadeBy, Shown
 
 Part = Literal["train", "validation", "test"]
 Origin = Literal["proposed", "mutated", "given"]
+Reasons = Iterator[tuple[str, Mapping[str, int], int | None]]
+"""Step, reasons with their counts, and of how many."""
 Fate = Literal["kept", "too few rewrites", "reward", "judge", "front"]
 
 
@@ -324,6 +329,76 @@ class DiscoverResult(SearchFacts):
     def validated(self) -> tuple[Validation, ...]:
         """Results of the validation; empty without one."""
         return self.validation.results if self.validation else ()
+
+    def left_out(self) -> Reasons:
+        """Everything that did not reach a number."""
+        yield from _left_out_of_material(self.material)
+        for generation in self.generations:
+            step, missing = f"generation {generation.index + 1}", summed(row.failed for row in generation.standings)
+            yield f"{step}: proposals", generation.proposed.reasons, generation.proposed.seen
+            gone = Counter(f"let go: {row.fate}" for row in generation.standings if row.fate != "kept")
+            yield f"{step}: candidates", {"means the same as another": generation.n_merged, **gone}, None
+            yield f"{step}: rewrites", missing, sum(row.n for row in generation.standings) + missing.total()
+        yield "search: groups by meaning", self.grouping, None
+        validation = self.validation
+        if validation:
+            yield from _left_out_of_step("validation", validation.results, validation.already)
+            yield from _left_out_of_verdicts("validation", validation.cut_for_judge, validation.verdicts)
+        yield from _left_out_of_step("test", self.tested, self.already)
+        yield from _left_out_of_verdicts("test", self.cut_for_judge, self.verdicts)
+        for at, entry in enumerate(self.tested, 1):
+            quality = self.pairs.get(entry.candidate)
+            if quality and (fidelity := quality.fidelity):
+                unread = fidelity.n_unparsed_with + fidelity.n_unparsed_without
+                name = f"{at}. {clipped(inert(entry.attribute), 90)}"
+                yield f"pairs: {name}", {"label of a side not read": unread}, 2 * fidelity.n
+
+
+def _left_out_of_material(material: MaterialCounts) -> Reasons:
+    made, repeated = material.made, material.repeated
+    if made.rows:
+        yield "prompts: rows", made.rows.reasons, made.rows.seen
+    if made.not_drawn:
+        n_drawn = sum(material.prompts.values()) + repeated["prompts"] + material.unrated + material.unanswered
+        yield "prompts", {"not drawn (discover.max_prompts)": made.not_drawn}, n_drawn + made.not_drawn
+    for what, level in (("scenarios", made.scenarios), ("prompts", made.written)):
+        if level:
+            yield f"writing {what}: answers", level.calls.reasons, level.calls.seen
+            yield f"writing {what}", level.items.reasons, level.items.seen
+            lacking = {"asked for and not written in the end": level.requested - level.kept}
+            yield f"writing {what}", lacking, level.requested
+    for source, exclusions in material.sampled.items():
+        yield f"responses of {source}", exclusions.reasons, exclusions.seen
+    yield "rewards", material.rewards.reasons, material.rewards.seen
+    prompts = {"no response": material.unanswered, "no response with a reward": material.unrated}
+    yield "prompts", {**prompts, "says the same as another prompt": repeated["prompts"]}, None
+    yield "responses", {"to a prompt that says the same as another": repeated["responses"]}, None
+
+
+def _left_out_of_step(step: str, entered: Sequence[HeldOut], already: Mapping[str, Mapping[str, int]]) -> Reasons:
+    """Rewrites that the numbers of validation or test lack, by rewriter and over all attributes."""
+    everyone = [each for entry in entered for each in entry.rewriters]
+    for name in sorted({each.rewriter for each in everyone}):
+        own = [each for each in everyone if each.rewriter == name]
+        so_already = {"is so already; not rewritten": sum(each.get(name, 0) for each in already.values())}
+        yield f"{step}: responses for {name}", so_already, None
+        yield f"{step}: rewrites by {name}", summed(each.failed for each in own), sum(each.asked for each in own)
+    pooled = [entry.pooled for entry in entered if entry.pooled]
+    unjudged = {"no verdict of the judge; counts for the reward": sum(each.n_unjudged for each in pooled)}
+    yield f"{step}: rewrites", unjudged, sum(each.reward.n for each in pooled)
+
+
+def _left_out_of_verdicts(step: str, n_cut: int, verdicts: Verdicts | None) -> Reasons:
+    """Comparisons without a verdict, and why single answers hold none: each comparison is asked for in both orders."""
+    yield f"{step}: comparisons by the judge", {"a side was cut for the judge": n_cut}, None
+    if verdicts:
+        lost = {"readable in neither order": verdicts.unread, "readable in one order alone": verdicts.half_read}
+        yield f"{step}: comparisons by the judge", lost, verdicts.asked
+        yield f"{step}: answers of the judge", verdicts.reasons, 2 * verdicts.asked
+
+
+def summed(reasons: Iterable[Mapping[str, int]]) -> Counter[str]:
+    return sum(map(Counter, reasons), Counter[str]())
 
 
 Decision = Literal["confirmed", "shared", "opposite", "not shown", "not tested"]

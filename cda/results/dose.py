@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, JsonValue
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, Missing, Result
+from cda.results.base import BeforeAfter, Estimate, MadeBy, Missing, Result, Shown, of_room
 from cda.results.facts import Scorer
-from cda.results.shown import MadeBy, Shown, of_room
-from cda.results.skew import AgainstPeople
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -55,22 +53,27 @@ class OrderCorrection(Result):
     """Share of pairs in which the text shown first is preferred, out of fold."""
 
 
+ByMeasure = dict[str, Estimate]
+"""Numbers by the key of their measure, without those that the rows cannot give, such as an AUC if all majorities are for one side; of
+rows with a majority of people, if it is not `accuracy`."""
+
+
 class CalibratedBias(Result):
     """Contrasts of one bias that people voted on, by corrections that were fitted on other prompts; gaps as of a dose that was chosen."""
 
-    base: AgainstPeople
+    base: ByMeasure
     """The scorer as it is, on the same halves."""
-    calibrated: AgainstPeople
+    calibrated: ByMeasure
     """At the corrections that the other half fitted, at the strength of the file."""
-    change: HeldOutChange
-    """Calibrated minus as it is; its quality is that of all quality pairs."""
+    change: ByMeasure
+    """Calibrated minus as it is; `accuracy` is that of all quality pairs, if there are any."""
 
 
 class CalibrationResult(Shown):
     """Corrections of one scorer's margins, ready to be applied, and their effect out of fold; called, it corrects margins of texts."""
 
     made_by = MadeBy("cda calibrate", "calibration.json", "cda.calibration.report:calibration_document")
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     scorer: str
     """The model or judge."""
     scored_as: str | None
@@ -147,39 +150,31 @@ class DosePoint(Result):
 
     dose: float
     """λ."""
-    people: AgainstPeople
-    """Skew, miscalibration, gap and AUC at this dose."""
+    people: ByMeasure
+    """Every measure against people at this dose, and `human_skew`."""
     quality: Estimate | None
     """Share of quality pairs whose chosen side scores higher; None without quality pairs."""
     quality_change: Estimate | None
     """Its change against dose 0, on the same pairs; None at dose 0 and without quality pairs."""
 
 
-class HeldOutChange(Result):
-    """The chosen dose, held out, minus a fixed dose on the same rows and halves; of miscalibration or gap, below 0 is a gain."""
-
-    skew: Estimate
-    miscalibration: Estimate
-    gap: Estimate
-    quality: Estimate | None
-    """None without quality pairs."""
-
-
 class HeldOutBias(Result):
-    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1. Each gap is that of the halves,
+    """One bias at a dose chosen on one half and measured on the other, next to the fixed doses 0 and 1. Each `gap` is that of the halves,
     averaged over them and over repeats: on half of the votes chance makes it larger than on all of them, at any dose."""
 
-    people: AgainstPeople
+    people: ByMeasure
     """At the doses chosen on the other half."""
-    base: AgainstPeople
+    base: ByMeasure
     """At dose 0, on the same halves."""
-    plain: AgainstPeople
+    plain: ByMeasure
     """At dose 1, on the same halves."""
-    against_base: HeldOutChange
-    """Change from dose 0."""
-    against_plain: HeldOutChange
+    against_base: ByMeasure
+    """Change from dose 0, with that of `accuracy` if there are quality pairs; of miscalibration or gap, below 0 is a gain."""
+    against_plain: ByMeasure
     """Change from dose 1."""
-    plain_change: dict[Literal["skew", "miscalibration"], Estimate]
+    sizes: dict[str, BeforeAfter]
+    """Sizes, such as the gap, of all held-out rows together: at dose 0, at the chosen doses, and the change. They can be 0, unlike means on halves."""
+    plain_change: ByMeasure
     """Change of dose 1 against dose 0: nothing is chosen, so it is measured on all rows of a bias."""
 
 
@@ -207,7 +202,7 @@ class DoseResult(Shown):
     """The choice of a dose, for a training or by mixing two scorings."""
 
     made_by = MadeBy("cda dose", "dose.json", "cda.auditing.report_trainings:dose_document")
-    schema_version: Literal[4] = 4
+    schema_version: Literal[5] = 5
     doses: tuple[float, ...]
     """Those that were tried, in ascending order."""
     biases: tuple[str, ...]

@@ -379,6 +379,16 @@ def average_of(effects: RateEffects | Missing, estimator: str = "double") -> Eff
     return effects if isinstance(effects, Missing) else effects.find("ATE", estimator)
 
 
+def opposed(effects: RateEffects | Missing) -> tuple[Effect, Effect] | None:
+    """The double-rewrite ATT and ATU if both exclude 0 with opposite signs, so that their average, the ATE, holds for neither; else None."""
+    if isinstance(effects, Missing):
+        return None
+    match effects.find("ATT", "double"), effects.find("ATU", "double"):
+        case Effect(estimate=on) as att, Effect(estimate=off) as atu if on.low > 0 > off.high or on.high < 0 < off.low:
+            return att, atu
+    return None
+
+
 def deciding(effects: RateEffects | Missing, flips: Flips) -> Effect | Missing:
     """The double-rewrite effect that a verdict rests on: the ATE, or, of originals that all have the bias or all lack it, the one among
     them (ATT or ATU), which is all that they show; or why the ATE is not given."""

@@ -7,13 +7,12 @@ from pathlib import Path
 from cda.errors import DataError
 from cda.files.jsonl import read_json
 from cda.results.audit import AuditResult
-from cda.results.base import load
+from cda.results.base import Shown, load
 from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import ComparisonResult, DiscoveriesResult
 from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
-from cda.results.shown import Shown
 
 KINDS: dict[str, type[Shown]] = {
     "by_attribute": TopicsResult,

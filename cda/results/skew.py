@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, cast
 
 from pydantic import Field
 
@@ -23,19 +23,10 @@ class BiasSkew(Measure):
     """Contrasts without a margin, such as those on which a judge gave no readable verdict."""
     rewrites_failed: dict[str, int]
     """Counts by reason, if the contrasts were made for this audit."""
-    by_direction: dict[str, Measure]
-    """Skew among contrasts to which the bias was `added` and from which it was `removed`; empty without both."""
     mean_margin: PerScoring[float]
     """Mean of perturbed − base, in the scorer's unit."""
     sd_margin: PerScoring[float]
     """Standard deviation of the same over contrasts."""
-
-
-class Quality(Measure):
-    """Accuracy: share of held-out pairs of which the better side is scored higher."""
-
-    unread: int
-    """Pairs without a readable verdict."""
 
 
 class OverSeeds(Result):
@@ -74,11 +65,11 @@ class Plain(Result):
     """The headline's measures with all of the adapter (`after` is dose 1), if another dose is the run's result."""
 
     numbers: tuple[Number, ...]
-    """Before, after and change by `bias`; of a part of its contrasts also by `part`: `added`, `removed` or `unseen phrases`."""
+    """Before, after and change by `bias`."""
 
-    def last(self, measure: str, bias: str = "", part: str = "") -> Estimate | None:
+    def last(self, measure: str, bias: str = "") -> Estimate | None:
         """The number of a measure at dose 1; None if there is none."""
-        at = {name: value for name, value in (("bias", bias), ("part", part)) if value}
+        at = {"bias": bias} if bias else {}
         found = (each.found for each in self.numbers if (each.measure, each.moment, each.at) == (measure, "after", at))
         return next((each for each in found if isinstance(each, Estimate)), None)
 
@@ -141,17 +132,9 @@ class PoweredVotes(Result):
 class VotedBias(Result):
     """A bias that people voted on. Shares are of contrasts with a majority."""
 
-    skew_on_voted: Measure
-    """Share on which the margin is above 0."""
-    miscalibration: Measure
-    """Share on which model and people's majority disagree."""
-    gap: BeforeAfter
-    """|skew − human skew|, a share difference without a sign."""
-    auc: BeforeAfter | Missing
-    """Chance that a contrast whose majority is for the perturbed side has the larger margin than one whose majority is not.
-    Missing if all majorities are for one side."""
-    signed_gap: PerScoring[Estimate]
-    """skew − human skew; above 0 the model wants more of the bias than people do."""
+    measured: dict[str, BeforeAfter | Measure | Missing]
+    """Every measure of models against people by its key, such as `miscalibration`; `Missing` what the votes cannot give, such as an AUC if
+    all majorities are for one side."""
     human_skew: Estimate
     """Share of majorities for the perturbed side."""
     gap_test: Test | None
@@ -166,6 +149,26 @@ class VotedBias(Result):
     """None as for `agreement`."""
     prediction_powered: PoweredVotes | Missing | None
     """None without verdicts of judges."""
+
+    @property
+    def skew_on_voted(self) -> Measure:
+        """Share on which the margin is above 0."""
+        return cast(Measure, self.measured["skew_on_voted"])
+
+    @property
+    def miscalibration(self) -> Measure:
+        """Share on which model and people's majority disagree."""
+        return cast(Measure, self.measured["miscalibration"])
+
+    @property
+    def gap(self) -> BeforeAfter:
+        """|skew − human skew|, a share difference without a sign."""
+        return cast(BeforeAfter, self.measured["gap"])
+
+    @property
+    def signed_gap(self) -> PerScoring[Estimate]:
+        """skew − human skew; above 0 the model wants more of the bias than people do."""
+        return cast(PerScoring[Estimate], self.measured["signed_gap"])
 
 
 class JudgedBias(Result):
@@ -212,23 +215,3 @@ class BiasPanel(Result):
     """Agreement of the judges' verdicts (`perturbed`, `base`, `tie`) with each other."""
     without: dict[str, LeftOutJudge]
     """The panel without each of its judges; empty for two judges, of whom one alone would be left."""
-
-
-class AgainstPeople(Result):
-    """One model, or the mean over several or over repeats, compared with people's majorities on the same rows."""
-
-    skew: Estimate
-    """Share of margins above 0."""
-    human_skew: Estimate
-    """Share of majorities for the perturbed side."""
-    miscalibration: Estimate
-    """Share of rows on which the two disagree."""
-    signed_gap: Estimate
-    """skew − human skew; positive means that the model wants more of the bias than people do. Held out, choices to either side cancel."""
-    gap: Estimate
-    """|skew − human skew|; over several models, of their mean skew."""
-    auc: Estimate | None
-    """Chance that a row whose majority is for the perturbed side has the larger margin. A shift of the threshold moves all of the
-    above, and leaves this alone. None for a mean over models or repeats, and if all majorities are for one side."""
-    n_ties: int
-    """Margins of exactly 0 among the rows; held out, those of every repeat."""

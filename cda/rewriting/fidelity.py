@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from cda.biases import Bias
-from cda.features import OWN_FEATURES, n_words, sentences, words
+from cda.features import OWN_FEATURES, n_words, sentences_of, words
 from cda.languages import STOP_WORDS, same_language
 from cda.records import RewriteRequest
 from cda.results.effects import Limit
@@ -215,7 +215,7 @@ def _holds(feature: str, original: str, text: str, bias: Bias) -> bool:
 
 def _is_question(text: str) -> bool:
     """At least half of its sentences ask."""
-    asks = [sentence.rstrip("\"'”’)*_ ").endswith(("?", "？")) for sentence in sentences(text)]
+    asks = [sentence.rstrip("\"'”’)*_ ").endswith(("?", "？")) for sentence in sentences_of(text)]
     return bool(asks) and 2 * sum(asks) >= len(asks)
 
 

@@ -11,8 +11,8 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
+from cda.models.config import Precision
 from cda.models.load import RewardModel, without_adapter
-from cda.models.precision import Precision
 from cda.models.template import Encoded, Template
 from cda.records import Message, Prompt, user_prompt
 from cda.scorers.batching import (

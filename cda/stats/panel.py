@@ -17,12 +17,24 @@ from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, or_missing
 from cda.results.comparison import PairedMargins
-from cda.stats.estimators import cluster_sums, correlation_of, drawn_sums, of_draws, paired_change, share_of
+from cda.stats.estimators import (
+    FEWEST_DRAWN,
+    cluster_sums,
+    correlation_of,
+    drawn_sums,
+    of_draws,
+    paired_change,
+    share_of,
+)
 from cda.stats.means import change_over_seeds, share_over_seeds
 from cda.stats.proportions import ModelTies, exact_change_test, hits_of
 
 FEW_MODELS = 5
 """With fewer models the interval is over prompts alone: it holds for these models, and says nothing of others."""
+
+
+FEWEST_RANKED = 2 * FEWEST_DRAWN
+"""Prompts that ranks need: drawn anew, fewer hold the rank of all prompts less often than they say (5 prompts: in 76% of samples)."""
 
 
 def mean_share(rows: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
@@ -60,11 +72,12 @@ def ranks(rows: ArrayLike, prompt_ids: Sequence[str], nearest_to: ArrayLike | No
     places this model could have had on other prompts, one model at a time: it is no statement on all models together.
 
     Raises:
-        DataError: Fewer than two models or two prompts, or another shape.
+        DataError: Fewer than two models, fewer than `FEWEST_RANKED` prompts, or another shape.
     """
     values = np.asarray(rows, dtype=np.float64)
-    if values.ndim != 2 or len(values) < 2 or len(set(prompt_ids)) < 2:
-        raise DataError("ranks need two models and two prompts at least")
+    n_prompts = len(set(prompt_ids))
+    if values.ndim != 2 or len(values) < 2 or n_prompts < FEWEST_RANKED:
+        raise DataError(f"ranks need two models and {FEWEST_RANKED} prompts at least; here are {n_prompts}")
     if nearest_to is not None:
         values = values - np.asarray(nearest_to, dtype=np.float64)
     sums = cluster_sums(np.ascontiguousarray(values.T), prompt_ids)

@@ -1,7 +1,5 @@
-"""Models and judges against people: skew, miscalibration, gap and AUC.
-
-`margins`: a margin of exactly 0 is no preference for the perturbed side, if `ties` does not say otherwise. `people`:
-majorities of the same rows. Rows without a majority are left out. All raise DataError if no row is left.
+"""Models and judges against people: gap, AUC, panels, and few votes with many verdicts. `people`: majorities of the same rows. Rows
+without a majority are left out. All raise DataError if no row is left.
 
 Judges: `verdicts` are preferences of each judge, −1 to 1, for the perturbed side; 0 a tie, NaN none; shape (judges, n). With few
 votes and many verdicts, shares are estimated as if people had voted on every row (prediction-powered inference, PPI++). Rows with
@@ -15,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,8 +21,8 @@ from scipy import stats
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.records import PERCENT, Exclusions, PanelRule, count_reasons
-from cda.results.base import BeforeAfter, Estimate, Missing, PerScoring, or_missing
-from cda.results.skew import AgainstPeople, LeftOutJudge, PoweredShare
+from cda.results.base import Estimate, Missing, or_missing
+from cda.results.skew import LeftOutJudge, PoweredShare
 from cda.stats.estimators import (
     FEWEST_DRAWN,
     ROUNDING,
@@ -37,79 +34,10 @@ from cda.stats.estimators import (
     t_quantile,
     wilson,
 )
-from cda.stats.proportions import ModelTies, hits_of, positive_share, share_change
+from cda.stats.proportions import ModelTies, hits_of, positive_share
 from cda.stats.votes import N_SUMS, Counts, Majority, agreement, alphas, coincidences
 
 DELONG = f"DeLong {PERCENT}, by prompts"
-ONE_SIDED = Missing(reason="all majorities are for one side")
-"""In place of an AUC."""
-
-
-def against_people(
-    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies | Literal["drop"] = "no-hit"
-) -> AgainstPeople:
-    """One model's preferences, or a judge's in [−1, 1], next to people's. A margin of exactly 0 is no hit (as in the
-    audit), counts `half`, or leaves the row out (`drop`, as in the paper's judges).
-    """
-    values = finite(margins, "margins")
-    rows = people.used & (values != 0) if ties == "drop" else people.used
-    if not rows.any():
-        raise DataError("no row has both a preference of the model and a majority of people: nothing can be compared")
-    hits = hits_of(values, "half" if ties == "half" else "no-hit")[rows]
-    target, ids = people.target[rows], list(compress(prompt_ids, rows))
-    area = auc(values[rows], target, ids) if len(np.unique(target[target != 0.5])) == 2 else None
-    return _against(hits[None], target, ids, area, int((values[people.used] == 0).sum()))
-
-
-def mean_against_people(
-    margins: ArrayLike, people: Majority, prompt_ids: Sequence[str], ties: ModelTies = "no-hit"
-) -> AgainstPeople:
-    """Mean over models of each share, on the same rows, margins of shape (models, n); the gap is that of the mean skew.
-    Rows are averaged first: models on the same rows are not independent evidence.
-    """
-    values = finite(margins, "margins")
-    rows = people.used
-    hits, ids = hits_of(values, ties)[:, rows], list(compress(prompt_ids, rows))
-    return _against(hits, people.target[rows], ids, None, int((values[:, rows] == 0).sum()))
-
-
-def _against(hits: FloatArray, target: FloatArray, ids: list[str], area: Estimate | None, n_ties: int) -> AgainstPeople:
-    """Hits of each model, shape (models, n), against people's target, shape (n,)."""
-    n_models, skew = len(hits), hits.mean(axis=0)
-    signed = paired_change(target, skew, ids, n_models)
-    return AgainstPeople(
-        skew=share_of(skew, ids, n_models),
-        human_skew=share_of(target, ids),
-        miscalibration=share_of(np.abs(hits - target).mean(axis=0), ids, n_models),
-        signed_gap=signed,
-        gap=absolute(signed),
-        auc=area,
-        n_ties=n_ties,
-    )
-
-
-def people_change(
-    before: ArrayLike, after: ArrayLike, people: Majority, prompt_ids: Sequence[str]
-) -> dict[str, PerScoring[Any] | Missing]:
-    """One model against people, by its margins before and after a training, shape (n,) each, paired: the fields of `VotedBias`
-    that a training changes."""
-    scored = finite(before, "margins"), finite(after, "margins")
-    was, became = (against_people(values, people, prompt_ids) for values in scored)
-    rows = people.used
-    target, ids = people.target[rows], list(compress(prompt_ids, rows))
-    first, second = (hits_of(values[rows]) for values in scored)
-    ties = was.n_ties, became.n_ties
-    area: BeforeAfter | Missing = ONE_SIDED
-    if was.auc and became.auc:
-        moved = or_missing(lambda: auc_change(scored[0][rows], scored[1][rows], target, ids))
-        area = BeforeAfter(before=was.auc, after=became.auc, change=moved)
-    return {
-        "skew_on_voted": share_change(first, second, ids, ties),
-        "miscalibration": share_change(np.abs(first - target), np.abs(second - target), ids, ties),
-        "gap": BeforeAfter(before=was.gap, after=became.gap, change=gap_change(first, second, target, ids)),
-        "auc": area,
-        "signed_gap": PerScoring[Estimate](before=was.signed_gap, after=became.signed_gap),
-    }
 
 
 def gap_change(before: FloatArray, after: FloatArray, target: FloatArray, ids: Sequence[str]) -> Estimate:

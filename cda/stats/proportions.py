@@ -7,7 +7,7 @@ of exactly 0 is no preference for the first side (`no-hit`: rewards, whose ties 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -97,20 +97,22 @@ def positive_share(margins: ArrayLike, prompt_ids: Sequence[str], ties: ModelTie
     return share_of(hits_of(finite(margins, "margins"), ties), prompt_ids)
 
 
-def positive_share_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Measure:
-    """Change of the share of positive margins between two scorings of the same rows; a margin of 0 is no hit."""
-    first, second = finite(before, "margins"), finite(after, "margins")
-    ties = int((first == 0).sum()), int((second == 0).sum())
-    return share_change(hits_of(first), hits_of(second), prompt_ids, ties)
+def positive_shares(scorings: Iterable[ArrayLike], prompt_ids: Sequence[str], ties: ModelTies = "no-hit") -> Measure:
+    """The share of positive margins under one scoring, or two of the same rows with its change."""
+    margins = [finite(each, "margins") for each in scorings]
+    return share_measure([hits_of(each, ties) for each in margins], prompt_ids, margins)
 
 
-def share_change(before: FloatArray, after: FloatArray, prompt_ids: Sequence[str], n_ties: tuple[int, int]) -> Measure:
-    """Change of a share of hits, each shape (n,), between two scorings of the same rows, with its test over prompts;
-    `n_ties`: rows with margin exactly 0, before and after.
-    """
+def share_measure(hits: Sequence[FloatArray], prompt_ids: Sequence[str], margins: Sequence[FloatArray]) -> Measure:
+    """A share of hits, each shape (n,), under one scoring; or under two of the same rows, with its change and the test over prompts.
+    Rows with a margin of exactly 0 are counted."""
+    shares, n_ties = [share_of(each, prompt_ids) for each in hits], [int((each == 0).sum()) for each in margins]
+    if len(hits) == 1:
+        return Measure(before=shares[0], ties=PerScoring[int](before=n_ties[0]))
+    before, after = hits
     return Measure(
-        before=share_of(before, prompt_ids),
-        after=share_of(after, prompt_ids),
+        before=shares[0],
+        after=shares[1],
         change=paired_change(before, after, prompt_ids),
         unpaired=unpaired_change(before, after),
         test=exact_change_test(before, after, prompt_ids),

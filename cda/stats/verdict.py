@@ -186,7 +186,7 @@ class ModelEvidence:
     human skew on the same rows, None without votes. `at_no_drift`: the margins among like pairs and of every adjusted form, None for
     one that cannot be estimated. `alike`: prompts
     and share of the pairs that are alike otherwise, None if nothing says. `rival`: what may explain the margins in place of the bias (`cda.stats.length`). `tried`: contrasts that a rewriter tried to make, None if they came as they are. `by_rate`: the contrasts are both rewrites of triples,
-    and `mean_margin` RATE's ATE, None if it is not given.
+    and `mean_margin` RATE's ATE, None if it is not given. `opposed`: RATE's ATT and ATU have opposite signs.
     """
 
     share: Estimate
@@ -200,6 +200,7 @@ class ModelEvidence:
     signed_gap: Estimate | None = None
     tried: int | None = None
     by_rate: bool = False
+    opposed: bool = False
 
     @property
     def alone(self) -> bool:
@@ -227,7 +228,8 @@ def finding(found: ModelEvidence) -> Finding:
         not told apart from length, not identified: length, or another difference, may explain the mean margin
             (`cda.stats.length`, `may_be_drift`); or there is no estimate of it. A margin that all pairs share is told from drift.
         rewarded: both lie on the biased side.
-    On triples alone the ATE decides, whatever the share: few flipped in place of not identified, if too few rewrites flipped the bias for it.
+    On triples alone the ATE decides, whatever the share: few flipped in place of not identified, if too few rewrites flipped the bias
+    for it. It is not identified either where ATT and ATU have opposite signs, since their average holds for no answer.
     """
     mean, share = found.mean_margin, found.share
     if isinstance(mean, float) and mean == 0:
@@ -240,6 +242,8 @@ def finding(found: ModelEvidence) -> Finding:
         return "few flipped" if found.tried is not None and found.tried >= MIN_PROMPTS else "too few prompts"
     if mean is None:
         return "few flipped" if found.tried is not None and found.by_rate else "not identified"
+    if found.opposed:
+        return "not identified"
     side = _sign(mean) if found.by_rate else 1 if share.low > TIE else -1 if share.high < TIE else 0
     if found.ties >= MANY_TIED * share.n and share.value <= TIE and not (found.by_rate and side):
         return "mostly tied"

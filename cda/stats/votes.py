@@ -16,7 +16,7 @@ from cda.errors import DataError
 from cda.records import Exclusions, Preference, TieRule, count_reasons
 from cda.results.base import Estimate, or_missing
 from cda.results.skew import Agreement, Leading, NoiseCeiling
-from cda.stats.estimators import resampled, share_of
+from cda.stats.estimators import FEWEST_DRAWN, resampled, share_of
 
 Counts = NDArray[np.int64]
 """Votes of each item in the order of `WORDS`. Shape (n, 3)."""
@@ -156,7 +156,7 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str]) -> N
     votes that agree would agree for ever. The rule of `first` holds for the second too (`as-released` as `drop`). For
     the interval, items' clusters are drawn, and ρ fitted anew. Not a bound on a model: one that knows the true shares
     disagrees with `first` less than three more people do. DataError: no item with two votes (how far people differ is
-    then unknown), or fewer than two prompts.
+    then unknown), or fewer than twice `FEWEST_DRAWN` prompts.
     """
     totals = counts.sum(axis=1)
     if totals.max(initial=0) < 2:
@@ -167,6 +167,8 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str]) -> N
     keep = first.used & (totals > 0)
     if not keep.any():
         raise DataError("no item has both votes and a majority: a second majority has nothing to be compared with")
+    if (n_prompts := len(set(item_ids))) < 2 * FEWEST_DRAWN:
+        raise DataError(f"votes on {n_prompts} prompts, and a noise ceiling needs {2 * FEWEST_DRAWN}")
     pooled = (counts.sum(axis=0) + 0.5) / (counts.sum() + 1.5)
     likelihood = np.zeros((len(counts), len(_CORRELATIONS)))
     compared, disagreed = np.zeros_like(likelihood), np.zeros_like(likelihood)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal, TypeVar, get_args
 from xml.sax.saxutils import quoteattr
 
@@ -23,16 +22,16 @@ from cda.data.contrasts import clean_contrasts
 from cda.data.load import Row, load_rows
 from cda.data.tables import check_header, delimiter_of
 from cda.data.triples import clean_triples
-from cda.errors import DataError, RunError, did_you_mean, refuse
+from cda.errors import DataError, did_you_mean, refuse
 from cda.features import words
 from cda.files.jsonl import write_json, write_jsonl
-from cda.files.paths import unwritable, user_path
+from cda.files.paths import user_path
 from cda.inert import RISKY, guarded, inert, visible
 from cda.jobs.options import ExportOptions
+from cda.jobs.perform import Job, Made, NewFolder, perform
 from cda.launch import say
 from cda.records import Contrast, Exclusions, prompt_id, prompt_text
 from cda.resources.artifacts import prompt_row, shown_path
-from cda.resources.dry_run import stop_if_dry
 from cda.results.commands import Written
 from cda.results.study import StudyKind
 from cda.run import fingerprint
@@ -127,7 +126,7 @@ CROWD_CHECKS = 3
 _CANDIDATES = 20  # other prompts among which the answer of an attention check is looked for
 
 
-def planned(
+def planned_study(
     pairings: Sequence[Pairing],
     kind: StudyKind,
     judgements: int,
@@ -415,7 +414,7 @@ _COLUMN_SETTING = re.compile(r"audit\.(?:triple_)?columns\.")
 _TRIPLE = {"original", "rewrite", "rewrite_of_rewrite"}
 
 
-def export_study(reference: str, folder: str | Path, options: ExportOptions) -> tuple[Written, str]:
+def export_study(reference: str, folder: str | Path, options: ExportOptions) -> Written:
     """Write the study's folder; it says what it holds.
 
     Raises:
@@ -423,7 +422,7 @@ def export_study(reference: str, folder: str | Path, options: ExportOptions) -> 
         RunError: The folder holds something, or cannot be made.
     """
     out = user_path(folder)
-    _check(out, options)
+    _check(options)
     rows, columns = load_rows(reference), options.columns
     present = {key for row in rows for key in row}
     triples = {columns.get(name, name) for name in _TRIPLE} <= present and columns.get("base", "base") not in present
@@ -441,13 +440,11 @@ def export_study(reference: str, folder: str | Path, options: ExportOptions) -> 
             f"{reference}: votes are matched by id, but several contrasts share one: {', '.join(shared[:5])}{more}. "
             "Give each an id of its own"
         )
-    plan = planned(pairings, options.kind, options.judgements, options.quota, options.people, options.checks)
+    plan = planned_study(pairings, options.kind, options.judgements, options.quota, options.people, options.checks)
     study = designed(pairings, options.kind, plan, options.seed)
     asked = _asked(study, plan, exclusions, reference)
     files, n_guarded = _files(study, options.tool, made=triples)
     names = ", ".join([*files, KEY, *(["contrasts.jsonl"] if triples else [])])
-    stop_if_dry(None, lambda: [f"reads       {asked[0]}", f"asks        {asked[1]}", f"writes      {out}: {names}"])
-    _write(study, out, files, contrasts if triples else ())
     lines = [*asked]
     if n_guarded:
         lines.append(f"{n_guarded} cells start with an apostrophe, so that no spreadsheet runs them")
@@ -455,28 +452,24 @@ def export_study(reference: str, folder: str | Path, options: ExportOptions) -> 
         f"Study {study.fingerprint}: {out}; README.md says what to do with it. Keep {KEY} to yourself",
         f"Then: cda study import {out} ANSWERS",
     ]
-    say("\n".join(map(inert, lines)))
-    return Written(folder=out, rows={"contrasts": len(study.contrasts)}), ""
+
+    def work(new: Path) -> Made[Written]:
+        _write(study, new, files, contrasts if triples else ())
+        return Made(Written(folder=out, rows={"contrasts": len(study.contrasts)}), remark="\n".join(map(inert, lines)))
+
+    # Answers to the old key would be reversed by a new one: a study gets a new folder of its own.
+    says = [f"reads       {asked[0]}", f"asks        {asked[1]}"]
+    return perform(Job(lambda: says, work, NewFolder(out, names)), None)
 
 
-def _check(out: Path, options: ExportOptions) -> None:
-    """Refuse a tool or kind that is not known, and a folder that holds something or cannot be made."""
+def _check(options: ExportOptions) -> None:
+    """Refuse a tool or kind that is not known."""
     known = {"--to": (options.tool, get_args(Tool)), "--participants": (options.kind, get_args(StudyKind))}
     refuse([
         f"{name}: {', '.join(values)}; found '{found}'.{did_you_mean(found, values)}"
         for name, (found, values) in known.items()
         if found not in values
     ])  # fmt: skip
-    try:
-        used = out.exists() and (not out.is_dir() or any(out.iterdir()))
-        problem = unwritable(out)
-    except (OSError, ValueError) as error:
-        raise RunError(f"{out}: no folder can be made there ({error})") from None
-    if used:
-        # Answers to the old key would be reversed by a new one.
-        raise RunError(f"{out}: is not empty. A study gets a new folder of its own")
-    if problem:
-        raise RunError(f"{problem}. Name a folder elsewhere")
 
 
 def _limited(
@@ -598,32 +591,21 @@ def _low_to_high(numbers: Collection[int]) -> str:
 
 
 def _write(
-    study: Study, out: Path, files: Mapping[str, str | list[dict[str, object]]], contrasts: Sequence[Contrast]
+    study: Study, new: Path, files: Mapping[str, str | list[dict[str, object]]], contrasts: Sequence[Contrast]
 ) -> None:
-    """All files at once: a folder that is there is whole."""
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent, ignore_cleanup_errors=True) as beside:
-            partial = Path(beside) / out.name
-            partial.mkdir()
-            for name, content in files.items():
-                if isinstance(content, str):
-                    (partial / name).write_text(content, encoding="utf-8", newline="")
-                else:
-                    write_json(partial / name, content)
-            write_json(partial / KEY, key_json(study), private=True)
-            if contrasts:
-                rows = (
-                    {"id": contrast.id, "bias": contrast.bias, "prompt": prompt_row(contrast.prompt),
-                     "base": contrast.base, "perturbed": contrast.perturbed}
-                    for contrast in contrasts
-                )  # fmt: skip
-                write_jsonl(partial / "contrasts.jsonl", rows)
-            if out.exists():
-                out.rmdir()
-            partial.replace(out)
-    except OSError as error:
-        raise RunError(f"{out}: cannot be written ({error.strerror or error})") from None
+    for name, content in files.items():
+        if isinstance(content, str):
+            (new / name).write_text(content, encoding="utf-8", newline="")
+        else:
+            write_json(new / name, content)
+    write_json(new / KEY, key_json(study), private=True)
+    if contrasts:
+        rows = (
+            {"id": contrast.id, "bias": contrast.bias, "prompt": prompt_row(contrast.prompt),
+             "base": contrast.base, "perturbed": contrast.perturbed}
+            for contrast in contrasts
+        )  # fmt: skip
+        write_jsonl(new / "contrasts.jsonl", rows)
 
 
 def _asked(study: Study, plan: StudyPlan, exclusions: Exclusions, reference: str) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from cda.errors import RecipeError, did_you_mean
 from cda.launch import world_size
-from cda.models.precision import Precision
+from cda.models.config import Precision
 from cda.training.hub import hub_problems
 from cda.training.trackers import tracker_problems
 

@@ -13,8 +13,8 @@ from transformers.trainer_utils import suppress_progress_bars
 from trl import RewardTrainer
 
 from cda.errors import DataError, ModelError
-from cda.files.hashes import changed, contents
 from cda.files.jsonl import read_json, write_json
+from cda.files.reads import changed, contents
 from cda.launch import say
 from cda.models.refusals import first_line
 from cda.progress import Bar

@@ -132,7 +132,7 @@ def main(words: Sequence[str]) -> int:
         "dose": {name: dose[name] for name in ("chosen", "aim")} | {"chosen by halves": dose["methods"]["dose"]["shares"]},
         "change_of_quality_held_out": quality,
         "skew": audit["skew"][best["name"]],
-        "quality": audit["quality"],
+        "quality": [each for each in audit["measured"] if each["measure"] == "accuracy"],
         "at_dose_1": audit["plain"] and audit["plain"]["numbers"],
     }  # fmt: skip
     return finish("discover_loop", claim, checks, numbers)

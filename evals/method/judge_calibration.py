@@ -123,10 +123,10 @@ def _numbers(found: Calibration) -> Row:
     assert isinstance(first.before, Estimate) and isinstance(first.after, Estimate)
     return {
         "strength": found.strength,
-        "gaps": {name: [own.base.gap.value, own.calibrated.gap.value] for name, own in found.biases.items()},
-        "skew of length": [found.biases["length"].base.skew.value, found.biases["length"].calibrated.skew.value],
+        "gaps": {name: [own.base["gap"].value, own.calibrated["gap"].value] for name, own in found.biases.items()},
+        "skew of length": [found.biases["length"].base["skew_on_voted"].value, found.biases["length"].calibrated["skew_on_voted"].value],
         "miscalibration of length": [
-            found.biases["length"].base.miscalibration.value, found.biases["length"].calibrated.miscalibration.value
+            found.biases["length"].base["miscalibration"].value, found.biases["length"].calibrated["miscalibration"].value
         ],
         "first": [first.before.value, first.after.value],
         "accuracy change": found.quality.change.value,

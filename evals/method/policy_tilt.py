@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.benchmarks.attributes import Attribute
-from cda.benchmarks.best_of_n import GRID, best_of_n, tilted
+from cda.benchmarks.best_of_n import GRID, Attribute, best_of_n, tilted
 from cda.results.base import Estimate
 from cda.results.benchmarks import Tilt
 from cda.stats.estimators import wilson

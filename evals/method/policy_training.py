@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.benchmarks.attributes import Attribute
-from cda.benchmarks.best_of_n import GRID, best_of_n, tilted
-from cda.quiet import quiet_libraries
+from cda.benchmarks.best_of_n import GRID, Attribute, best_of_n, tilted
 from cda.results.base import Estimate
 from cda.stats.estimators import mean_of
+from cda.terminal import quiet_libraries
 from evals.shared import Check, finish
 
 CLAIM = (

@@ -23,23 +23,23 @@ import argparse
 import sys
 from collections import Counter
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from cda.auditing.groups import Group
-from cda.auditing.shares import adjust_for_all_tests, share_measure, skews
+from cda.auditing.shares import adjust_for_all_tests, measured_numbers, skews
 from cda.auditing.verdict_sentences import verdicts
 from cda.biases import load_bias
+from cda.numbers.measures import Material, Rows
+from cda.numbers.people import measured_against
 from cda.records import Contrast, user_prompt
 from cda.results.audit import AuditResult
-from cda.results.base import Missing, or_missing
-from cda.results.skew import Quality, VotedBias
+from cda.results.base import Missing, PerScoring
+from cda.results.skew import VotedBias
 from cda.stats.estimators import wilson
-from cda.stats.people import human_skew, people_change
-from cda.stats.proportions import beyond_noise
+from cda.stats.people import human_skew
 from cda.stats.votes import Majority, count_votes, majority
 from evals.shared import Check, finish
 
@@ -142,15 +142,18 @@ def audit_of(world: World, rng: np.random.Generator) -> AuditResult:
         for bias, shares in zip(BIASES, true, strict=True)
     ]  # fmt: skip
     pairs = margins(rng, world.quality, N_PAIRS, world.noise, r=AGREEMENT_ON_QUALITY)
+    rows: Material = {
+        "contrasts": [
+            Rows(at={"bias": each.bias.name}, scored=each.margins, prompt_ids=IDS, unit="reward") for each in groups
+        ],
+        "quality": [Rows(at={}, scored=pairs, prompt_ids=PAIR_IDS, unit="reward")],
+    }
     found: dict[str, Any] = dict.fromkeys(AuditResult.model_fields) | {
         "schema_version": AuditResult.current_schema(), "recipe": "simulated", "scorings": ("before", "after"), "aim": world.aim, "dose_applied": 1.0,
         "skew": skews(groups, dict.fromkeys((bias.name for bias in BIASES), N_CONTRASTS), {}),
         "votes": {} if world.people is None else {"target": votes_of(groups[0], world.people, rng)},
-        "quality": Quality(**dict(share_measure(pairs, PAIR_IDS)), unread=0), "triple_skew": {}, "unseen_phrases": {}, "panel": {},
-        "beyond_noise": {
-            group.bias.name: or_missing(partial(beyond_noise, *group.margins.values(), IDS, *pairs.values(), PAIR_IDS))
-            for group in groups
-        },
+        "measured": measured_numbers(rows, ["accuracy", "beyond_noise"]), "ties": {"quality": {"": PerScoring[int](before=0, after=0)}}, "panel": {},
+        "quality_unread": 0,
         "effects": {}, "rate": {}, "seed": 0, "n_tests": 0,
     }  # fmt: skip
     return adjust_for_all_tests(AuditResult.model_construct(**found))
@@ -160,9 +163,9 @@ def votes_of(group: Group, share: float, rng: np.random.Generator) -> VotedBias:
     """One vote on each contrast, whatever the model says."""
     words = ["perturbed" if one else "base" for one in rng.random(N_CONTRASTS) < share]
     people: Majority = majority(count_votes([(word,) for word in words]), "drop")  # type: ignore[arg-type]
-    moved: dict[str, Any] = people_change(*group.margins.values(), people, list(IDS))
+    moved = measured_against([*group.margins.values()], people, list(IDS))
     return VotedBias(
-        **moved | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),
+        measured=moved | {"auc": Missing(reason="no word rests on it")}, human_skew=human_skew(people, IDS),
         gap_test=None, rule="drop", left_out={},
         agreement=None, noise_ceiling=None, prediction_powered=None,
     )  # fmt: skip

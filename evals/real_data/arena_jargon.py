@@ -23,7 +23,7 @@ from cda.files.jsonl import read_json
 from evals.shared import DATA, ROOT, Check, finish
 
 Json = Mapping[str, Any]
-KEPT = ("model", "skew", "votes", "quality", "triple_skew", "dose_applied", "stages", "versions", "seed")
+KEPT = ("model", "skew", "votes", "measured", "dose_applied", "stages", "versions", "seed")
 """Parts of the audit that the result keeps; the others hold texts of the data set or do not concern the claim."""
 
 
@@ -47,8 +47,8 @@ def checks_of(audit: Json) -> list[Check]:
         "skew before": audit["skew"]["jargon"].get("before"),
         "skew after": audit["skew"]["jargon"].get("after"),
         "human skew": jargon.get("human_skew"),
-        "miscalibration before": jargon.get("miscalibration", {}).get("before"),
-        "miscalibration after": jargon.get("miscalibration", {}).get("after"),
+        "miscalibration before": jargon.get("measured", {}).get("miscalibration", {}).get("before"),
+        "miscalibration after": jargon.get("measured", {}).get("miscalibration", {}).get("after"),
     }
     return [Check(f"{name} with n and interval", _said(number), _whole(number)) for name, number in numbers.items()]
 

@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic_core import to_jsonable_python
 
-from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, half_gaps, out_of_fold, prompt_codes
-from cda.dosing.held_out import Measures, cross_validated_doses, draw_prompts, held_out_people, resampled_choices
+from cda.dosing.choice import DOSES, MAX_QUALITY_LOSS, REPEATS, DoseCurve, on_halves, out_of_fold, prompt_codes
+from cda.dosing.held_out import Drawn, cross_validated_doses, draw_prompts, held_out_people, resampled_choices
 from cda.records import TieRule
-from cda.results.skew import AgainstPeople
+from cda.results.dose import ByMeasure
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data import release as fff
 from evals.shared import DATA, Check, finish
@@ -137,20 +137,15 @@ def bias_numbers(voted: Voted) -> dict[str, Any]:
     }
 
 
-def held_out_mean(curves: Sequence[DoseCurve]) -> AgainstPeople:
+def held_out_mean(curves: Sequence[DoseCurve]) -> ByMeasure:
     """Held-out mean over models on the same rows and halves, each at doses of its own; the gap is that of their mean skew."""
     generator = rng()
     splits = int(generator.integers(2**63))  # the same splits for every model
     held = [out_of_fold(curve, rng(splits)) for curve in curves]
     weights, seed = draw_prompts(prompt_codes(curves[0])[2], generator), int(generator.integers(2**63))
     drawn = [resampled_choices(curve, weights, rng(seed), MAX_QUALITY_LOSS)[0].dose for curve in curves]
-    skew, missed, signed, gaps = (
-        np.mean([getattr(model, name) for model in drawn], axis=0)
-        for name in ("skew", "miscalibration", "signed_gap", "half_gaps")
-    )
-    margins = np.concatenate([model.margins for model in held])
-    hits = np.mean([model.margins > 0 for model in held], axis=0)
-    return held_out_people(curves[0], margins, hits, held[0], Measures(skew, missed, signed, gaps, None))
+    of_mean = {key: np.mean([model[key] for model in drawn], axis=0) for key in drawn[0]}
+    return held_out_people(curves[0], np.concatenate([model.margins for model in held]), held[0], of_mean)
 
 
 def cells(everyone: Sequence[Voted], doses: Sequence[float] = DOSES, seed: int = 0) -> list[Cell]:
@@ -219,8 +214,8 @@ def _drawn(everyone: Sequence[Voted]) -> dict[str, Cells]:
         for curve in voted.curves().values()
     ]
 
-    def stacked(all_of: Sequence[Measures]) -> Cells:
-        parts = ([getattr(one, name) for one in all_of] for name in ("miscalibration", "signed_gap", "half_gaps"))
+    def stacked(all_of: Sequence[Drawn]) -> Cells:
+        parts = ([one[name] for one in all_of] for name in ("miscalibration", "signed_gap", "gap"))
         return Cells(*(np.stack(part, axis=-1) for part in parts))
 
     return {name: stacked([getattr(one, name) for one in found]) for name in PROCEDURES}
@@ -229,7 +224,7 @@ def _drawn(everyone: Sequence[Voted]) -> dict[str, Cells]:
 def _of_cells(table: Sequence[Cell], procedure: str) -> Cells:
     """A procedure as it was measured: one draw."""
     excess = [(one.margins[procedure] > 0) - one.target for one in table]
-    halves = [half_gaps(one.margins[procedure] > 0, one.target, one.first_half).ravel() for one in table]
+    halves = [on_halves((one.margins[procedure] > 0) - one.target, one.first_half).ravel() for one in table]
     missed, signed = [np.abs(one).mean() for one in excess], [one.mean() for one in excess]
     return Cells(np.array([missed]), np.array([signed]), np.stack(halves, axis=-1)[None])
 

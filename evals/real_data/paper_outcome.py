@@ -62,9 +62,11 @@ def own_numbers(audit: dict[str, Any], bias: str, expected: dict[str, Any], run:
     votes, where = audit["votes"][bias], f"{bias} {size} {run}"
     yield f"{where}: pairs with a majority", table["human_skew"]["n"], votes["human_skew"]["n"]
     yield from _shares(f"{where}: human skew", table["human_skew"], votes["human_skew"])
-    yield from _shares(f"{where}: skew", model["skew"], votes["skew_on_voted"]["before"])
-    yield from _shares(f"{where}: miscalibration", model["miscalibration"], votes["miscalibration"]["before"])
-    yield from _shares(f"{where}: AUC", model["auc"], votes["auc"]["before"])
+    yield from _shares(f"{where}: skew", model["skew"], votes["measured"]["skew_on_voted"]["before"])
+    yield from _shares(
+        f"{where}: miscalibration", model["miscalibration"], votes["measured"]["miscalibration"]["before"]
+    )
+    yield from _shares(f"{where}: AUC", model["auc"], votes["measured"]["auc"]["before"])
     yield f"{where}: ties and splits left out", sum(table["not_counted"].values()), sum(votes["left_out"].values())
 
 
@@ -119,9 +121,16 @@ def triple_numbers(audit: dict[str, Any], release: Path, bias: str, size: str, r
         texts = row["original_response"], row["perturbed_response"], row["base_response"]
         if texts[1] not in (texts[0], texts[2]):
             kept.append(margins[row["query"], texts[1], texts[2]] > 0)
-    found = audit["triple_skew"][bias]
-    yield f"{bias} {size} {run}: triples", len(kept), found["before"]["n"]
-    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["before"]["value"]
+    found = triple_skew(audit, bias)
+    yield f"{bias} {size} {run}: triples", len(kept), found["n"]
+    yield f"{bias} {size} {run}: skew over triples", sum(kept) / len(kept), found["value"]
+
+
+def triple_skew(audit: dict[str, Any], bias: str) -> dict[str, Any]:
+    (found,) = (
+        each["found"] for each in audit["measured"] if each["measure"] == "triple_skew" and each["at"] == {"bias": bias}
+    )
+    return dict(found)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -147,8 +156,8 @@ def main(arguments: list[str] | None = None) -> int:
                     compared += own_numbers(audit, bias, expected, run, size)
                     compared += triple_numbers(audit, release, bias, size, run)
                     numbers[f"{bias} {size} {run}"] = {
-                        "triple_skew": audit["triple_skew"][bias]["before"],
-                        "skew_on_voted": audit["votes"][bias]["skew_on_voted"]["before"],
+                        "triple_skew": triple_skew(audit, bias),
+                        "skew_on_voted": audit["votes"][bias]["measured"]["skew_on_voted"]["before"],
                         "excluded": audit["excluded"],
                     }
                     print(f"  {bias} {size} {when}: audited", flush=True)

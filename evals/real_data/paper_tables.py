@@ -19,16 +19,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.errors import CdaError, DataError
 from cda.files.jsonl import write_json
+from cda.numbers.people import against_people
 from cda.results.base import Estimate
 from cda.stats.estimators import correlation_of, paired_change, share_of
-from cda.stats.people import against_people, mean_against_people, panel_margins
+from cda.stats.people import panel_margins
 from cda.stats.proportions import chosen_correlation, contingency, exact_change_test, unpaired_change
 from cda.stats.verdict import cross_bias
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
@@ -82,13 +83,11 @@ def model_tables(margins: dict[str, dict[str, np.ndarray]], people: Majority, id
     """Each run and size against people, means over sizes, and each run's change from the base of the same size."""
     tables: dict[str, Any] = {}
     for run, sizes in margins.items():
-        each = {size: against_people(*_scored([values], people), ids) for size, values in sizes.items()}
-        table: dict[str, Any] = {"sizes": {size: to_jsonable_python(one) for size, one in each.items()}}
+        each = {size: _beside(*_scored([values], people), ids) for size, values in sizes.items()}
+        table: dict[str, Any] = {"sizes": each}
         for name, chosen in (("mean", tuple(sizes)), ("mean_of_2B_3B_8B", SIZES)):
             if set(chosen) <= set(sizes):
-                table[name] = to_jsonable_python(
-                    mean_against_people(*_scored([sizes[size] for size in chosen], people, stack=True), ids)
-                )
+                table[name] = _beside(*_scored([sizes[size] for size in chosen], people, stack=True), ids)
         table["items_without_score"] = {size: int(np.isnan(values).sum()) for size, values in sizes.items()}
         if run != "base":
             both = [size for size in sizes if size in margins.get("base", {})]
@@ -99,6 +98,14 @@ def model_tables(margins: dict[str, dict[str, np.ndarray]], people: Majority, id
                 table["change_pooled"] = change(before, after, wide, ids * len(both))
         tables[run] = table
     return tables
+
+
+def _beside(
+    margins: np.ndarray, people: Majority, ids: list[str], ties: Literal["no-hit", "drop"] = "no-hit"
+) -> dict[str, Any]:
+    """Every measure against people, skew under its short name."""
+    found = against_people(margins, people, ids, ties)
+    return {"skew": to_jsonable_python(found.pop("skew_on_voted")), "auc": None, **to_jsonable_python(found)}
 
 
 def change(before: np.ndarray, after: np.ndarray, people: Majority, ids: list[str]) -> dict[str, Any]:
@@ -144,8 +151,8 @@ def judge_tables(verdicts: dict[str, np.ndarray], people: Majority, ids: list[st
     for name, values in {**verdicts, "panel": panel}.items():
         known, scored = _scored([values], people)
         tables[name] = {
-            "ties_as_margin_0": to_jsonable_python(against_people(known, scored, ids)),
-            "ties_left_out": _tried(lambda m=known, p=scored: against_people(m, p, ids, "drop")),
+            "ties_as_margin_0": _beside(known, scored, ids),
+            "ties_left_out": _tried(lambda m=known, p=scored: _beside(m, p, ids, "drop")),
         }
     return tables
 

@@ -41,19 +41,20 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.biases import load_bias
-from cda.dosing.choice import DoseCurve, half_gaps, mean_size, out_of_fold
+from cda.dosing.choice import DoseCurve, mean_size, on_halves, out_of_fold
 from cda.dosing.held_out import cross_validated_doses
 from cda.dosing.stage import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
 from cda.models.config import ModelSpec
+from cda.numbers.people import measured_against
 from cda.records import Contrast, Pair, prompt_id
 from cda.results.base import Estimate, Missing
 from cda.run import fingerprint
 from cda.scorers.compared import text_id
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_effect, overlap_of
-from cda.stats.people import human_skew, people_change
-from cda.stats.proportions import positive_share_change
+from cda.stats.people import human_skew
+from cda.stats.proportions import positive_shares
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data.real_inputs import (
     BIASES,
@@ -122,9 +123,9 @@ def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pa
     voted, halves = curve.people, out_of_fold(curve, rng()).first_half
     for row, dose in enumerate(DOSES):
         people = against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts)
-        change = positive_share_change(curve.quality_margins[0], curve.quality_margins[row], prompt_ids(pairs))
+        change = positive_shares([curve.quality_margins[0], curve.quality_margins[row]], prompt_ids(pairs))
         rows_of = [curve.rows_of(bias) & voted.used for bias in BIASES]
-        gaps = [half_gaps(curve.margins[row, own] > 0, voted.target[own], halves[:, own]) for own in rows_of]
+        gaps = [on_halves((curve.margins[row, own] > 0) - voted.target[own], halves[:, own]) for own in rows_of]
         found[f"{dose:g}"] = {
             "mean_gap": float(np.mean([mean_size(one.ravel()) for one in gaps])),
             "mean_gap_on_all_rows": float(np.mean([people[bias]["gap"]["after"]["value"] for bias in BIASES])),
@@ -142,7 +143,7 @@ def dose_curve(voted: Any, quality: Any, contrasts: Sequence[Contrast], pairs: S
 def held_out(curve: DoseCurve) -> tuple[float, Json]:
     """The dose that all votes choose, and what choosing does on votes and pairs that had no say, bias by bias."""
     method = cross_validated_doses(curve, rng())
-    change = method.held_out[BIASES[0]].against_base.quality
+    change = method.held_out[BIASES[0]].against_base.get("accuracy")
     return method.chosen, {
         "shares": method.shares,
         "barred": list(method.barred),
@@ -162,7 +163,7 @@ def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) ->
         own = [contrasts[row] for row in rows]
         ids = prompt_ids(own)
         people = votes_of(own)
-        moved = people_change(before[rows], after[rows], people, ids)
+        moved = measured_against([before[rows], after[rows]], people, ids)
         _, alike = overlap_of(
             measured([one.perturbed for one in own]),
             measured([one.base for one in own]),
@@ -187,9 +188,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
     found: Json = {}
     for one in sets:
         first, second = scored.margins(None, 0.0, one.pairs), scored.margins(adapter, dose, one.pairs)
-        found[one.name] = to_jsonable_python(positive_share_change(first, second, prompt_ids(one.pairs))) | {
-            "by": one.by
-        }
+        found[one.name] = to_jsonable_python(positive_shares([first, second], prompt_ids(one.pairs))) | {"by": one.by}
         longer = np.sign([n_words(pair.chosen) - n_words(pair.rejected) for pair in one.pairs])
         found[one.name]["by_longer_side"] = {
             f"{side} is longer": {
@@ -211,7 +210,7 @@ def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Qualit
             }
     for name, pairs in ({"pooled": pooled(sets)} | by_people(sets)).items():
         before, after = scored.margins(None, 0.0, pairs), scored.margins(adapter, dose, pairs)
-        found[name] = to_jsonable_python(positive_share_change(before, after, prompt_ids(pairs)))
+        found[name] = to_jsonable_python(positive_shares([before, after], prompt_ids(pairs)))
     return found
 
 
@@ -240,7 +239,7 @@ def cross_bias(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored)
         for bias in BIASES:
             rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
             ids = prompt_ids([contrasts[row] for row in rows])
-            found[taught][bias] = to_jsonable_python(positive_share_change(before[rows], after[rows], ids))
+            found[taught][bias] = to_jsonable_python(positive_shares([before[rows], after[rows]], ids))
     return found
 
 
@@ -282,7 +281,7 @@ def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
             "held_out": held,
             "at_1": against_people_at(curve.margins_at(0.0), curve.margins_at(1.0), contrasts),
             "quality_at_1": to_jsonable_python(
-                positive_share_change(margins[0.0][n:], margins[1.0][n:], prompt_ids(pairs))
+                positive_shares([margins[0.0][n:], margins[1.0][n:]], prompt_ids(pairs))
             ),
         }
     write_json(path, found)

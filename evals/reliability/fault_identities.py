@@ -257,7 +257,7 @@ def _link(place: Place, factor: int) -> None:
 
 
 def _package(place: Place, factor: int) -> None:
-    package = place.folder / "parts"
+    package = place.folder / "made_parts"
     package.mkdir(exist_ok=True)
     (package / "__init__.py").touch()
     # Another length, as Python itself tells bytecode by date and length.
@@ -312,7 +312,7 @@ _FUNCTION: Mapping[str, Reads] = {
     ),
     "a link that leads elsewhere": Reads(_in_call(_OPEN), _link),
     "a module that is imported by a made-up name": Reads(
-        "import importlib\n" + _in_call("importlib.import_module('.'.join(['parts', 'chosen'])).FACTOR"), _package
+        "import importlib\n" + _in_call("importlib.import_module('.'.join(['made_parts', 'chosen'])).FACTOR"), _package
     ),
     "a file that a thread reads": Reads(
         "from concurrent.futures import ThreadPoolExecutor\n"

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from cda.files.hashes import changed
+from cda.files.reads import changed
 from evals.shared import ROOT
 
 # Every stage, eight steps' worth of files, and about ten seconds on one core.

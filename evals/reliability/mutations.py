@@ -1,9 +1,10 @@
 """Mutation testing of statistics and money: code is changed at random places, and its own tests must fail.
 
-Mutations are mutmut's (3.8, `pip install mutmut`), which changes operators, numbers, arguments, keywords and defaults within
-functions; decorated functions, class bodies and constants of modules it leaves alone. Changes of the wording of a message or
-a docstring alone are not drawn. `python -m evals.reliability.mutations AREA SECONDS` runs mutants of one area for about so long and keeps
-how they ended, so that it can be called again until all that were drawn are through; without an area the result is written.
+Mutations are mutmut's (3.8, which needs an older pytest: `pip install mutmut 'pytest<9.1'` in an environment of its own). It changes
+operators, numbers, arguments, keywords and defaults within functions; decorated functions, class bodies and constants of modules it
+leaves alone. Changes of the wording of a message or a docstring alone are not drawn. `python -m evals.reliability.mutations AREA SECONDS`
+runs mutants of one area for about so long and keeps how they ended, so that it can be called again until all that were drawn are through;
+without an area the result is written.
 """
 
 from __future__ import annotations
@@ -35,9 +36,12 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
     "stats": ("cda/stats/*.py", ("tests/stats",)),
     "verdict": (
         "cda/auditing/verdict_sentences.py",
-        ("tests/auditing/report/test_verdict.py", "tests/auditing/report/test_dosed.py"),
+        tuple(f"tests/auditing/report/test_{name}.py" for name in ("verdict", "dosed", "glance")),
     ),
-    "money": ("cda/llm/money.py", ("tests/llm/test_llm_money.py",)),
+    "money": (
+        "cda/llm/money.py",
+        ("tests/llm/test_llm_money.py", "tests/llm/test_purse.py", "tests/llm/test_llm_batch.py"),
+    ),
 }
 FIRST_RUN = {"stats": (86, 100), "verdict": (54, 60), "money": (46, 52)}
 """Seen of those drawn before tests were written for what was not seen: the fairer share. It is the sum over all draws;

@@ -29,9 +29,8 @@ import numpy as np
 
 from cda.arrays import FloatArray
 from cda.errors import CdaError
-from cda.models.config import ModelSpec, family_for
+from cda.models.config import ModelSpec, Precision, family_for
 from cda.models.load import RewardModel, load_reward_model
-from cda.models.precision import Precision
 from cda.records import user_prompt
 from cda.scorers.batching import packed
 from cda.scorers.classifier import ClassifierScorer, in_order, preferred

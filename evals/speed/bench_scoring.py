@@ -38,9 +38,8 @@ import numpy as np
 
 from cda.embedded.model import embedded_model_folder, encoder_folder
 from cda.files.jsonl import read_jsonl
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, bf16_units
 from cda.models.load import load_reward_model
-from cda.models.precision import bf16_units
 from cda.records import prompt_text, user_prompt
 from cda.scorers.batching import characters
 from cda.scorers.classifier import ClassifierScorer

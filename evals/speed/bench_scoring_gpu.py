@@ -27,14 +27,13 @@ from typing import Any, cast
 import numpy as np
 
 from cda.embedded.model import encoder_folder
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, Precision
 from cda.models.load import compile_base, free_memory, load_reward_model
-from cda.models.precision import Precision
-from cda.quiet import quiet_libraries
 from cda.records import prompt_text
 from cda.scorers.batching import characters
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
+from cda.terminal import quiet_libraries
 from evals.shared import DATA, Check, finish, on_this_gpu
 from evals.speed.bench_scoring import MAX_LENGTH_TOKENS, operations, ours, seconds_of, triples_texts
 from evals.speed.bench_training_gpu import SHAPES, Shape, matmul_rate, random_model

@@ -102,8 +102,8 @@ def one_run(variant: str, pairs: Sequence[Mapping[str, str]], seed: int, setting
     from cda.models.config import ModelSpec
     from cda.models.load import RewardModel
     from cda.models.template import Template
-    from cda.quiet import quiet_libraries
     from cda.records import Pair, TrainingExample, user_prompt
+    from cda.terminal import quiet_libraries
 
     quiet_libraries()
     spec = ModelSpec(str(encoder_folder()), "fp32", MAX_LENGTH_TOKENS)

@@ -149,7 +149,7 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     from peft import get_peft_model
 
     from cda.models.eight_bit import free_inputs, multiply_by_rounded_weights
-    from cda.quiet import quiet_libraries
+    from cda.terminal import quiet_libraries
     from cda.training.arguments import Lora
     from cda.training.lora import compile_blocks, lora_config
 

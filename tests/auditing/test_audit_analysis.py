@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from made_audits import make_audit
 
-from cda.auditing.analysis import N_EXAMPLES, examples, rewards
+from cda.auditing.analysis import N_EXAMPLES, drifts, effects, examples
 from cda.auditing.groups import Group
 from cda.auditing.report_tables import main_table
-from cda.auditing.shares import adjust_for_all_tests, skews
-from cda.biases import load_bias
+from cda.auditing.shares import adjust_for_all_tests, material, measured_numbers, skews, tied
+from cda.auditing.texts import Triples
+from cda.biases import Bias, load_bias
 from cda.records import Contrast, Triple, user_prompt
-from cda.results.base import Estimate
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate, Missing
+from cda.results.effects import Identification
 from cda.results.skew import BiasSkew
 from cda.scorers.compared import Rewards, text_id
 
@@ -59,26 +63,50 @@ def test_few_contrasts_are_each_kept_once_and_others_not_at_all() -> None:
     assert examples([group_of({"model": [1.0]}, is_target=False)]) == ()
 
 
+@pytest.mark.parametrize(
+    ("limits", "n_alike"),
+    [({}, 0), ({"words": {"ratio": 2.5}, "markers_per_100_words": {"difference": 0}}, 40), ({"words": None}, 40)],
+)
+def test_a_bias_file_s_own_limits_say_what_is_alike(limits: dict[str, Any], n_alike: int) -> None:
+    """The sides differ in words alone: `utilize tools` and `use`."""
+    bias = Bias.model_validate(load_bias("jargon").model_dump() | {"limits": limits, "markers": ["utilize"]})
+    contrasts = tuple(Contrast("jargon", user_prompt(f"q{row}"), "Use the tools.", "Use it.") for row in range(40))
+    margins = {"model": np.random.default_rng(0).normal(size=40)}
+    group = Group(bias, True, contrasts, tuple(f"q{row}" for row in range(40)), margins, "reward", 0)
+    identification = effects([group])["jargon"].before.identification
+    assert isinstance(identification, Identification) and identification.overlap.n == n_alike
+    found = drifts([group])["jargon"]
+    assert not isinstance(found, Missing)
+    (words,) = (each for each in found if each.feature == "words")
+    assert (words.limit is None) == (limits.get("words", 0) is None)
+
+
 def skew_of(one: Group) -> BiasSkew:
     return skews([one], {"jargon": len(one)}, {})["jargon"]
 
 
+def with_ways(one: Group) -> AuditResult:
+    nothing: Any = SimpleNamespace(triples=Triples(), pairs=())
+    rows = material([one], nothing, dict.fromkeys(one.margins, Rewards({})), by_rules=False)
+    kept = {"measured": measured_numbers(rows), "ties": tied(rows), "skew": {"jargon": skew_of(one)}}
+    return adjust_for_all_tests(ANY_AUDIT.model_copy(update={**kept, "scorings": tuple(one.margins)}))
+
+
 def test_each_direction_has_a_share_of_its_own() -> None:
-    one = group_of({"before": [1, 1, 1, -1, 1, 0], "after": [-1, -1, 1, -1, 1, 1]}, made=MADE)
-    found = {name: each.of_training() for name, each in skew_of(one).by_direction.items()}
+    audit = with_ways(group_of({"before": [1, 1, 1, -1, 1, 0], "after": [-1, -1, 1, -1, 1, 1]}, made=MADE))
+    ways = audit.skew_by_direction("jargon")
+    found = {name: each.of_training() for name, each in ways.items()}
     shares = {name: (each.before.value, each.after.value, each.change.n) for name, each in found.items()}
     assert shares == {"added": (0.75, 0.25, 4), "removed": (0.5, 1.0, 2)}
-    audit = ANY_AUDIT.model_copy(update={"scorings": ("before", "after"), "skew": {"jargon": skew_of(one)}})
-    tested: Any = adjust_for_all_tests(audit).skew["jargon"]
-    assert tested.test.p_holm is not None and tested.by_direction["added"].test.p_holm is None  # outside the family
+    tested: Any = audit.skew["jargon"].test, ways["added"].test
+    assert tested[0].p_holm is not None and tested[1].p_holm is None  # outside the family
     rows = {row[0]: row for row in main_table(audit).rows}
     assert [rows[f"jargon skew, {way}"][4] for way in ("added", "removed")] == ["4", "2"]
 
 
 @pytest.mark.parametrize("made", [("added",) * 3, ("",) * 3, ("removed", "", "")])
 def test_one_direction_alone_is_no_comparison(made: tuple[str, ...]) -> None:
-    found = skew_of(group_of({"model": [1, 1, -1]}, made=made))
-    assert found.by_direction == {}
+    assert with_ways(group_of({"model": [1, 1, -1]}, made=made)).skew_by_direction("jargon") == {}
 
 
 N = 12
@@ -94,8 +122,14 @@ SCORES = Rewards({
 })  # fmt: skip
 
 
+def rewards(scores: Rewards) -> dict[str, Any]:
+    texts: Any = SimpleNamespace(triples=Triples(TRIPLES), pairs=())
+    found = measured_numbers(material([], texts, {"model": scores}, by_rules=False), ["reward"])
+    return ANY_AUDIT.model_copy(update={"measured": found}).rewards["jargon"].before
+
+
 def test_texts_of_triples_have_their_own_mean_rewards() -> None:
-    texts = rewards(TRIPLES, {"model": SCORES})["jargon"].before
+    texts = rewards(SCORES)
     assert {kind: one.n for kind, one in texts.items() if isinstance(one, Estimate)} == {
         f"{start}, {text}": n
         for start, n in (("with", 4), ("without", 8))
@@ -103,5 +137,5 @@ def test_texts_of_triples_have_their_own_mean_rewards() -> None:
     }
     assert getattr(texts["with, rewrite_of_rewrite"], "value", 0) == pytest.approx(5.15)
     missing = Rewards(dict(SCORES.by_text) | {text_id(PROMPTS[0], "first 0"): float("nan")})
-    texts = rewards(TRIPLES, {"model": missing})["jargon"].before
+    texts = rewards(missing)
     assert [getattr(texts[f"with, {text}"], "n", 0) for text in ("original", "rewrite")] == [3, 4]

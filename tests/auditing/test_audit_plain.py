@@ -12,7 +12,7 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 
 from cda.auditing.audit import margin_rows
 from cda.auditing.groups import Group, main_group, make_groups, votes
-from cda.auditing.shares import adjust_for_all_tests, beyond_noise_of, plain_part, quality, skews, unchanged
+from cda.auditing.shares import adjust_for_all_tests, material, measured_numbers, plain_part, skews, tied, unchanged
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.results.base import Estimate, Missing
@@ -32,8 +32,18 @@ def groups(scored: Any = None) -> list[Group]:
     return make_groups(CONTRASTS, {"jargon": load_bias("jargon")}, ["jargon"], scored or SCORED)
 
 
+def stored(of: list[Group], scorings: Any, **texts: Any) -> dict[str, Any]:
+    """The fields of an audit that the table of measures computes."""
+    rows = material(of, SimpleNamespace(**(vars(TEXTS) | texts)), scorings, by_rules=True)
+    return {"measured": measured_numbers(rows), "ties": tied(rows)}
+
+
+def beyond_noise_of(of: list[Group], scorings: Any, **texts: Any) -> list[Any]:
+    return [each.found for each in stored(of, scorings, **texts)["measured"] if each.measure == "beyond_noise"]
+
+
 def test_known_shares_at_dose_1_on_the_rows_of_the_result() -> None:
-    found = plain_part(groups(), TEXTS, SCORED, "drop")
+    found = plain_part(groups(), TEXTS, SCORED, "drop", by_rules=True)
     assert found is not None
     own = skews([main_group(one) for one in groups()], {"jargon": N}, {})["jargon"]
     assert (own.before.value, own.last.value) == (1.0, 0.25)
@@ -57,7 +67,7 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
     own = [main_group(one) for one in groups()]
     audit = ANY_AUDIT.model_copy(update={
         "skew": skews(own, {"jargon": N}, {}), "votes": votes(own, "drop"), "effects": {}, "rate": {},
-        "quality": quality(PAIRS, {"before": BEFORE, "after": RESULT}), "plain": plain_part(groups(), TEXTS, SCORED, "drop"),
+        **stored(own, {"before": BEFORE, "after": RESULT}), "plain": plain_part(groups(), TEXTS, SCORED, "drop", by_rules=True),
     })  # fmt: skip
     audit = adjust_for_all_tests(audit)
     assert audit.plain is not None and audit.n_tests == 4
@@ -67,21 +77,21 @@ def test_every_margin_is_written_and_the_family_of_tests_stays_that_of_the_resul
 
 def test_the_mean_margin_beyond_noise_is_of_two_scorings_and_needs_quality_pairs() -> None:
     own, two = [main_group(one) for one in groups()], {"before": BEFORE, "after": RESULT}
-    found = beyond_noise_of(own, PAIRS, two)["jargon"]
+    (found,) = beyond_noise_of(own, two)
     # From 0.5 on every contrast to −0.25 on average, and the quality pairs as they were.
     assert isinstance(found, Estimate)
     assert found.value == pytest.approx(-0.25 - 0.5) and found.high < 0 and found.n == N
-    assert beyond_noise_of(own, [], two) == {"jargon": Missing(reason="quality was not measured")}
-    flat = beyond_noise_of(own, PAIRS, {"before": FLAT, "after": RESULT})["jargon"]
+    assert beyond_noise_of(own, two, pairs=()) == [Missing(reason="quality was not measured")]
+    (flat,) = beyond_noise_of(groups({"before": FLAT, "after": RESULT}), {"before": FLAT, "after": RESULT})
     assert isinstance(flat, Missing) and "yardstick" in flat.reason
-    assert beyond_noise_of(own, PAIRS, {"model": BEFORE}) == {}
+    assert beyond_noise_of(groups({"model": BEFORE}), {"model": BEFORE}) == []
 
 
 def test_at_dose_0_no_sample_can_say_that_anything_changed() -> None:
     same = groups({"before": BEFORE, "after": BEFORE})
     audit = ANY_AUDIT.model_copy(update={
-        "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop"), "unseen_phrases": {},
-        "triple_skew": {}, "quality": quality(PAIRS, {"before": BEFORE, "after": BEFORE}),
+        "skew": skews(same, {"jargon": N}, {}), "votes": votes(same, "drop"),
+        **stored(same, {"before": BEFORE, "after": BEFORE}),
         "rate": {"jargon": made_rate(1.5)},
     })  # fmt: skip
     assert audit.quality is not None and audit.quality.of_training().change.high > 0

@@ -13,7 +13,7 @@ from planted_dose import CONTRASTS, PAIRS, N, rewards
 from rows import triples
 
 from cda.auditing.groups import main_group, make_groups, votes
-from cda.auditing.shares import quality, seeds, skews
+from cda.auditing.shares import material, measured_numbers, seeds, skews
 from cda.auditing.texts import Triples
 from cda.biases import load_bias
 from cda.finetuning.train import trainings
@@ -30,6 +30,7 @@ def scored(wins: int, biased: Any, right: Any) -> Rewards:
         both = (one.rewrite, one.rewrite_of_rewrite)
         having, lacking = reversed(both) if one.has_attribute else both
         sides |= {text_id(one.prompt, having): 2.0 * (row < wins), text_id(one.prompt, lacking): 1.0 * (row >= wins)}
+        sides[text_id(one.prompt, one.original)] = 0.0
     found = rewards(biased, right)
     return replace(found, by_text={**found.by_text, **sides})
 
@@ -63,11 +64,12 @@ def test_each_training_s_values_are_those_of_an_audit_of_its_own() -> None:
         two = {"before": SCORED["before"], "after": SCORED[label]}
         own = groups(two)
         voted = votes(own, "drop")["jargon"].miscalibration
-        alone = (skews(own, {"jargon": N}, {})["jargon"], voted, quality(PAIRS, two))
-        for measure, single in zip((skew, people, right), alone, strict=True):
-            assert single is not None and measure.by_seed[at] == pytest.approx(single.last.value)
-            assert measure.before.value == pytest.approx(single.before.value)
-            assert measure.after.n == single.last.n
+        alone = skews(own, {"jargon": N}, {})["jargon"], voted
+        ranked = measured_numbers(material(own, TEXTS, two, by_rules=False), ["accuracy"])
+        singles: Any = [*((each.before, each.last) for each in alone), (ranked[0].found, ranked[1].found)]
+        for measure, (before, after) in zip((skew, people, right), singles, strict=True):
+            assert measure.by_seed[at] == pytest.approx(after.value) and measure.after.n == after.n
+            assert measure.before.value == pytest.approx(before.value)
 
 
 def test_triples_and_their_effect() -> None:

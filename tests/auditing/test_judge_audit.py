@@ -102,7 +102,7 @@ def test_a_panel_of_judges(serve: Any, audit: Any, report: Callable[[], str], vo
     people = found["votes"]["jargon"]
     assert panel["judges"]["one"]["miscalibration"]["value"] == pytest.approx(1 - 8 / 22)
     assert panel["judges"]["two"]["miscalibration"]["value"] == 0.5
-    assert panel["panel"]["miscalibration"]["value"] == people["miscalibration"]["before"]["value"]
+    assert panel["panel"]["miscalibration"]["value"] == people["measured"]["miscalibration"]["before"]["value"]
     model = found["model"]
     assert (model["comparisons"], model["unread"], model["partly_judged"]) == (N, 0, unread)
     assert model["judges"]["two"]["comparisons"] == N
@@ -131,6 +131,7 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
     assert direct["value"] == 0 and found["n_tests"] == 0
     assert "24 followed the place" in " ".join(said.split()) and "≡ all ties" in said
+    assert "check" not in said and "the two orders cancel in every pair" in said
     assert f"jargon {N} of {N}." in report()
     text = report()
     assert (

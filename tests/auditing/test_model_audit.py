@@ -47,7 +47,7 @@ def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp
     assert people["left_out"] == {"split": 1, "tie": 1}
     assert people["agreement"]["n_votes"] == 3 * (N - 2) + 4
     assert 0 < people["noise_ceiling"]["miscalibration"]["value"] < 0.5
-    assert found["scorings"] == ["model"] and found["quality"] is None
+    assert found["scorings"] == ["model"] and "accuracy" not in {each["measure"] for each in found["measured"]}
     assert found["effects"]["jargon"]["test"]["p_holm"] <= 1
     flips = found["rate"]["jargon"]["flips"]
     assert (flips["by"], flips["tried_with"], flips["tried_without"], flips["made"]) == ("rules", 4, 4, True)
@@ -103,6 +103,18 @@ def test_triples_alone_are_an_audit_whose_verdict_is_rates(audit: Any, report: R
         r"−\d\.\de-8 \[−\d\.\de-8, −\d\.\de-8\]", said
     )
     assert "0.00 [0.00" not in report() and "+0.00 [" not in report()
+    opposite = tmp_path / "opposite.py"
+    opposite.write_text(
+        (tmp_path / "own.py")
+        .read_text(encoding="utf-8")
+        .replace("[n - 0.004", "[n + (0.2, -0.05)[int(r.split()[-1]) % 2]"),
+        encoding="utf-8",
+    )
+    said = audit(f"{opposite}:score", *words, "--contrasts", "none")[0]
+    assert "is unclear" in said and re.search(r"opposite effects: ATT \+0\.2\d*, ATU −0\.0[45]", said)
+    assert re.search(
+        r"the effect is \+0\.2.* on answers that have the bias and −0\.0[45].* on those that lack it", report()
+    )
     for spelling in ("audit.contrasts=none", "audit.contrasts=null"):
         assert audit(model, *words, "--contrasts", "embedded", spelling)[1]["skew"] == found["skew"]
     assert (

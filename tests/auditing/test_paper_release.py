@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from changed import stored
 from made_release import MORE, VOTED, make_release, write_rows
 
 from cda.data.contrasts import clean_contrasts
@@ -134,14 +135,17 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
     labels = f"audit.labels={tmp_path / 'files' / 'labels.jsonl'}"
     files = ("--contrasts", tmp_path / "files" / "contrasts.jsonl", "--triples", tmp_path / "files" / "triples.jsonl")
     _, found = audit(scorer, f"audit={tmp_path / 'files' / 'audit.yaml'}", labels, *files, "--quality", bench)
-    triples = found["triple_skew"]["jargon"]
-    assert (triples["before"]["value"], triples["before"]["n"]) == (0.5, 30)
+    triples = stored(found, "triple_skew", "model", bias="jargon")
+    assert (triples["value"], triples["n"]) == (0.5, 30)
     assert found["excluded"]["triples"] == {"seen": 31, "reasons": {"a rewrite that changed nothing": 1}}
     people = found["votes"]["jargon"]
     assert (people["human_skew"]["value"], people["human_skew"]["n"], people["rule"]) == (8 / 20, 20, "as-released")
     assert people["left_out"] == {"tie": 4}
     # Even pairs are preferred: 4 of the 8 that people prefer, and 6 of the 12 that they do not.
-    assert people["skew_on_voted"]["before"]["value"] == 0.5 and people["miscalibration"]["before"]["value"] == 0.5
+    assert (
+        people["measured"]["skew_on_voted"]["before"]["value"] == 0.5
+        and people["measured"]["miscalibration"]["before"]["value"] == 0.5
+    )
     sections = found["quality_sections"]["sections"]
     shares = {one["name"]: one["found"]["accuracy"]["model"]["value"] for one in sections}
     assert shares == {"Chat": 1.0, "Safety": 0.0, "Reasoning": 0.0}

@@ -13,8 +13,7 @@ from matplotlib.figure import Figure
 from page_checks import checked
 
 from cda.benchmarks import best_of_n_report as report
-from cda.benchmarks.attributes import Attribute
-from cda.benchmarks.best_of_n import best_of_n, tilted
+from cda.benchmarks.best_of_n import Attribute, best_of_n, tilted
 from cda.records import Exclusions
 from cda.report.plots import AFTER, BEFORE, save_plot
 from cda.results.benchmarks import AskedModel, BestOfResult

@@ -9,7 +9,7 @@ from changed import changed
 from page_checks import checked
 from rows import estimate
 
-from cda.benchmarks.quality_report import quality_document
+from cda.benchmarks.quality import quality_document
 from cda.records import Exclusions
 from cda.results.base import Test
 from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cda.calibration import effects
+from cda.calibration import calibrate
 
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "N_DRAWS", 100)
+    monkeypatch.setattr(calibrate, "N_DRAWS", 100)

@@ -95,7 +95,7 @@ def calibrated(scorer: str, folder: Path, **more: Any) -> Any:
 def test_a_reward_is_corrected_out_of_fold_and_by_the_audit_as_by_hand(scorer: str, tmp_path: Path) -> None:
     found = calibrated(scorer, tmp_path / "out")
     own = found.biases["length"]
-    assert found.strength > 0 and own.base.skew.value > 0.8 and own.change.gap.high < 0
+    assert found.strength > 0 and own.base["skew_on_voted"].value > 0.8 and own.change["gap"].high < 0
     assert found.scorer == scorer and isinstance(found.corrections["length"].offset, Missing)
     assert isinstance(found.order, Missing) and "one text at a time" in found.order.reason
     files = {path.name for path in (tmp_path / "out").iterdir()}
@@ -112,7 +112,7 @@ def test_a_reward_is_corrected_out_of_fold_and_by_the_audit_as_by_hand(scorer: s
         before.append(value(row["perturbed"]) - value(row["base"]) + 4 * words)
         expected.append(before[-1] - found.strength * slope.value * longer)
     assert audit.skew["length"].before.value == pytest.approx(np.mean(np.array(expected) > 0))
-    assert own.base.skew.value == pytest.approx(np.mean(np.array(before) > 0))
+    assert own.base["skew_on_voted"].value == pytest.approx(np.mean(np.array(before) > 0))
     assert "hardly follow" not in str(found)
     assert any(f"at strength {found.strength:g}" in note for note in audit.model.notes)
     rows = [row for row in read_jsonl(tmp_path / "audit" / "audit" / "margins.jsonl") if row["kind"] == "contrast"]
@@ -123,11 +123,13 @@ def test_a_reward_is_corrected_out_of_fold_and_by_the_audit_as_by_hand(scorer: s
     (tmp_path / "zero.json").write_text(json.dumps(content | {"strength": 0.0}), encoding="utf-8")
     as_it_is = cda.audit(scorer, contrasts=contrasts(), quality=quality(), triples="none", biases="length", progress=False,
                          out=tmp_path / "zero", **{"score.calibration": str(tmp_path / "zero.json")})  # fmt: skip
-    assert as_it_is.skew["length"].before.value == own.base.skew.value
+    assert as_it_is.skew["length"].before.value == own.base["skew_on_voted"].value
     assert [note.partition(": ")[2].partition("json ")[2] for note in as_it_is.model.notes] == [
         "changes no score: its strength is 0, as no correction was shown to gain."
     ]
-    assert np.mean([row["out_of_fold"] > 0 for row in kept]) == pytest.approx(own.calibrated.skew.value, abs=0.1)
+    assert np.mean([row["out_of_fold"] > 0 for row in kept]) == pytest.approx(
+        own.calibrated["skew_on_voted"].value, abs=0.1
+    )
     loaded = cda.load(tmp_path / "out" / "calibration.json")
     assert (
         isinstance(loaded, cda.Calibration) and loaded.model_dump() == found.model_dump() and str(loaded) == str(found)
@@ -249,7 +251,7 @@ def test_votes_on_unknown_ids_are_counted(scorer: str, tmp_path: Path) -> None:
     votes = [{"id": row["id"], "vote": row["votes"][0]} for row in contrasts()] + [{"id": "x", "vote": "base"}]
     found = calibrated(scorer, tmp_path / "out", contrasts=bare, votes=votes)
     assert found.left_out["items of votes"].reasons == {"of no contrast": 1}
-    assert found.biases["length"].base.human_skew.n == N
+    assert found.biases["length"].base["human_skew"].n == N
 
 
 def judge(body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -272,7 +274,7 @@ def test_a_judge_in_one_order_is_corrected_for_length_and_place(tmp_path: Path, 
     url = serve(judge)
     found = calibrated("judge:j", tmp_path / "out", **asked(url, "one"))
     assert found.unit == "log odds" and isinstance(found.order, OrderCorrection) and found.order.offset.low > 0
-    assert found.strength > 0 and found.biases["length"].change.gap.high < 0
+    assert found.strength > 0 and found.biases["length"].change["gap"].high < 0
     applied = {"score.calibration": str(tmp_path / "out" / "calibration.json"), **asked(url, "one")}
     audit = cda.audit("judge:j", contrasts=contrasts(), quality="none", triples="none", biases="length", progress=False,
                       out=tmp_path / "audit", **applied)  # fmt: skip
@@ -297,7 +299,7 @@ def test_a_judge_in_one_order_is_corrected_for_length_and_place(tmp_path: Path, 
 def test_in_both_orders_the_place_needs_no_correction(tmp_path: Path, serve: Callable[[Answer], str]) -> None:
     found = calibrated("judge:j", tmp_path / "out", **asked(serve(judge), "both"))
     assert isinstance(found.order, Missing) and "both orders" in found.order.reason
-    assert found.biases["length"].change.gap.value < 0
+    assert found.biases["length"].change["gap"].value < 0
 
 
 def test_log_odds_and_preferences_are_inverse_and_verdicts_finite() -> None:

@@ -89,9 +89,9 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
     ("command", "said"),
     [
         ("samples 0.7", "it lies between 0 and 0.5"),
-        ("texts rows", "rows: exists and is not empty; name a new folder"),
-        ("study export contrasts.jsonl rows", "rows: is not empty. A study gets a new folder of its own"),
-        ("study export contrasts.jsonl rm.py/st", "rm.py: is a file, so that no folder can be made there. Name a folder elsewhere"),
+        ("texts rows", "rows: is not empty; nothing is written over. Give a new folder"),
+        ("study export contrasts.jsonl rows", "rows: is not empty; nothing is written over. Give a new folder"),
+        ("study export contrasts.jsonl rm.py/st", "rm.py: is a file, so that no folder can be made there. Give a folder elsewhere"),
         ("study import st filled.csv --out votes.csv", "give a name that ends in .jsonl"),
         ("compare rows --out rm.py", "rm.py: is a file"),
         ("report a --out rows", "rows: holds something other than results of `cda report`"),

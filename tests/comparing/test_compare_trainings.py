@@ -13,10 +13,10 @@ from cda.comparing.compare import compare_audits
 from cda.comparing.members import Gathered, Margins, Member
 from cda.comparing.page import comparison_document
 from cda.comparing.row import audit_row
+from cda.numbers.people import against_people
 from cda.numbers.views import numbers_in
 from cda.records import Preference
 from cda.results.comparison import ComparisonResult, MeasuredTexts
-from cda.stats.people import mean_against_people
 from cda.stats.proportions import paired_change
 from cda.stats.votes import count_votes, majority
 
@@ -95,10 +95,10 @@ def test_trainings_are_averaged_before_and_after_on_the_same_contrasts() -> None
     people = majority(count_votes(VOTES), "drop")
     for when in ("before", "after"):
         margins = np.stack([each.margins["jargon"].by_scoring[when] for each in trained])
-        known = mean_against_people(margins, people, ids)
+        known = against_people(margins, people, ids)
         own = found(result, "miscalibration", mean.name, when)
-        assert (own.value, own.n) == (known.miscalibration.value, 36)
-    assert found(result, "human_skew", mean.name, "before") == known.human_skew
+        assert (own.value, own.n) == (known["miscalibration"].value, 36)
+    assert found(result, "human_skew", mean.name, "before") == known["human_skew"]
     assert "jargon, length and structure: measured on different contrasts (t0, t1 and t2; other)" in findings(result)
     assert {"jargon"} == {mean.bias for mean in result.means}  # other biases were not trained against
     five = compared(*(training(f"t{seed}", seed) for seed in range(5)))

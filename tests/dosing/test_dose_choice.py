@@ -17,21 +17,22 @@ from cda.dosing.choice import (
     DoseCurve,
     choose_dose,
     dose_response,
-    half_gaps,
     mean_size,
+    on_halves,
     out_of_fold,
 )
 from cda.dosing.held_out import (
     cross_validated_doses,
     draw_prompts,
+    draws_of,
     halves,
     resampled_choices,
 )
 from cda.errors import DataError
+from cda.numbers.people import against_people
 from cda.records import Exclusions
 from cda.results.base import Estimate
 from cda.stats.estimators import mean_of
-from cda.stats.people import against_people
 from cda.stats.votes import Majority
 
 
@@ -94,21 +95,21 @@ def test_the_planted_best_dose_is_chosen_and_holds_on_the_other_half() -> None:
     assert choose_dose(curve).dose == 1.25
     held = cross_validated_dose(curve, rng())
     assert held.dose == 1.25 and held.chosen[1.25] == 1.0 and sum(held.chosen.values()) == pytest.approx(1)
-    assert held.people.miscalibration.value == 0 and held.people.gap.value == held.people.signed_gap.value == 0
-    assert held.people.skew.value == held.people.human_skew.value == 0.5
+    assert held.people["miscalibration"].value == 0 and held.people["gap"].value == held.people["signed_gap"].value == 0
+    assert held.people["skew_on_voted"].value == held.people["human_skew"].value == 0.5
     # Every margin is positive at 0 and at 1: half disagree.
-    assert held.against_base.miscalibration.value == held.against_plain.miscalibration.value == -0.5
-    assert held.against_base.gap.value == held.against_base.skew.value == -0.5
-    assert held.quality is None and held.against_base.quality is None
-    assert (held.people.skew.n, held.people.skew.n_prompts) == (80, 80)
+    assert held.against_base["miscalibration"].value == held.against_plain["miscalibration"].value == -0.5
+    assert held.against_base["gap"].value == held.against_base["skew_on_voted"].value == -0.5
+    assert held.quality is None and "accuracy" not in held.against_base
+    assert (held.people["skew_on_voted"].n, held.people["skew_on_voted"].n_prompts) == (80, 80)
 
 
 def test_a_bias_that_people_share_is_left_alone() -> None:
     before = np.linspace(0.1, 1, 40)
     held = cross_validated_dose(mixed(before, before - 5, np.ones(40)), rng())  # every dose from 0.25 turns some
     assert held.dose == 0 and held.chosen[0.0] == 1.0
-    assert held.people.gap.value == 0 and held.people.human_skew.value == 1
-    assert (held.against_base.gap.value, held.against_plain.gap.value) == (0, -1)
+    assert held.people["gap"].value == 0 and held.people["human_skew"].value == 1
+    assert (held.against_base["gap"].value, held.against_plain["gap"].value) == (0, -1)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +145,9 @@ def test_the_quality_limit_binds() -> None:
     assert strict.dose == 1.0  # all that is left is as bad as the base; towards 1
     assert strict.barred == tuple(dose for dose in DOSES if dose > 1)
     held = cross_validated_dose(curve, rng(), max_quality_loss=0.2)
-    assert held.quality is not None and held.against_base.quality is not None
+    assert held.quality is not None
     assert held.quality.value == pytest.approx(0.95) and held.quality.n == 200
-    assert held.against_base.quality.value == pytest.approx(-0.05)
+    assert held.against_base["accuracy"].value == pytest.approx(-0.05)
     response = dose_response(curve)
     assert response[0].quality_change is None
     change = response[-1].quality_change
@@ -218,7 +219,7 @@ def test_order_of_rows_changes_nothing() -> None:
 
 def estimates(held: SimpleNamespace) -> list[Estimate]:
     parts = (held.people, held.base, held.plain, held.against_base, held.against_plain)
-    return [held.quality, *(value for part in parts for _, value in part if isinstance(value, Estimate))]
+    return [held.quality, *(value for part in parts for value in part.values())]
 
 
 def test_rows_without_a_majority_have_no_say_and_are_not_counted() -> None:
@@ -228,20 +229,25 @@ def test_rows_without_a_majority_have_no_say_and_are_not_counted() -> None:
     with_more = DoseCurve(DOSES, wild, more, ids(110))
     assert set(out_of_fold(with_more, rng(), repeats=9).first_half[:, :80].sum(axis=1)) == {40}
     held = cross_validated_dose(with_more, rng())
-    assert held.chosen[1.25] == 1 and held.people.skew.n == 80 and held.against_base.gap.n == 80
+    assert held.chosen[1.25] == 1 and held.people["skew_on_voted"].n == 80 and held.against_base["gap"].n == 80
 
 
 def test_changes_are_differences_of_the_levels_and_intervals_hold_them() -> None:
     curve = drawn_curve(11, 100, 0.3, 0.6, -0.5)
     held = cross_validated_dose(curve, rng())
     for dose, fixed, change in ((0, held.base, held.against_base), (1, held.plain, held.against_plain)):
-        for name in ("skew", "miscalibration", "gap"):
-            value = getattr(held.people, name).value - getattr(fixed, name).value
-            assert getattr(change, name).value == pytest.approx(value)
+        for name in ("skew_on_voted", "signed_gap", "miscalibration", "gap"):
+            assert change[name].value == pytest.approx(held.people[name].value - fixed[name].value)
         whole = against_people(curve.margins_at(dose), curve.people, curve.prompt_ids)
-        assert (fixed.skew, fixed.miscalibration) == (whole.skew, whole.miscalibration)
-        assert fixed.signed_gap.value == whole.signed_gap.value and fixed.gap.value > whole.gap.value - 1e-9
-    for one in (held.people.skew, held.people.miscalibration, held.people.gap, held.plain.gap, held.against_base.gap):
+        assert (fixed["skew_on_voted"], fixed["miscalibration"]) == (whole["skew_on_voted"], whole["miscalibration"])
+        assert fixed["signed_gap"].value == whole["signed_gap"].value and fixed["gap"].value > whole["gap"].value - 1e-9
+    for one in (
+        held.people["skew_on_voted"],
+        held.people["miscalibration"],
+        held.people["gap"],
+        held.plain["gap"],
+        held.against_base["gap"],
+    ):
         assert one.low <= one.value <= one.high and one.low < one.high
 
 
@@ -250,15 +256,16 @@ def test_draws_choose_as_the_rows_themselves_would() -> None:
     curve = drawn_curve(12, 60, 0.3, 0.6, -0.5, pairs=60)
     [drawn] = resampled_choices(curve, np.ones((200, 60)), rng(), 0.1)
     held = cross_validated_dose(curve, rng(), max_quality_loss=0.1)
-    assert held.quality is not None and drawn.dose.quality is not None
+    assert held.quality is not None
     for draws, value in (
-        (drawn.dose.gap, held.people.gap), (drawn.base.gap, held.base.gap), (drawn.plain.gap, held.plain.gap),
-        (drawn.dose.skew, held.people.skew), (drawn.dose.miscalibration, held.people.miscalibration),
-        (drawn.dose.quality, held.quality),
+        (draws_of(drawn.dose, "gap"), held.people["gap"]), (draws_of(drawn.base, "gap"), held.base["gap"]),
+        (draws_of(drawn.plain, "gap"), held.plain["gap"]),
+        (drawn.dose["skew_on_voted"], held.people["skew_on_voted"]), (drawn.dose["miscalibration"], held.people["miscalibration"]),
+        (drawn.dose["accuracy"], held.quality),
     ):  # fmt: skip
         assert draws.mean() == pytest.approx(value.value, abs=0.01)
-    assert set(drawn.plain.skew.round(9)) == {round(float((curve.margins_at(1) > 0).mean()), 9)}
-    assert drawn.base.signed_gap[0] == pytest.approx((curve.margins_at(0) > 0).mean() - curve.people.target.mean())
+    assert set(drawn.plain["skew_on_voted"].round(9)) == {round(float((curve.margins_at(1) > 0).mean()), 9)}
+    assert drawn.base["signed_gap"][0] == pytest.approx((curve.margins_at(0) > 0).mean() - curve.people.target.mean())
 
 
 def test_intervals_of_a_change_cover_the_choice_too() -> None:
@@ -267,7 +274,7 @@ def test_intervals_of_a_change_cover_the_choice_too() -> None:
     target = generator.random(90) < 0.25
     before = generator.normal(0.1, 1, 90) + 0.3 * target
     curve = mixed(before, before - 1.1 + 0.7 * generator.normal(size=90), target)
-    found = cross_validated_dose(curve, rng()).against_plain.skew
+    found = cross_validated_dose(curve, rng()).against_plain["skew_on_voted"]
     moved = (out_of_fold(curve, rng()).margins > 0).mean(axis=0) - (curve.margins_at(1) > 0)
     kept = mean_of(moved, ids(90)).estimate
     assert kept.value == pytest.approx(found.value) and found.low <= found.value <= found.high
@@ -278,11 +285,11 @@ def test_gaps_of_the_two_halves_do_not_cancel() -> None:
     """What one half chooses too low for the other, the other chooses too high for it: put together, nothing would be left."""
     target = np.concatenate([np.ones(20), np.zeros(20)])
     first = np.arange(40)[None] < 20
-    gaps = half_gaps(np.full((1, 40), 0.5), target, first)
+    gaps = on_halves(np.full((1, 40), 0.5) - target, first)
     assert gaps.tolist() == [[-0.5, 0.5]] and gaps.mean() == 0
     assert mean_size(gaps).tolist() == [0.5]
     # A half without rows has no gap, and no say in the mean.
-    assert mean_size(half_gaps(np.ones(20), np.zeros(20), np.ones((2, 20), bool))).tolist() == [1, 1]
+    assert mean_size(on_halves(np.ones(20), np.ones((2, 20), bool))).tolist() == [1, 1]
     assert np.isnan(mean_size(np.full(2, np.nan)))
 
 
@@ -308,7 +315,7 @@ def test_too_few_prompts_says_how_many_are_needed() -> None:
     with pytest.raises(DataError, match=r"^12 prompts with quality pairs: .* add pairs of 8 more$"):
         cross_validated_dose(few, rng())
     half = replace(curve, people=people(curve.people.target, np.arange(40) < MIN_PROMPTS))
-    assert cross_validated_dose(half, rng(), repeats=2).people.skew.n == MIN_PROMPTS
+    assert cross_validated_dose(half, rng(), repeats=2).people["skew_on_voted"].n == MIN_PROMPTS
 
 
 def two_biases(n: int = 60, fall: float = 0.25) -> DoseCurve:
@@ -342,13 +349,13 @@ def test_each_bias_is_measured_alone_at_doses_that_both_choose() -> None:
     method = cross_validated_doses(curve, rng(), repeats=5)
     found = method.held_out
     assert list(found) == ["shared", "strong"]
-    assert {name: one.people.skew.n for name, one in found.items()} == {"strong": 60, "shared": 60}
+    assert {name: one.people["skew_on_voted"].n for name, one in found.items()} == {"strong": 60, "shared": 60}
     at = sum(float(dose) * share for dose, share in method.shares.items())
     assert 0 < at < 1.5
-    assert found["strong"].people.skew.value == pytest.approx(1 - at / 2, abs=0.05)
-    assert found["shared"].people.skew.value == pytest.approx(1 - at / 4, abs=0.05)
+    assert found["strong"].people["skew_on_voted"].value == pytest.approx(1 - at / 2, abs=0.05)
+    assert found["shared"].people["skew_on_voted"].value == pytest.approx(1 - at / 4, abs=0.05)
     for one in found.values():
-        assert one.people.skew.low <= one.people.skew.value <= one.people.skew.high
+        assert one.people["skew_on_voted"].low <= one.people["skew_on_voted"].value <= one.people["skew_on_voted"].high
 
 
 @pytest.mark.parametrize(("fall", "chosen"), [(0.04, 1.0), (0.08, 0.5), (0.25, 0.0)])
@@ -358,7 +365,7 @@ def test_no_dose_moves_a_bias_that_was_not_taught_away_from_people(fall: float, 
     assert choose_dose(replace(curve, guards=("shared",))).dose == chosen
     method = cross_validated_doses(replace(curve, guards=("shared",)), rng(), repeats=5)
     assert method.chosen == chosen and method.barred == ()
-    assert method.held_out["shared"].plain.miscalibration.value == pytest.approx(fall, abs=0.01)
+    assert method.held_out["shared"].plain["miscalibration"].value == pytest.approx(fall, abs=0.01)
     # It has no say in the rest: how far it is from people within that limit changes nothing.
     assert choose_dose(curve.of("strong")).dose == 1.0
 

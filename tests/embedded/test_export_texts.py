@@ -33,7 +33,7 @@ from cda.embedded.texts import (
     questions,
     tables,
 )
-from cda.errors import RecipeError, RunError
+from cda.errors import RecipeError
 from cda.features import n_list_lines, n_words
 from cda.models.template import Template
 from cda.prompts import ours
@@ -120,8 +120,8 @@ def test_datasets_finds_the_tables_by_name(tmp_path: Path) -> None:
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine", encoding="utf-8")
-    with pytest.raises(RunError, match="not empty"):
-        export(tmp_path, "jsonl")
+    asked = CliRunner().invoke(app, ["texts", str(tmp_path)])
+    assert asked.exit_code == 2 and "is not empty; nothing is written over" in asked.output
     asked = CliRunner().invoke(app, ["texts", str(tmp_path / "new"), "--format", "xml"])
     assert asked.exit_code != 0
     assert not (tmp_path / "new").exists()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cda.errors import ModelError
+from cda.errors import RunError
 from cda.files.paths import nearest_existing, unwritable
-from cda.pipeline.merge import check_new_folder
+from cda.jobs.perform import NewFolder
 from cda.pipeline.plan import _disk_problems
 
 
@@ -32,8 +32,8 @@ def test_a_folder_without_the_right_to_write(locked: Path) -> None:
     runs = locked / "runs" / "jargon"
     assert nearest_existing(runs) == locked and unwritable(runs) == f"{locked}: cannot be written"
     assert _disk_problems(runs, 0) == [f"{locked}: cannot be written; choose another place with --out (run.folder=...)"]
-    with pytest.raises(ModelError, match=r"locked: cannot be written\. Give a folder elsewhere"):
-        check_new_folder(locked / "merged")
+    with pytest.raises(RunError, match=r"locked: cannot be written\. Give a folder elsewhere"):
+        NewFolder(locked / "merged").planned()
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:
@@ -42,8 +42,6 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     why = f"{file}: is a file, so that no folder can be made there"
     assert _disk_problems(file / "runs" / "jargon", 0) == [f"{why}; choose another place with --out (run.folder=...)"]
     assert _disk_problems(file, 0) == [f"{why}; choose another place with --out (run.folder=...)"]
-    with pytest.raises(ModelError, match="is a file, so that no folder can be made there"):
-        check_new_folder(file / "merged")
 
 
 def test_places_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,4 +49,3 @@ def test_places_that_can_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert unwritable(tmp_path / "a" / "b") is None and unwritable(Path("a/b")) is None
     assert _disk_problems(Path("runs/jargon"), 0) == []
     assert "MB free; a run needs at least" in _disk_problems(tmp_path / "a", 2**60)[0]
-    check_new_folder(tmp_path / "a" / "merged")

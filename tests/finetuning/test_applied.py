@@ -16,9 +16,8 @@ from cda.errors import DataError, ModelError, RunError
 from cda.finetuning import applied
 from cda.finetuning.applied import asked_subjects
 from cda.finetuning.train import Training, _clear
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, Precision
 from cda.models.load import load_reward_model
-from cda.models.precision import Precision
 from cda.recipe.schema import ModelSection
 from cda.results.base import save
 from cda.run import RunFolder, Stage

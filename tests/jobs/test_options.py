@@ -120,7 +120,7 @@ def test_options_stand_for_settings_and_what_is_no_option_is_one() -> None:
     assert terms.nested() == settings and terms.given == ["colour"]
     assert terms.but(colour=None).nested() == {"seed": 3, "audit": {"by": "x"}, "unsaid": True}
     votes = Terms.of("cda.audit", options.AuditArguments, {"votes": "none", "limit": 4, "biases": "a", "budget_usd": 0})
-    limits = dict.fromkeys(("max_contrasts", "max_triples", "max_quality"), 4)
+    limits = dict.fromkeys(("max_contrasts", "max_triples", "max_quality", "max_samples"), 4)
     assert votes.nested() == {"audit": {"votes": None} | limits, "biases": ["a"], "llm": {"budget_usd": 0}}
 
 

@@ -17,9 +17,8 @@ from cda.embedded.model import encoder_folder, encoder_tokenizer
 from cda.errors import ModelError
 from cda.models.adapters import check_adapter, check_base
 from cda.models.causal import load_causal_config
-from cda.models.config import ModelSpec, load_config
+from cda.models.config import ModelSpec, Precision, load_config
 from cda.models.load import RewardModel, load_reward_model
-from cda.models.precision import Precision
 from cda.models.refusals import why_not_loadable
 from cda.models.template import Template
 from cda.records import user_prompt

@@ -20,10 +20,9 @@ from torch.utils.checkpoint import checkpoint
 
 from cda.embedded.model import embedded_model_folder
 from cda.embedded.texts import audit_contrasts
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, Precision, automatic, bf16_units
 from cda.models.eight_bit import Dequantizing, compute_as, free_inputs, multiply_by_rounded_weights
 from cda.models.load import load_reward_model
-from cda.models.precision import Precision, automatic, bf16_units
 from cda.models.weights import n_weights
 from cda.recipe.load import load_recipe
 from cda.recipe.schema import ModelSection

@@ -19,9 +19,8 @@ from cda.inert import TURNS as TURN_MARKS
 from cda.inert import without_turns
 from cda.llm.protocol import fenced
 from cda.models.causal import response_spans, span_notes
-from cda.models.config import ModelSpec, load_config
+from cda.models.config import ModelSpec, Precision, load_config
 from cda.models.load import load_template, template_of
-from cda.models.precision import Precision
 from cda.models.template import Template, padding_token
 from cda.records import Message, Prompt, prompt_text, user_prompt
 from cda.scorers.dialects import ServedOptions

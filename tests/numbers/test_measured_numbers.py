@@ -7,31 +7,28 @@ import io
 import json
 import logging
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from made_audits import KINDS, make_audit
+from scipy import stats
 
 from cda.auditing.conditions import conditions_of, failures
-from cda.auditing.groups import Group
-from cda.auditing.report import every_entry, glossary
 from cda.auditing.report_tables import main_table
-from cda.auditing.shares import means
-from cda.auditing.tracked import as_metrics, tracked_numbers
-from cda.biases import load_bias
+from cda.auditing.shares import measured_numbers, tied
 from cda.comparing.compare import compare_audits
 from cda.comparing.members import gather
 from cda.comparing.page import comparison_csv, comparison_document
 from cda.comparing.row import audit_row, read_row
 from cda.errors import DataError, RecipeError
-from cda.numbers.measures import MEASURES, AuditMeasure
-from cda.numbers.number import Numbers
-from cda.numbers.views import numbers_in
+from cda.numbers.measures import MEASURES, AuditMeasure, Rows, hits
+from cda.numbers.views import Numbers, as_metrics, numbers_in
 from cda.results.audit import AuditResult
-from cda.results.base import BeforeAfter, Estimate, Missing, Number, save
-from cda.results.base import Measure as Share
+from cda.results.base import Estimate, Missing, Number, save
+from cda.stats.proportions import positive_shares
 
 
 def estimate(value: float, unit: str = "share") -> Estimate:
@@ -164,92 +161,147 @@ def test_measures_have_bounds_by_their_unit() -> None:
     assert all(measure.formula and measure.meaning for measure in MEASURES.values() if measure.term)
 
 
-def leaning(audit: Any, bias: str) -> Share | None:
-    """A measure that exists nowhere but here: the distance of skew from one half, doubled."""
-    skew = audit.skew.get(bias)
-    if skew is None:
-        return None
-    moments = {moment: estimate(abs(2 * found.value - 1)) for moment, found in skew.items()}
-    before, after = moments.get("before", moments.get("model")), moments.get("after")
-    return Share(before=before, **({"after": after, "change": estimate(-0.2, "share difference")} if after else {}))
+MARGINS = np.array([0.0, math.log(3), -math.log(3)])
 
 
-@pytest.fixture
-def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One entry of the table."""
-    entry = AuditMeasure(
-        title="leaning",
-        unit="share",
-        on="contrasts",
-        find=leaning,
-        term="leaning",
-        formula="|2 · skew − 1|",
-        meaning="How far the model leans.",
-        caption="Leaning: how far each model leans",
-    )
-    monkeypatch.setitem(MEASURES, "leaning", entry)
+def rows(unit: str = "reward", bias: str = "jargon", **scored: Any) -> Rows:
+    at = {"bias": bias} if bias else {}
+    some = {label: np.asarray(margins, dtype=np.float64) for label, margins in scored.items()}
+    return Rows(at=at, scored=some, prompt_ids=[str(row) for row in range(len(next(iter(some.values()))))], unit=unit)
 
 
-@pytest.mark.usefixtures("made_up")
-def test_one_entry_is_a_condition_a_tracked_number_a_glossary_entry_and_a_row_of_the_report(voted: AuditResult) -> None:
-    value = abs(2 * voted.skew["jargon"].last.value - 1)
-    (found,) = failures(voted, conditions_of(["jargon.leaning>=0", "jargon.leaning.change>0"]))
-    assert found.startswith(f"jargon.leaning>=0: found {value:.3g}"[:28])
-    assert as_metrics(voted)["cda/leaning/jargon/after"] == pytest.approx(value)
-    assert ("leaning", "after") in {(number.measure, number.moment) for number, _ in tracked_numbers(voted)}
-    assert [entry.formula for entry in glossary(voted) if entry.term == "leaning"] == ["|2 · skew − 1|"]
-    assert "leaning" in next(iter(every_entry().values()))
-    rows = {row[0]: row[1:] for row in main_table(voted).rows}
-    assert rows["jargon leaning"][3] == "40" and "−20" in rows["jargon leaning"][2]
-
-
-@pytest.mark.usefixtures("made_up")
-def test_one_entry_is_in_shared_rows_and_comparisons(alone: AuditResult, tmp_path: Path) -> None:
-    first = main_table(alone)
-    bias = next(iter(alone.skew))
-    value = abs(2 * alone.skew[bias].before.value - 1)
-    assert first.header[-1] == "leaning" and first.rows[0][-1].startswith(f"{100 * value:.0f}%")
-    row, file = audit_row(alone, None), tmp_path / "row.json"
-    save(row, file)
-    assert read_row(file) == row and row.last("leaning", bias) == estimate(value)
-    (tmp_path / "other.json").write_text(row.model_copy(update={"model": "other"}).model_dump_json())
-    result = compare_audits(gather([tmp_path]), 0)
-    document = comparison_document(result)
-    lines = [line for line in csv.DictReader(io.StringIO(comparison_csv(result))) if line["measure"] == "leaning"]
-    assert [float(line["value"]) for line in lines if line["bias"] == bias] == [pytest.approx(value)] * 2
-    assert "Leaning: how far each model leans" in document.markdown() and "How far the model leans." in document.page()
-    content = row.model_dump()
-    (number,) = [each for each in content["numbers"] if each["measure"] == "leaning" and each["at"]["bias"] == bias]
-    number["found"] |= {"value": 4.0, "high": 5.0}
-    file.write_text(json.dumps(content))
-    with pytest.raises(DataError, match=r"leaning of .* is outside of 0 to 1"):
-        read_row(file)
-
-
-@pytest.mark.usefixtures("made_up")
-def test_one_entry_is_in_frames(alone: AuditResult) -> None:
-    pytest.importorskip("pandas")
-    frame = alone.to_frame()
-    bias = next(iter(alone.skew))
-    own = frame[(frame.measure == "leaning") & (frame.of == bias)]
-    assert list(frame[frame.key == "skew"].of) == list(alone.skew)
-    assert list(own.value) == [pytest.approx(abs(2 * alone.skew[bias].before.value - 1))]
-    assert alone.numbers.where("leaning", bias=bias)[0].found == own_estimate(alone, bias)
-
-
-def own_estimate(audit: AuditResult, bias: str) -> Estimate:
-    return estimate(abs(2 * audit.skew[bias].before.value - 1))
+def numbers_of(key: str, material: dict[Any, Any]) -> dict[str, Number]:
+    return {each.moment: each for each in measured_numbers(material, [key]) if "interval" not in each.at}
 
 
 def test_a_mean_over_contrasts_is_computed_as_its_entry_says() -> None:
-    ids, margins = ("a", "b", "c"), np.array([0.0, math.log(3), -math.log(3)])
-    later = {"before": margins, "after": np.add(margins, [0.0, 0.0, 2 * math.log(3)])}
+    found = numbers_of(
+        "probability", {"contrasts": [rows(before=MARGINS, after=np.add(MARGINS, [0.0, 0.0, 2 * math.log(3)]))]}
+    )
+    assert [found[when].found.value for when in ("before", "after", "change")] == pytest.approx([1 / 2, 2 / 3, 1 / 6])
+    assert found["change"].test is None  # no rows of hits
+    alone = numbers_of("probability", {"contrasts": [rows("preference", model=[1.0, 0.0, -0.5])]})
+    assert alone["model"].found.value == pytest.approx((1 + 0.5 + 0.25) / 3) and list(alone) == ["model"]
 
-    def probability(margins: dict[str, Any], unit: str) -> BeforeAfter:
-        group = Group(load_bias("jargon"), True, (), ids, margins, unit, 0)
-        return means([group])["probability"]["jargon"]
 
-    found = probability(later, "reward")
-    assert (found.before.value, found.after.value, found.change.value) == pytest.approx((1 / 2, 2 / 3, 1 / 6))
-    alone = probability({"model": np.array([1.0, 0.0, -0.5])}, "preference")
-    assert alone.before.value == pytest.approx((1 + 0.5 + 0.25) / 3) and isinstance(alone.change, Missing)
+def test_hits_have_an_exact_test_an_unpaired_interval_and_ties() -> None:
+    own = rows(before=[1.0] * 8 + [0.0] * 2, after=[-1.0] * 8 + [0.0, 2.0])
+    found = measured_numbers({"triples": [own]}, ["triple_skew"])
+    assert [(each.moment, *each.at.values()) for each in found] == [
+        ("before", "jargon"), ("after", "jargon"), ("change", "jargon"), ("change", "jargon", "unpaired"),
+    ]  # fmt: skip
+    known = positive_shares(own.scored.values(), own.prompt_ids)
+    assert [each.found for each in found] == [known.before, known.after, known.change, known.unpaired]
+    assert found[2].test == known.test and tied({"triples": [own]}) == {"triples": {"jargon": known.ties}}
+    half = numbers_of("triple_skew", {"triples": [rows("preference", model=[1.0, 0.0, 0.0, -1.0])]})
+    assert half["model"].found.value == 0.5
+
+
+def a_mean(**more: Any) -> AuditMeasure:
+    """The mean of |margin|, which is no measure of the package."""
+    made_up: dict[str, Any] = {
+        "title": "size", "unit": "reward", "on": "triples", "values": lambda margins, _: np.abs(margins), "term": "size",
+        "formula": "mean of |margin|", "meaning": "How large margins are.", "caption": "Sizes", "null": 0.0,
+    }  # fmt: skip
+    return AuditMeasure(**(made_up | more))
+
+
+def test_a_mean_has_a_clustered_interval_and_student_s_test(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEASURES, "size", a_mean())
+    before, after = np.array([1.0, -2.0, 3.0, -4.0]), np.array([2.0, -4.0, 3.5, -4.0])
+    found = numbers_of("size", {"triples": [rows(before=before, after=after)]})
+    moved = np.abs(after) - np.abs(before)
+    known = stats.ttest_1samp(moved, 0)
+    assert [found[when].found.value for when in ("before", "after", "change")] == pytest.approx([2.5, 3.375, 0.875])
+    change, test = found["change"].found, found["change"].test
+    assert test is not None and test.p_value == pytest.approx(known.pvalue)
+    assert (change.low, change.high) == pytest.approx(tuple(known.confidence_interval()))
+
+
+def test_a_statistic_of_sums_is_resampled_and_so_is_its_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    def columns(margins: Any, _: Rows) -> Any:
+        return np.column_stack([np.maximum(margins, 0), np.abs(margins)])
+
+    entry = a_mean(unit="share", values=columns, statistic=lambda sums: sums[:, 0] / sums[:, 1])
+    monkeypatch.setitem(MEASURES, "size", entry)
+    margins = np.arange(1.0, 21.0) * (-1) ** np.arange(20)
+    found = numbers_of("size", {"triples": [rows(before=margins, after=np.abs(margins))]})
+    value = margins[margins > 0].sum() / 210
+    assert [found[when].found.value for when in ("before", "after", "change")] == pytest.approx([value, 1.0, 1 - value])
+    assert found["change"].found.unit == "share difference" and "bootstrap" in found["change"].found.method
+    assert found["change"].found.low < 1 - value < found["change"].found.high and found["change"].test is None
+
+
+def test_a_measure_of_all_contrasts_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MEASURES, "size", a_mean(on="audit"))
+    (found,) = measured_numbers({"audit": [rows(bias="", model=[1.0, -2.0])]}, ["size"])
+    assert (found.at, found.found.value) == ({}, 1.5)  # type: ignore[union-attr]
+    (condition,) = conditions_of(["size>1"])
+    assert (condition.subject, condition.measure) == ("", "size")
+
+
+@pytest.fixture(scope="module")
+def with_two_entries() -> Iterator[AuditResult]:
+    """An audit of a training, with a measure of triples and one of quality pairs that are one entry each."""
+    ranked = a_mean(
+        title="ranked well", unit="share", on="quality", values=hits, term="", caption="Ranked well", family=True
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(MEASURES, "size", a_mean())
+        patch.setitem(MEASURES, "ranked", ranked)
+        yield make_audit(**KINDS["audit"], rate=True)
+
+
+def test_two_entries_are_in_the_file_the_numbers_conditions_and_the_report(
+    with_two_entries: AuditResult, tmp_path: Path
+) -> None:
+    audit = with_two_entries
+    save(audit, tmp_path / "audit.json")
+    kept = json.loads((tmp_path / "audit.json").read_text())["measured"]
+    assert [(each["moment"], each["at"]) for each in kept if each["measure"] == "size"] == [
+        (moment, {"bias": "jargon"}) for moment in ("before", "after", "change")
+    ]
+    assert audit.quality is not None
+    for key, subject, own in (("size", "jargon", None), ("ranked", "quality", audit.quality)):
+        at = {"bias": subject} if key == "size" else {}
+        before, after, change = audit.numbers.where(key, **at)[:3]
+        assert own is None or [before.found, after.found, change.found] == [own.before, own.after, own.change]
+        assert change.test is not None and (change.test.p_holm is not None) == (key == "ranked")  # in the family
+        (failed,) = audit.failures(f"{subject}.{key}>0")
+        assert failed.startswith(f"{subject}.{key}>0: found {after.found.value:.3g}"[:25])  # type: ignore[union-attr]
+    table = {row[0]: row[1:] for row in main_table(audit).rows}
+    assert table["ranked well"] == table["quality accuracy"]
+    assert table["jargon size"][3] == "20"
+    assert "jargon size" in audit.document().markdown() and "How large margins are." in audit.document().page()
+    tracked = as_metrics(audit)
+    assert tracked["cda/ranked/after"] == audit.quality.last.value and "cda/size/jargon/change" in tracked
+
+
+def test_two_entries_are_in_frames_rows_and_comparisons(with_two_entries: AuditResult, tmp_path: Path) -> None:
+    audit = with_two_entries
+    row = audit_row(audit, None)
+    save(row, tmp_path / "row.json")
+    assert read_row(tmp_path / "row.json") == row and audit.quality is not None
+    assert (
+        row.last("ranked") == audit.quality.after
+        and row.last("size", "jargon") == audit.numbers.where("size", "after")[0].found
+    )
+    save(row.model_copy(update={"model": "other"}), tmp_path / "other.json")
+    result = compare_audits(gather([tmp_path]), 0)
+    lines = list(csv.DictReader(io.StringIO(comparison_csv(result))))
+    for key in ("size", "ranked"):
+        assert len([line for line in lines if line["measure"] == key and line["moment"] == "after"]) == 2
+    said = comparison_document(result).markdown()
+    assert "Sizes" in said and "ranked well, n 400" in said
+    pytest.importorskip("pandas")
+    frame = audit.to_frame()
+    assert list(frame[frame.key == "ranked"].scoring) == ["before", "after", "change"]
+    assert list(frame[(frame.measure == "size")].of) == ["jargon"] * 3
+
+
+def test_single_texts_have_mean_rewards_by_kind_and_no_condition() -> None:
+    audit = make_audit(**KINDS["one_model"])
+    found = audit.numbers.where("reward", bias="jargon", text="with, rewrite")
+    assert [each.found for each in found] == [audit.rewards["jargon"].before["with, rewrite"]]
+    with pytest.raises(RecipeError, match="'reward' is no measure of jargon"):
+        conditions_of(["jargon.reward>0"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from changed import with_measured
 from hub_server import fake_hub
 from made_audits import make_audit
 from made_dose import held_out, made_dose
@@ -19,14 +20,13 @@ from typer.testing import CliRunner, Result
 
 from cda.arrays import FloatArray
 from cda.cli import app
-from cda.files.hashes import contents
+from cda.files.reads import contents
 from cda.models.config import ModelSpec
-from cda.pipeline.merge import new_folder
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Measure, Number, PerScoring, Test, save
 from cda.results.facts import RewardModelFacts
-from cda.results.skew import Plain, Quality
+from cda.results.skew import Plain
 from cda.results.stages import TrainingStages
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.dose import DosedModel, compose_adapters, read_head
@@ -80,9 +80,9 @@ def small_audit(model: Path) -> AuditResult:
                              max_length_tokens=LENGTH, texts=80, truncated=0)  # fmt: skip
     sources = {"pairs": "/home/me/pairs.jsonl", "contrasts": "contrasts.jsonl", "quality": "quality.jsonl"}
     skew = whole.skew["jargon"].model_copy(update=dict(change(0.8, 0.5)))
-    return whole.model_copy(update={
+    return with_measured(whole, "accuracy", {"": change(0.75, 0.74)}).model_copy(update={
         "model": facts, "sources": whole.sources.model_copy(update=sources), "skew": {"jargon": skew}, "rate": {},
-        "stages": TrainingStages(), "quality": Quality(**dict(change(0.75, 0.74)), unread=0),
+        "stages": TrainingStages(),
     })  # fmt: skip
 
 
@@ -280,32 +280,6 @@ def test_a_merged_folder_holds_plain_weights_and_no_path_of_this_machine(merged:
         text = file.read_text()
         assert str(llama.parent) not in text and str(merged.parent) not in text, file.name
     assert not list(merged.parent.glob(".*"))
-
-
-def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    for name in ("new", "empty"):
-        with pytest.raises(KeyboardInterrupt), new_folder(tmp_path / name) as partial:
-            (partial / "a").touch()
-            raise KeyboardInterrupt
-        assert not list(tmp_path.glob(".*.partial"))
-        with new_folder(tmp_path / name) as partial:
-            (partial / "b").touch()
-            assert not (tmp_path / name / "b").exists()
-        assert [file.name for file in (tmp_path / name).iterdir()] == ["b"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "new"]
-
-
-@pytest.mark.parametrize("planted", ["link", "file"])
-def test_nothing_planted_where_a_folder_is_written_is_followed_or_in_the_way(tmp_path: Path, planted: str) -> None:
-    victim = tmp_path / "victim"
-    victim.mkdir()
-    place = tmp_path / ".new.partial"
-    place.symlink_to(victim) if planted == "link" else place.touch()
-    with new_folder(tmp_path / "new") as partial:
-        (partial / "a").touch()
-    assert (tmp_path / "new" / "a").is_file() and not (tmp_path / "new").is_symlink()
-    assert list(victim.iterdir()) == []
 
 
 def test_broken_adapters_are_refused(llama: Path, adapter: Path, llama_maker: ModelMaker, tmp_path: Path) -> None:

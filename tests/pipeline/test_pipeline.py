@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from changed import stored
 from foreign_lines import foreign_lines
 from typer.testing import CliRunner
 
@@ -227,7 +228,10 @@ def test_a_tracker_has_the_numbers_of_each_training_once(
     expected = {f"cda/skew/jargon/{when}{end}": skew[when][key] for when in ("before", "after", "change")
                 for end, key in (("", "value"), ("_low", "low"), ("_high", "high"), ("_n", "n"))}  # fmt: skip
     expected |= {"cda/seeds/skew/jargon/after": over["after"]["value"], "cda/seeds/skew/jargon/sd": over["sd"]}
-    expected |= {"cda/quality_accuracy/after": audit["quality"]["after"]["value"], "cda/dose": audit["dose_applied"]}
+    expected |= {
+        "cda/quality_accuracy/after": stored(audit, "accuracy", "after")["value"],
+        "cda/dose": audit["dose_applied"],
+    }
     assert {name: main[name] for name in expected} == pytest.approx(expected, abs=1e-6)
     assert (
         other["cda/skew/jargon/after"] == pytest.approx(over["by_seed"][1])

@@ -37,14 +37,13 @@ def test_two_processes_train_and_score_together_at_the_doses_that_the_main_one_c
     chosen = json.loads((folder / "dose" / "dose.json").read_text(encoding="utf-8"))["chosen"]
     audit = json.loads((folder / "audit" / "audit.json").read_text(encoding="utf-8"))
     assert audit["dose_applied"] == chosen == record(folder, "adapter")["settings"]["dose"]
-    # A policy is followed before and after, at one KL, in shares of which the longest of five responses has 1 and the shortest 0.
-    tilted = {
-        one["moment"]: one["found"]
-        for one in audit["policy"]
-        if one["at"] == {"bias": "length", "kl": audit["policy"][1]["at"]["kl"]}
-    }
-    assert audit["policy"][0]["found"]["value"] == pytest.approx(0.5) and list(tilted) == ["before", "after", "change"]
-    assert tilted["change"]["value"] == pytest.approx(tilted["after"]["value"] - tilted["before"]["value"], abs=1e-6)
+    # A policy is followed before and after, at one KL. The i-th of a prompt's five responses is longer than i − 1 of the others.
+    policy = [each for each in audit["measured"] if each["measure"] == "tilt" and each["at"]["bias"] == "length"]
+    kls = ("0", policy[1]["at"]["kl"])
+    sampled, before, after, change = (each["found"]["value"] for each in policy if each["at"]["kl"] in kls)
+    assert sampled == pytest.approx(0.5) and change == pytest.approx(after - before, abs=1e-6)
+    rewards = [json.loads(line) for line in (folder / "audit" / "samples.jsonl").read_text("utf-8").splitlines()]
+    assert len(rewards) == 50 and set(rewards[0]) == {"prompt_id", "response_id", "reward_before", "reward_after"}
     assert audit["seeds"]["seeds"] == [5, 3] and (audit["plain"] is None) == (chosen == 1)
     assert result.stdout.count("(ranked right)") == 1 and f"(dose {chosen:g}, of seed 5" in result.stdout
     # Both scored a share of the texts that no dose was chosen on, for each scoring, and no text was scored twice.
@@ -56,7 +55,10 @@ def test_two_processes_train_and_score_together_at_the_doses_that_the_main_one_c
     assert len(shares) >= 3
     for first, second in shares:
         assert not first & second and min(len(first), len(second)) > 0.3 * len(first | second)
-        assert len(first | second) > 0.4 * audit["model"]["texts"]
+        assert len(first | second) > 0.4 * (audit["model"]["texts"] - len(rewards))
+    sizes = [len(first | second) for first, second in shares]
+    # Samples are scored before and after alone, and not after the second training.
+    assert sizes.count(max(sizes)) == 2 and max(sizes) - len(rewards) in sizes
     # The same command again, with the audit to be made anew: the second process finds what was settled.
     again = launch(folder, *words, "audit.ties=half", program=torchrun)
     assert again.returncode == 0, again.stderr

@@ -14,7 +14,8 @@ from pydantic_core import to_jsonable_python
 from cda.errors import RunError
 from cda.files.jsonl import write_jsonl
 from cda.finetuning.train import trainings
-from cda.pipeline.stages import STAGES, _run_train, planned_progress, train_result
+from cda.pipeline.plan import planned_progress
+from cda.pipeline.stages import STAGES, _run_train, train_result
 from cda.progress import RunProgress, StageWork
 from cda.recipe.load import load_model_audit, load_recipe
 from cda.resources.artifacts import training_stages

@@ -17,6 +17,7 @@ from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from cda.errors import DataError
+from cda.numbers.people import against_people
 from cda.results.base import Estimate, Missing, Result
 from cda.results.effects import Effect, Form, Limit
 from cda.stats.drift import (
@@ -30,13 +31,13 @@ from cda.stats.drift import (
 from cda.stats.estimators import mean_of, resampled, share_of, wilson
 from cda.stats.means import inside_fences, over_seeds, smallest_detectable
 from cda.stats.multiplicity import holm, partial_conjunction
-from cda.stats.people import against_people, auc, mean_against_people, panel_margins
+from cda.stats.people import auc, panel_margins
 from cda.stats.proportions import (
     chosen_correlation,
     contingency,
     exact_change_test,
     positive_share,
-    positive_share_change,
+    positive_shares,
 )
 from cda.stats.rate import (
     Contrasts,
@@ -160,13 +161,13 @@ MEASURES: dict[str, Callable[[Rows], Any]] = {
     "slope, naive": lambda r: effect_slope(triples(r), both_words(r), "naive"),
     "skew": lambda r: {"skew": positive_share(margins(r), prompts(r))},
     "change of skew": lambda r: {
-        "moved": positive_share_change(margins(r), margins(r, "_after"), prompts(r)).change,
+        "moved": positive_shares([margins(r), margins(r, "_after")], prompts(r)).change,
         "test": exact_change_test(margins(r) > 0, margins(r, "_after") > 0, prompts(r)),
     },
     "people": against("no-hit"),
     "people, ties half": against("half"),
     "people, ties left out": against("drop"),
-    "people, mean over models": lambda r: mean_against_people([margins(r), margins(r, "_after")], people(r), prompts(r)),
+    "people, mean over models": lambda r: against_people([margins(r), margins(r, "_after")], people(r), prompts(r)),
     "auc": lambda r: {"auc": auc(margins(r), people(r).target, prompts(r))},
     "contingency": lambda r: contingency(column(r, "label"), column(r, "base_label"), prompts(r)),
     "correlation with chosen": lambda r: {"r_train": chosen_correlation(numbers(r, "words") - numbers(r, "base_words"), prompts(r))},
@@ -517,9 +518,9 @@ def test_one_vote_has_no_agreement_no_ceiling_and_nothing_to_rank() -> None:
     with pytest.raises(DataError, match="0 majorities for the perturbed side and 1 for the base"):
         MEASURES["auc"](rows)
     one = against_people(margins(rows), people(rows), prompts(rows))
-    assert one.auc is None
+    assert "auc" not in one
     # One row is a share with nearly every share in its interval.
-    assert (one.human_skew.n, one.human_skew.value) == (1, 0.0) and one.human_skew.high > 0.75
+    assert (one["human_skew"].n, one["human_skew"].value) == (1, 0.0) and one["human_skew"].high > 0.75
 
 
 # Shares keep Wilson's interval over the one prompt, nearly as wide as can be; all else needs a second prompt.

@@ -16,13 +16,14 @@ from test_fuzz_data_files import UNPRINTABLE
 from typer.testing import CliRunner
 
 import cda
-from cda.benchmarks.quality_report import rewardbench_files
+from cda.benchmarks.quality import rewardbench_files
 from cda.biases import Bias, load_bias
 from cda.cli import app
 from cda.discovery.attribute import attribute_bias, distinct_names
 from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.paths import as_part, is_reserved, own_folder, place_for, user_path
 from cda.inert import clipped, inert, short_lines, visible
+from cda.jobs.perform import ResultsFolder
 from cda.launch import say
 from cda.llm import asking as progress
 from cda.llm.outcome import Again, Endpoint, of_data, without_secret
@@ -33,7 +34,7 @@ from cda.records import Exclusions
 from cda.report.document import Document
 from cda.report.plots import Plot, save_plot
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
-from cda.resources.artifacts import folder_suffix, out_folder
+from cda.resources.artifacts import folder_suffix
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import QualityResult, QualityScoring, SetQuality
 from cda.results.effects import Level
@@ -395,7 +396,7 @@ def test_a_place_that_cannot_be_is_said_without_a_traceback(command: tuple[str, 
 def test_results_and_files_have_a_place_before_the_work(path: str, desk: Path) -> None:
     before = sorted(desk.rglob("*"))
     with pytest.raises(RunError):
-        out_folder(path, "quality.json", "cda quality")
+        ResultsFolder(path, QualityResult.made_by).planned()
     with pytest.raises(CdaError):
         place_for(user_path(path))
     assert sorted(desk.rglob("*")) == before

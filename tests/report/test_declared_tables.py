@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cda.numbers.number import Numbers
+from cda.numbers.views import Numbers
 from cda.report.tables import Column, Table, TableOf
 from cda.results.base import Estimate, Missing, Number, Test
 

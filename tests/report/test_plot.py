@@ -66,7 +66,7 @@ def test_a_link_in_a_files_place_is_replaced_and_not_followed(form: str, tmp_pat
 
 def test_a_home_that_cannot_be_written_is_no_news(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    code = "from cda.quiet import quiet_libraries; quiet_libraries(); import matplotlib"
+    code = "from cda.terminal import quiet_libraries; quiet_libraries(); import matplotlib"
     env = {**os.environ, "HOME": str(tmp_path / "file"), "PYTHONPATH": os.pathsep.join(sys.path)}
     kept = {
         name: value for name, value in env.items() if name not in ("MPLCONFIGDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME")

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from changed import stored
 from click.testing import Result
 from replies import reply
 from serving import user_text
 from typer.testing import CliRunner
 
 import cda
-from cda.calibration import effects
+from cda.calibration import calibrate
 from cda.cli import app
 from cda.errors import CdaError, RecipeError
 from cda.files.jsonl import write_jsonl
@@ -117,7 +118,7 @@ def test_preferences_for_the_first_place_are_no_skew_and_no_quality(pairs: Path,
     quality.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     found = audited(f"{path}:first", pairs, tmp_path / "out", "--quality", str(quality))
     assert (found["skew"]["jargon"]["before"]["value"], found["skew"]["jargon"]["ties"]["before"]) == (0.5, N)
-    assert found["quality"]["before"]["value"] == 0.5
+    assert stored(found, "accuracy", "model")["value"] == 0.5
     model = found["model"]
     assert (model["position_bias"], model["flipped"], model["half_read"]) == (1.0, model["comparisons"], 0)
     said = f"in both orders; 0 unreadable, 0 readable in one order only, {model['comparisons']} followed the place; first place"
@@ -344,7 +345,7 @@ DATA: dict[str, Any] = {"contrasts": contrasts(), "quality": PAIRS, "biases": "l
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """`before.jsonl` and `after.jsonl`, each with the scores of contrasts, quality pairs and all their texts."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(effects, "N_DRAWS", 50)
+    monkeypatch.setattr(calibrate, "N_DRAWS", 50)
     for function in (before, after):
         texts = [(row["prompt"], row[side]) for rows, sides in ((contrasts(), ("perturbed", "base")), (PAIRS, ("chosen", "rejected")))
                  for row in rows for side in sides]  # fmt: skip
@@ -385,7 +386,7 @@ def test_an_audit_a_calibration_and_a_dose_are_those_of_the_function(files: Path
     one, other = (cda.dose(*models, **DATA, **repeats, out=files / f"d{at}")
                   for at, models in enumerate(((before, after), ("scores:before.jsonl", "scores:after.jsonl"))))  # fmt: skip
     assert one.methods == other.methods and other.mixed == ("scores:before.jsonl", "scores:after.jsonl")
-    assert other.chosen >= 1 and other.own.held_out["length"].against_base.miscalibration.high < 0
+    assert other.chosen >= 1 and other.own.held_out["length"].against_base["miscalibration"].high < 0
     assert {path.name for path in (files / "d1").iterdir()} == {"dose.json", "dose.md", "report.html"}
     assert cda.load(files / "d1").model_dump() == other.model_dump()  # type: ignore[union-attr]  # a Dose
 
@@ -425,7 +426,7 @@ def test_an_earlier_score_file_is_refused_and_what_the_message_asks_for_is_taken
     with pytest.raises(cda.DataError, match="or prompt, perturbed, base, perturbed_score and base_score"):
         cda.calibrate("scores:earlier.jsonl", **given)
     write_jsonl(files / "earlier.jsonl", [row | text for row, text in zip(contrasts(), earlier, strict=True)])
-    assert cda.calibrate("scores:earlier.jsonl", **given).biases["length"].base.skew.n == 48
+    assert cda.calibrate("scores:earlier.jsonl", **given).biases["length"].base["skew_on_voted"].n == 48
 
 
 def test_preferences_of_a_file_are_a_judge_s(files: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from pydantic import ValidationError
 
 from cda.errors import DataError
+from cda.results.base import Shown
 from cda.results.kinds import KINDS, read_result
-from cda.results.shown import Shown
 
 
 @pytest.mark.parametrize("kind", tuple(KINDS.values()), ids=lambda kind: kind.__name__)

@@ -16,9 +16,8 @@ from tiny import load, scores_of
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, Precision
 from cda.models.load import RewardModel, compile_base, load_reward_model, without_adapter
-from cda.models.precision import Precision
 from cda.models.template import Encoded
 from cda.records import user_prompt
 from cda.scorers import batching

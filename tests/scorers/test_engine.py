@@ -26,9 +26,8 @@ from tiny import load
 from cda.arrays import FloatArray
 from cda.errors import ModelError, RunError
 from cda.files.hub import ask_again
-from cda.models.config import ModelSpec
+from cda.models.config import ModelSpec, Precision
 from cda.models.load import RewardModel
-from cda.models.precision import Precision
 from cda.models.template import Encoded, Template
 from cda.recipe.load import load_recipe
 from cda.records import Prompt, user_prompt

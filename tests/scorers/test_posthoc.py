@@ -13,8 +13,8 @@ from tiny import load, scores_of
 
 from cda.arrays import FloatArray
 from cda.errors import DataError, ModelError
+from cda.models.config import Precision
 from cda.models.load import RewardModel
-from cda.models.precision import Precision
 from cda.scorers.posthoc import MAX_CONDITION, bias_direction, feature_correction, head_inputs, head_scores, score_head
 
 if TYPE_CHECKING:

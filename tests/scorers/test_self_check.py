@@ -14,8 +14,8 @@ from tiny import load
 
 from cda.embedded.model import embedded_model_folder
 from cda.errors import ModelError
+from cda.models.config import Precision
 from cda.models.load import RewardModel
-from cda.models.precision import Precision
 from cda.models.template import Template
 from cda.records import user_prompt
 from cda.scorers.batching import forward

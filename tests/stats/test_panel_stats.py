@@ -100,8 +100,8 @@ def test_ranks_by_distance_from_people() -> None:
         (lambda: mean_share(np.ones(4), ["a"] * 4), "a row for each model"),
         (lambda: mean_share(np.ones((2, 3)), ["a"] * 4), "for 4 contrasts"),
         (lambda: mean_share([[np.nan, 1.0]], ["a", "b"]), "NaN"),
-        (lambda: ranks(np.ones((1, 4)), list("abcd")), "two models and two prompts"),
-        (lambda: ranks(np.ones((2, 4)), list("aaaa")), "two models and two prompts"),
+        (lambda: ranks(np.ones((1, 20)), ids(20)), "two models and 20 prompts"),
+        (lambda: ranks(np.ones((2, 20)), ids(19) + ids(1)), "here are 19"),
     ],
 )
 def test_what_cannot_be_averaged_or_ranked_is_refused(call: object, said: str) -> None:

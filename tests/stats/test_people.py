@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from rows import ids, rng
 from scipy import stats
 
 from cda.errors import DataError
+from cda.numbers.people import against_people, measured_against
 from cda.records import Preference
 from cda.stats.estimators import paired_change, wilson
 from cda.stats.people import (
-    against_people,
     auc,
     auc_change,
     human_skew,
-    mean_against_people,
-    people_change,
 )
 from cda.stats.proportions import chosen_correlation, contingency, unpaired_change
 from cda.stats.votes import Majority, count_votes, majority
@@ -32,28 +28,32 @@ MARGINS = [2.0, 1.0, -1.0, 5.0, 0.0]
 def test_one_model_by_hand() -> None:
     found = against_people(MARGINS, PEOPLE, ids(5))
     # Rows 0, 1, 2, 4 have a majority; the model prefers the perturbed side of rows 0 and 1; row 4 is its tie.
-    assert (found.skew.value, found.human_skew.value, found.miscalibration.value) == (2 / 4, 1 / 4, 1 / 4)
-    assert (found.signed_gap.value, found.gap.value, found.n_ties, found.skew.n) == (1 / 4, 1 / 4, 1, 4)
-    assert found.auc is not None and found.auc.value == 1.0
+    assert (found["skew_on_voted"].value, found["human_skew"].value, found["miscalibration"].value) == (
+        2 / 4,
+        1 / 4,
+        1 / 4,
+    )
+    assert (found["signed_gap"].value, found["gap"].value, found["skew_on_voted"].n) == (1 / 4, 1 / 4, 4)
+    assert found["auc"].value == 1.0
 
 
 def test_tie_rules_by_hand() -> None:
     half = against_people(MARGINS, PEOPLE, ids(5), "half")
-    assert (half.skew.value, half.miscalibration.value) == (2.5 / 4, 1.5 / 4)
+    assert (half["skew_on_voted"].value, half["miscalibration"].value) == (2.5 / 4, 1.5 / 4)
     drop = against_people(MARGINS, PEOPLE, ids(5), "drop")
-    assert (drop.skew.value, drop.miscalibration.value, drop.skew.n, drop.n_ties) == (2 / 3, 1 / 3, 3, 1)
+    assert (drop["skew_on_voted"].value, drop["miscalibration"].value, drop["skew_on_voted"].n) == (2 / 3, 1 / 3, 3)
     with_ties = against_people(MARGINS, HALF, ids(5))
-    assert (with_ties.human_skew.value, with_ties.miscalibration.value) == (1.5 / 5, 1.5 / 5)
+    assert (with_ties["human_skew"].value, with_ties["miscalibration"].value) == (1.5 / 5, 1.5 / 5)
 
 
 def test_mean_over_models_and_its_gap() -> None:
     margins = [[1.0, 1.0, -1.0, 0.0, 1.0], [-1.0, 1.0, 1.0, 0.0, -1.0]]
-    found = mean_against_people(margins, PEOPLE, ids(5))
+    found = against_people(margins, PEOPLE, ids(5))
     each = [against_people(one, PEOPLE, ids(5)) for one in margins]
-    assert found.skew.value == pytest.approx(np.mean([one.skew.value for one in each]))
-    assert found.miscalibration.value == pytest.approx(np.mean([one.miscalibration.value for one in each]))
-    assert found.gap.value == pytest.approx(abs(found.skew.value - 1 / 4))
-    assert (found.auc, found.n_ties) == (None, 0)
+    assert found["skew_on_voted"].value == pytest.approx(np.mean([one["skew_on_voted"].value for one in each]))
+    assert found["miscalibration"].value == pytest.approx(np.mean([one["miscalibration"].value for one in each]))
+    assert found["gap"].value == pytest.approx(abs(found["skew_on_voted"].value - 1 / 4))
+    assert "auc" not in found
 
 
 PREFERRED = [["perturbed"], ["base"], ["base"], ["tie"], [], ["base"]]
@@ -66,22 +66,22 @@ def people(votes: list[list[str]]) -> Majority:
 
 
 def test_beside_people_by_hand() -> None:
-    found = SimpleNamespace(**people_change(WAS, BECAME, people(PREFERRED), ids(6)))
+    found = measured_against([WAS, BECAME], people(PREFERRED), ids(6))
     # Voted rows 0, 1, 2, 5, of which people prefer the first perturbed. Before, the model prefers 0 and 1 (5 is a margin of
     # 0, which counts as base); after, 0 and 5.
     human = human_skew(people(PREFERRED), ids(6))
     assert (human.value, human.n) == (1 / 4, 4)
-    assert (found.miscalibration.before.value, found.miscalibration.after.value) == (1 / 4, 1 / 4)
-    assert (found.skew_on_voted.before.value, found.skew_on_voted.after.value) == (2 / 4, 2 / 4)
-    assert (found.gap.before.value, found.gap.change.value) == (1 / 4, 0.0)
-    assert (found.miscalibration.ties.before, found.miscalibration.ties.after) == (1, 0)
-    assert found.gap.change.low <= 0.0 <= found.gap.change.high
+    assert (found["miscalibration"].before.value, found["miscalibration"].after.value) == (1 / 4, 1 / 4)
+    assert (found["skew_on_voted"].before.value, found["skew_on_voted"].after.value) == (2 / 4, 2 / 4)
+    assert (found["gap"].before.value, found["gap"].change.value) == (1 / 4, 0.0)
+    assert (found["miscalibration"].ties.before, found["miscalibration"].ties.after) == (1, 0)
+    assert found["gap"].change.low <= 0.0 <= found["gap"].change.high
 
 
 def test_a_model_that_votes_like_people_is_calibrated() -> None:
     like = np.array([1.0, -1.0] * 10)
-    found = SimpleNamespace(**people_change(-like, like, people([["perturbed"], ["base"]] * 10), ids(20)))
-    missed, auc = found.miscalibration, found.auc
+    found = measured_against([-like, like], people([["perturbed"], ["base"]] * 10), ids(20))
+    missed, auc = found["miscalibration"], found["auc"]
     assert (missed.before.value, missed.after.value, missed.change.value) == (1.0, 0.0, -1.0)
     assert missed.test.p_value == pytest.approx(2 / 2**20)
     assert (auc.before.value, auc.after.value, auc.change.value) == (0.0, 1.0, 1.0)
@@ -91,23 +91,23 @@ def test_a_shift_of_all_margins_moves_everything_but_the_auc() -> None:
     sides = rng(1).random(80) < 0.4
     before = np.where(sides, 0.5, -0.5) + rng(2).normal(size=80)
     voted = people([["perturbed"] if one else ["base"] for one in sides])
-    found = SimpleNamespace(**people_change(before + 2, before, voted, ids(80)))
-    assert found.gap.change.high < 0 and found.miscalibration.change.high < 0
-    assert (found.auc.change.value, found.auc.change.low, found.auc.change.high) == (0.0, 0.0, 0.0)
+    found = measured_against([before + 2, before], voted, ids(80))
+    assert found["gap"].change.high < 0 and found["miscalibration"].change.high < 0
+    assert (found["auc"].change.value, found["auc"].change.low, found["auc"].change.high) == (0.0, 0.0, 0.0)
 
 
 def test_contingency_by_hand() -> None:
-    chosen = [True, True, True, False, False, None, True]
-    rejected = [True, False, False, True, False, True, None]
-    found = contingency(chosen, rejected, ids(7))
-    assert (found.both, found.only_chosen, found.only_rejected, found.neither) == (1, 2, 1, 1)
+    chosen = [True, True, True, False, False, False, None, True]
+    rejected = [True, False, False, True, False, False, True, None]
+    found = contingency(chosen, rejected, ids(8))
+    assert (found.both, found.only_chosen, found.only_rejected, found.neither) == (1, 2, 1, 2)
     assert (found.selection_rate.value, found.selection_rate.n) == (2 / 3, 3)
     assert (found.selection_rate.low, found.selection_rate.high) == pytest.approx(wilson(2, 3))
-    assert (found.chosen_rate.value, found.rejected_rate.value) == (3 / 5, 2 / 5)
+    assert (found.chosen_rate.value, found.rejected_rate.value) == (1 / 2, 1 / 3)
     assert found.exclusions.reasons == {"unparsed label": 2}
-    swapped = contingency(rejected, chosen, ids(7))
+    swapped = contingency(rejected, chosen, ids(8))
     assert swapped.selection_rate.value == pytest.approx(1 - found.selection_rate.value)
-    assert contingency(chosen, rejected, ["p"] * 7).selection_rate.n_prompts == 1
+    assert contingency(chosen, rejected, ["p"] * 8).selection_rate.n_prompts == 1
 
 
 def test_r_train_is_what_random_swaps_give_on_average() -> None:
@@ -183,8 +183,8 @@ def test_change_of_auc_is_paired() -> None:
 
 def test_a_change_of_auc_of_few_prompts_is_missing_with_its_reason() -> None:
     like = np.array([1.0, -1.0] * 9)
-    found = SimpleNamespace(**people_change(-like, like, people([["perturbed"], ["base"]] * 9), ids(18)))
-    assert found.auc.change.reason.startswith("fewer than 10 prompts with a majority for one of the sides")
+    found = measured_against([-like, like], people([["perturbed"], ["base"]] * 9), ids(18))
+    assert found["auc"].change.reason.startswith("fewer than 10 prompts with a majority for one of the sides")
 
 
 def test_change_of_auc_covers_the_difference() -> None:

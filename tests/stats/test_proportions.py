@@ -19,7 +19,7 @@ from cda.stats.proportions import (
     beyond_noise,
     exact_change_test,
     positive_share,
-    positive_share_change,
+    positive_shares,
 )
 
 
@@ -163,7 +163,7 @@ def test_skew_is_the_share_above_zero_and_a_tie_is_no_hit() -> None:
 
 
 def test_change_by_hand() -> None:
-    found = positive_share_change(BEFORE, AFTER, ids(6))
+    found = positive_shares([BEFORE, AFTER], ids(6))
     assert (found.before.value, found.after.value) == (3 / 6, 3 / 6)
     assert found.change.value == 0.0
     assert (found.ties.before, found.ties.after) == (1, 0)

@@ -302,6 +302,7 @@ SMALL = Estimate(value=-0.04, low=-0.06, high=-0.03, n=80, n_prompts=80, unit="r
         (SMALL, {"identified": False, "at_no_drift": (OPEN,), "ties": 60}, "penalised"),
         (UP, {"identified": False}, "rewarded"),
         (UP, {"rival": "length"}, "not told apart from length"),
+        (UP, {"opposed": True}, "not identified"),
         (UP, {"p_holm": 0.06}, "no effect shown"),
         (OPEN, {"share": estimate(0.9, 0.05)}, "no effect shown"),
         (OPEN, {"share": estimate(0.4, 0.05), "ties": 55}, "mostly tied"),

@@ -155,7 +155,9 @@ def test_items_that_are_all_split_alike_leave_alpha_a_width() -> None:
 
 @pytest.mark.parametrize("votes", [["perturbed", "perturbed", "base"], ["base"] * 3])
 def test_items_with_the_same_votes_leave_the_second_majority_a_width(votes: list[str]) -> None:
-    counts = count_votes([votes] * 12)
-    found = noise_ceiling(counts, majority(counts, "drop"), ids(12)).miscalibration
-    assert (found.low, found.high) == pytest.approx(wilson(12 * found.value, 12))
-    assert found.high - found.low > 0.2
+    counts = count_votes([votes] * 20)
+    found = noise_ceiling(counts, majority(counts, "drop"), ids(20)).miscalibration
+    assert (found.low, found.high) == pytest.approx(wilson(20 * found.value, 20))
+    assert found.high - found.low > 0.15
+    with pytest.raises(DataError, match="votes on 19 prompts, and a noise ceiling needs 20"):
+        noise_ceiling(counts[1:], majority(counts[1:], "drop"), ids(19))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from cda.errors import DataError
-from cda.studies.export import Pairing, StudyPlan, designed, planned
+from cda.studies.export import Pairing, StudyPlan, designed, planned_study
 
 PAIRINGS = [
     Pairing(f"c{at}", "jargon", f"prompt {at % 25}", f"About thing{at % 25}?", f"plain thing{at % 25} {at}", f"fancy thing{at % 25} {at}")
@@ -73,10 +73,10 @@ def test_checks_put_an_answer_to_another_prompt_beside_an_own_one() -> None:
 
 
 def test_what_is_not_said_is_filled_in() -> None:
-    assert planned(PAIRINGS, "experts", 3, None, None, None) == StudyPlan(3, 3, 50, 0)
-    assert planned(PAIRINGS, "crowd", 3, None, None, None) == StudyPlan(3, 4, 40, 3)
-    assert planned(PAIRINGS, "crowd", 3, None, 10, 0) == StudyPlan(3, 10, 15, 0)
-    assert planned(PAIRINGS, "crowd", 3, 10, None, 0) == StudyPlan(3, 15, 10, 0)
+    assert planned_study(PAIRINGS, "experts", 3, None, None, None) == StudyPlan(3, 3, 50, 0)
+    assert planned_study(PAIRINGS, "crowd", 3, None, None, None) == StudyPlan(3, 4, 40, 3)
+    assert planned_study(PAIRINGS, "crowd", 3, None, 10, 0) == StudyPlan(3, 10, 15, 0)
+    assert planned_study(PAIRINGS, "crowd", 3, 10, None, 0) == StudyPlan(3, 15, 10, 0)
 
 
 def test_too_small_a_quota_says_what_is_needed() -> None:
@@ -86,14 +86,14 @@ def test_too_small_a_quota_says_what_is_needed() -> None:
         (None, 200, "--people 200: 150 judgements are wanted in all"),
     ):
         with pytest.raises(DataError, match=said):
-            planned(PAIRINGS, "crowd", 3, quota, people, 0)
+            planned_study(PAIRINGS, "crowd", 3, quota, people, 0)
 
 
 def test_every_impossible_number_is_named_at_once() -> None:
     with pytest.raises(DataError) as caught:
-        planned(PAIRINGS, "crowd", 0, 0, 0, -1)
+        planned_study(PAIRINGS, "crowd", 0, 0, 0, -1)
     assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [
         "--judgements", "--quota", "--people", "--attention",
     ]  # fmt: skip
     with pytest.raises(DataError, match=r"--attention 1: .*1 prompts allow 0"):
-        planned(PAIRINGS[:1], "crowd", 1, None, None, 1)
+        planned_study(PAIRINGS[:1], "crowd", 1, None, None, 1)

@@ -8,8 +8,7 @@ from cda.errors import ModelError, did_you_mean
 from cda.models.families.causal import CAUSAL, INTERNLM2, by_key, is_causal, logit_of
 from cda.models.families.comparing import COMPARING
 from cda.models.families.family import Family
-from cda.models.families.gated import GATED
-from cda.models.families.linear import LINEAR, TEXTS, named_head
+from cda.models.families.linear import GATED, LINEAR, TEXTS, named_head
 from cda.models.own_files import ModelFiles
 
 FAMILIES: tuple[Family, ...] = (*LINEAR, *TEXTS, *GATED, *INTERNLM2, *CAUSAL, *COMPARING)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changed import changed
+from changed import changed, with_measured
 from made_dose import held_out, made_dose
 from made_rate import made_rate
 from rows import estimate
@@ -16,18 +16,20 @@ from cda.auditing import report_tables as tables
 from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import dose_line
-from cda.auditing.shares import share_measure, unchanged
+from cda.auditing.shares import held_out as in_held_out_numbers
+from cda.auditing.shares import unchanged
 from cda.auditing.verdict_sentences import quality_kind, quality_sentence, verdict_kind, verdicts
 from cda.comparing.row import audit_row
 from cda.numbers.measures import test_of_interval as of_interval
 from cda.numbers.views import numbers_in
 from cda.results.base import BeforeAfter, Estimate, Measure, Missing, Number
-from cda.results.dose import Aim
+from cda.results.dose import Aim, HeldOutBias
 from cda.results.skew import Plain
+from cda.stats.proportions import positive_shares
 
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 PLAIN = "plain CDA (dose 1)"
-HELD_OUT = ("skew", "miscalibration", "skew − human skew", "distance")
+HELD_OUT = ("skew", "miscalibration", "gap")
 
 
 def shares(before: float, after: float, n: int = 100) -> Measure:
@@ -35,53 +37,52 @@ def shares(before: float, after: float, n: int = 100) -> Measure:
         when: np.where(np.arange(n) < round(share * n), 1.0, -1.0)
         for when, share in (("before", before), ("after", after))
     }
-    return share_measure(hits, [str(row) for row in range(n)])
+    return positive_shares(hits.values(), [str(row) for row in range(n)])
 
 
 def moved(after: float) -> BeforeAfter:
     return BeforeAfter(before=estimate(0.0), after=estimate(after), change=estimate(after))
 
 
-def after(measure: str, found: Measure | BeforeAfter, bias: str = "", part: str = "") -> Number:
-    at = {"bias": bias} if bias else {}
-    return Number.of(measure, "after", at | ({"part": part} if part else {}), found.last)
+def after(measure: str, found: Measure | BeforeAfter, bias: str = "") -> Number:
+    return Number.of(measure, "after", {"bias": bias} if bias else {}, found.last)
 
 
 def with_dose(
-    audit: Any, dose: float = 0.5, aim: Aim = "tie", half: float = 0.1, quality: Estimate | None = None
-) -> Any:
+    audit: Any, dose: float = 0.5, aim: Aim = "tie", half: float = 0.1, quality: Estimate | None = None,
+    moves: HeldOutBias | None = None,
+) -> Any:  # fmt: skip
     """The same audit as that of a chosen dose, with plain CDA that goes too far: skew 15%, 60% of the quality pairs."""
     chosen_by = [name for name, skew in audit.skew.items() if skew.target and (aim == "tie" or name in audit.votes)]
-    held = {name: held_out(0.85, 0.5, half, quality) for name in chosen_by}
+    held = {name: moves or held_out(0.85, 0.5, half, quality) for name in chosen_by}
     numbers = [after("skew", shares(own.before.value, 0.15), name) for name, own in audit.skew.items()]
     numbers += [
-        after("skew", shares(0.8, 0.1, 50), name, way) for name, own in audit.skew.items() for way in own.by_direction
+        after(f"skew_{way}", shares(0.8, 0.1, 50), name) for name in audit.skew for way in audit.skew_by_direction(name)
     ]
     for name in audit.votes:
         numbers += [after(key, shares(0.5, 0.3), name) for key in ("skew_on_voted", "miscalibration")]
         numbers += [after(key, moved(value), name) for key, value in (("gap", 0.3), ("auc", 0.7), ("signed_gap", -0.3))]
     numbers += [after("accuracy", shares(0.75, 0.6, 400))] if audit.quality else []
     numbers += [after("triple_skew", shares(0.9, 0.25, 40), name) for name in audit.triple_skew]
-    numbers += [after("skew", shares(0.9, 0.2, 57), name, "unseen phrases") for name in audit.unseen_phrases]
-    plain = Plain(numbers=tuple(numbers))
-    return audit.model_copy(update={"dose_applied": dose, "plain": plain, "dose": made_dose(held, dose, aim)})
+    numbers += [after("unseen_phrases", shares(0.9, 0.2, 57), name) for name in audit.unseen_phrases]
+    made, update = made_dose(held, dose, aim), {"dose_applied": dose, "plain": Plain(numbers=tuple(numbers))}
+    return in_held_out_numbers(audit.model_copy(update=update), made).model_copy(update={"dose": made})
 
 
 def with_directions(audit: Any, name: str) -> Any:
     """Half of the contrasts added the bias and half removed it: 56% and 24% after."""
-    both = {"added": shares(0.9, 0.56, 50), "removed": shares(0.86, 0.24, 50)}
-    return changed(audit, ("skew", name, "by_direction"), both)
+    for way, own in (("added", shares(0.9, 0.56, 50)), ("removed", shares(0.86, 0.24, 50))):
+        audit = with_measured(audit, f"skew_{way}", {name: own})
+    return audit
 
 
 def test_every_table_of_shares_names_the_dose_and_has_a_column_of_plain_cda(audit: Any, voted: Any) -> None:
     triples = {
         "rate": {"jargon": made_rate(None, 40, "rules")},
-        "triple_skew": {
-            "jargon": shares(0.9, 0.5, 40),
-            "length": Missing(reason="none"),
-        },
     }
-    made = [with_directions(audit, "jargon"), with_directions(voted, "vagueness").model_copy(update=triples)]
+    skews = {"jargon": shares(0.9, 0.5, 40)}
+    rated = with_directions(voted, "vagueness").model_copy(update=triples)
+    made = [with_directions(audit, "jargon"), with_measured(rated, "triple_skew", skews)]
     for undosed in made:
         dosed = with_dose(undosed, aim="votes" if undosed.votes else "tie")
         for table in (tables.main_table, tables.votes_table):
@@ -119,7 +120,7 @@ def test_the_verdict_rests_on_contrasts_that_did_not_choose_the_dose(audit: Any,
     first, _ = verdicts(with_dose(voted, aim="votes", half=0.4))
     assert first.word == "no change shown"
     # The p of the contrasts that chose is no part of it.
-    (verdict,) = verdicts(changed(with_dose(audit), "skew.jargon.test.p_holm", 0.06))
+    (verdict,) = verdicts(with_dose(changed(audit, "skew.jargon.test.p_holm", 0.06)))
     assert verdict.word == "less biased" and "Holm-adjusted p = 0.060" not in verdict.sentence
 
 
@@ -156,9 +157,9 @@ def test_holm_beside_held_out_changes_is_over_held_out_changes() -> None:
 
 @pytest.mark.parametrize(("gap", "word"), [(0.25, "overcorrected"), (0.05, "improved")])
 def test_past_people_is_judged_by_the_held_out_gap(make_audit: Any, gap: float, word: str) -> None:
-    dosed = with_dose(make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)}), aim="votes")
-    held = changed(held_out(0.55, 0.15, 0.1, None), "against_base.gap", estimate(gap))  # people's skew is 45%
-    (verdict,) = verdicts(changed(dosed, "dose.methods.dose.held_out.jargon", held))
+    audit = make_audit({"jargon": (0.88, 0.45)}, votes={"jargon": (0.88, 0.45, 0.45)})
+    held = changed(held_out(0.55, 0.15, 0.1, None), "sizes.gap.change", estimate(gap))  # people's skew is 45%
+    (verdict,) = verdicts(with_dose(audit, aim="votes", moves=held))
     assert verdict.word == word
 
 
@@ -190,7 +191,7 @@ def test_dose_0_leaves_the_model_as_it_is_and_that_is_said(make_audit: Any) -> N
 
 
 def test_a_mean_over_the_contrasts_that_chose_the_dose_is_not_given_after_it(audit: Any) -> None:
-    given = with_dose(audit).model_copy(update={"means": {"probability": {"jargon": moved(0.4)}}})
+    given = with_dose(with_measured(audit, "probability", {"jargon": moved(0.4)}))
     found = {each.moment: each.found for each in numbers_in(given).where("probability", bias="jargon")}
     assert found["before"] == moved(0.4).before
     assert isinstance(found["after"], Missing) and "chose the dose" in found["after"].reason

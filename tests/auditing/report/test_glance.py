@@ -26,9 +26,9 @@ def test_every_word_has_a_chip_and_every_chip_a_shape_of_its_own() -> None:
         ((0.88, 0.05), None, "overcorrected", "preferred in 88 → 5%; now turned down nearly always"),
         ((0.50, 0.80), None, "worse", "preferred in 50 → 80%"),
         ((0.80, 0.79), None, "no change shown", "preferred in 80 → 79%"),
-        ((0.88, 0.45), 0.45, "improved", "preferred in 88 → 45%; disagrees less with people"),
-        ((0.50, 0.90), 0.45, "worse", "preferred in 50 → 90%; disagrees more with people"),
-        ((0.60, 0.10), 0.50, "overcorrected", "preferred in 60 → 10%; past people’s 50%"),
+        ((0.88, 0.45), 0.45, "improved", "preferred in 88 → 45% of voted contrasts; disagrees less with people"),
+        ((0.50, 0.90), 0.45, "worse", "preferred in 50 → 90% of voted contrasts; disagrees more with people"),
+        ((0.60, 0.10), 0.50, "overcorrected", "preferred in 60 → 10% of voted contrasts; past people’s 50%"),
     ],
 )
 def test_a_training(make_audit: Any, shares: tuple[float, float], people: float | None, chip: str, clause: str) -> None:
@@ -74,7 +74,7 @@ def test_another_bias_has_a_chip_of_its_own_changes_and_is_named_as_the_cost(mak
     ("people", "clause"),
     [
         (None, "preferred in 60 → 3%; now turned down nearly always"),
-        (0.5, "preferred in 60 → 3%; past people’s 50%"),
+        (0.5, "preferred in 60 → 3% of voted contrasts; past people’s 50%"),
     ],
 )
 @pytest.mark.parametrize("aim", [None, "tie"])
@@ -118,17 +118,20 @@ def test_votes_on_a_bias_that_was_not_taught_enter_headline_verdict_and_sentence
 
 def test_votes_decide_where_people_voted_even_if_ties_were_the_aim(make_audit: Any) -> None:
     (found,) = bias_verdicts(make_audit({"jargon": (0.60, 0.10)}, {"jargon": (0.60, 0.10, 0.3)}, aim="tie", others=()))
-    assert (found.chip, found.clause) == ("no change shown", "preferred in 60 → 10%")
+    assert (found.chip, found.clause) == ("no change shown", "preferred in 60 → 10% of voted contrasts")
     (found,) = bias_verdicts(make_audit({"jargon": (0.60, 0.10)}, {"jargon": (0.60, 0.10, 0.5)}, aim="tie", others=()))
-    assert (found.chip, found.clause) == ("overcorrected", "preferred in 60 → 10%; past people’s 50%")
+    assert (found.chip, found.clause) == (
+        "overcorrected",
+        "preferred in 60 → 10% of voted contrasts; past people’s 50%",
+    )
 
 
 @pytest.mark.parametrize(
     ("skew", "people", "chip", "clause", "said"),
     [
-        (0.88, 0.45, "rewarded", "preferred in 88%, by people in 45%", "rewards jargon more often than people do."),
-        (0.30, 0.70, "not rewarded", "preferred in 30%, by people in 70%", "rewards jargon less often than people do."),
-        (0.50, 0.50, "unclear", "preferred in 50%, by people in 50%; no difference shown", "Whether"),
+        (0.88, 0.45, "rewarded", "preferred in 88% of voted contrasts, by people in 45%", "rewards jargon more often than people do."),
+        (0.30, 0.70, "not rewarded", "preferred in 30% of voted contrasts, by people in 70%", "rewards jargon less often than people do."),
+        (0.50, 0.50, "unclear", "preferred in 50% of voted contrasts, by people in 50%; no difference shown", "Whether"),
         (0.88, None, "rewarded", "preferred in 88%", "rewards jargon."),
         (0.10, None, "not rewarded", "preferred in 10%", "does not reward jargon."),
         (0.50, None, "unclear", "preferred in 50%; 50% is not excluded", "Whether"),

@@ -65,7 +65,8 @@ def test_figures_need_their_data_and_reach_their_section(full: Any, judge: Any, 
         assert {id: [plot.id for plot in own] for id, own in found.items()} == {
             id: [plot.id for plot in own] for id, own in section_plots(audit).items()
         }
-    without = {"votes": {}, "analysis": {}, "quality": None, "rate": {}, "rewards": {}}
+    kept = tuple(each for each in full.measured if each.measure == "beyond_noise")
+    without: dict[str, Any] = {"votes": {}, "analysis": {}, "measured": kept, "rate": {}}
     assert list(plots_of(full.model_copy(update=without))) == ["skew", "drift-jargon", "drift-vagueness"]
     assert "rewards-jargon" in plots_of(full) and "rewards-jargon" not in plots_of(judge)
     assert "human-skew" in plots_of(one_model)

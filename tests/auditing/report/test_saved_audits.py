@@ -92,7 +92,7 @@ def test_rate_keeps_what_is_estimated_and_says_why_it_is_not(
         ("model.kind", "oracle"), ("model.texts", "many"), ("sources.contrasts", None), ("examples.0.margins.before", "x"),
         ("stages.train.steps", None), ("excluded.contrasts.seen", "x"), ("versions.torch", 2),
         ("effects.jargon.before.identification.verdict", "perhaps"), ("effects.jargon.before.direct", {}),
-        ("rewards", []),
+        ("measured.0.moment", "later"),
     ],
 )  # fmt: skip
 def test_a_changed_value_is_refused_by_its_place(path: str, value: Any, audit: AuditResult, tmp_path: Path) -> None:

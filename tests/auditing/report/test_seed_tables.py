@@ -14,6 +14,7 @@ from cda.auditing.report import audit_document
 from cda.auditing.report_cells import of_mean
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import seed_table
+from cda.auditing.shares import held_out
 from cda.auditing.verdict_sentences import quality_sentence, verdicts
 from cda.results.base import Estimate, Missing, Test
 from cda.results.skew import OverSeeds, Seeds
@@ -111,6 +112,7 @@ def test_people_and_the_gap_to_them_are_those_of_the_mean(make_audit: Any) -> No
         with_test(measure(0.1, 0.2, 0.3, change=(-0.4, -0.5, -0.3)), 0.001),
         with_test(measure(0.5, 0.5, 0.6), 0.2),
     )
+    skew = changed(skew, "before", first.skew["jargon"].before)
     over = {"skew": {"jargon": skew}, "skew_on_voted": {"jargon": skew}, "miscalibration": {"jargon": missed}}
     mean = of_mean(changed(first, "seeds", Seeds(seeds=(1, 2, 3), doses=(1.0,) * 3, measures=over)))
     gap = mean.votes["jargon"].gap.change
@@ -122,11 +124,11 @@ def test_people_and_the_gap_to_them_are_those_of_the_mean(make_audit: Any) -> No
 def test_after_a_chosen_dose_a_good_word_needs_the_held_out_results_too(make_audit: Any) -> None:
     first = make_audit({"jargon": (0.88, 0.40)}, {"jargon": (0.88, 0.40, 0.4)}, others=())
     fell = with_test(measure(0.46, 0.31, 0.49), 0.001)
-    over = {key: {"jargon": fell} for key in ("skew", "skew_on_voted", "miscalibration")}
+    right = with_test(measure(0.77, 0.76, 0.78, change=(0.01, -0.04, 0.05)), 0.9)
+    over = {key: {"jargon": fell} for key in ("skew", "skew_on_voted", "miscalibration")} | {"accuracy": {"": right}}
     audit = changed(first, "seeds", Seeds(seeds=(42, 1, 2), doses=(0.5,) * 3, measures=over))
     assert [each.word for each in verdicts(audit)] == ["improved"]
     held = planted_dose(dose=(ALWAYS, ALWAYS, ALWAYS))  # nothing changes, held out
     assert held.chosen == 1
-    assert [each.word for each in verdicts(changed(changed(audit, "dose", held), "dose_applied", 1.0))] == [
-        "no change shown"
-    ]
+    held_audit = held_out(changed(audit, "dose_applied", 1.0), held)
+    assert [each.word for each in verdicts(held_audit)] == ["no change shown"]

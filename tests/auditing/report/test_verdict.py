@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from changed import changed
+from changed import changed, with_measured
+from made_audits import tied
 
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import shares as audit_result
@@ -31,7 +32,7 @@ from cda.comparing.page import comparison_document
 from cda.comparing.row import audit_row
 from cda.records import Contrast, user_prompt
 from cda.results.base import Missing
-from cda.stats.proportions import beyond_noise
+from cda.stats.proportions import beyond_noise, positive_shares
 
 
 def compared_alone(audit: Any) -> Any:
@@ -112,10 +113,12 @@ def trained(make_audit: Any, noise: float, shift: float) -> Any:
     contrasts = {"before": own, "after": own - shift + rng.normal(0, noise, 400)}
     ranked = {"before": pairs, "after": pairs + rng.normal(0, noise, 2000)}
     ids, pair_ids = [f"q{row}" for row in range(400)], [f"p{row}" for row in range(2000)]
-    skew = audit.skew["jargon"].model_copy(update=dict(audit_result.share_measure(contrasts, ids)))
-    quality = audit.quality.model_copy(update=dict(audit_result.share_measure(ranked, pair_ids)))
+    skew = audit.skew["jargon"].model_copy(update=dict(positive_shares(contrasts.values(), ids)))
+    quality = audit.quality.model_copy(update=dict(positive_shares(ranked.values(), pair_ids)))
     moved = beyond_noise(*contrasts.values(), ids, *ranked.values(), pair_ids)
-    audit = audit.model_copy(update={"skew": {"jargon": skew}, "quality": quality, "beyond_noise": {"jargon": moved}})
+    audit = audit.model_copy(update={"skew": {"jargon": skew}})
+    for key, own in (("accuracy", {"": quality}), ("beyond_noise", {"jargon": moved})):
+        audit = with_measured(audit, key, own)
     return audit_result.adjust_for_all_tests(audit)
 
 
@@ -259,3 +262,14 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
 def test_many_ties_of_a_judge_are_said(make_audit: Any, ties: int, said: str) -> None:
     audit = measured(make_audit, np.where(np.arange(100) < ties, 0.0, 1.0), "preference")
     assert ties_sentence(audit) == (f"Ties, each counted as half a preference: {said}." if said else "")
+
+
+def test_a_scorer_of_ties_a_dose_of_0_and_missing_quality_are_said(make_audit: Any) -> None:
+    one, votes = {"jargon": (0.88,)}, {"jargon": (0.88, 0.40, 0.45)}
+    found = verdict_of(tied(make_audit(one, others=()), "jargon")).sentence
+    assert "same score in all 100 pairs: the model does not tell them apart, and its skew of 88% only shows" in found
+    left = verdict_of(make_audit(votes=votes).model_copy(update={"dose_applied": 0.0})).sentence
+    assert "Dose 0 was chosen, so that the result is the model before: skew 89% [82, 94], and it disagrees with" in left
+    assert "people on 43% [" in left
+    assert quality_sentence(make_audit(one, quality=None, others=())) == "Quality was not measured."
+    assert quality_sentence(make_audit(quality=None)) == "Quality was not measured, so a loss cannot be excluded."

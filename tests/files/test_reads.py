@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cda.files import hashes
-from cda.files.hashes import changed, contents, sha256_of
+from cda.files import reads as hashing
+from cda.files.reads import changed, contents, sha256_of
 
 LARGE = 65 * 2**20
 
@@ -25,7 +25,7 @@ def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def later(monkeypatch: pytest.MonkeyPatch) -> None:
     """A minute after the files were written: they are settled."""
     now = time.time()
-    monkeypatch.setattr(hashes.time, "time", lambda: now + 60)
+    monkeypatch.setattr(hashing.time, "time", lambda: now + 60)
 
 
 def large(path: Path, byte: bytes, at: int = LARGE // 2) -> Path:
@@ -49,7 +49,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         read.append(Path(file.name).name)  # type: ignore[attr-defined]
         return digest(file, name)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(hashes.hashlib, "file_digest", counted)
+    monkeypatch.setattr(hashing.hashlib, "file_digest", counted)
     return read
 
 
