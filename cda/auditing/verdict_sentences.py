@@ -327,7 +327,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
 def _ties_decide(found: rules.ModelEvidence, halves_ties: bool) -> bool:
     """True if ties, which are no preference, are why a share is not above 50%: among the other pairs the biased side is shown to be
     preferred in more than half, or is in half or more where the share is wholly below."""
-    if halves_ties or found.by_rate or found.ties < _MANY_TIES * found.share.n:
+    if halves_ties or found.by_rate or found.ties < _MANY_TIES * found.share.n or found.share.low > TIE:
         return False
     wins, decided_ = round(found.share.value * found.share.n), found.share.n - found.ties
     if not 0 < wins <= decided_:
