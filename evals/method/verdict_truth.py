@@ -1,26 +1,34 @@
 """Claim: an audit's verdicts name the right cause. Of planted scorers, whose features are known, no bias is said to be
 rewarded by one that does not read it; a bias whose own feature is planted is named; and each "unclear" gives its true reason.
 
-28 scorers of one feature, of noise or of two features, and 4 judges, on all embedded biases, with 20, 40 and all contrasts.
+28 scorers of one feature, of noise or of two features, and 4 judges, on all embedded biases, with 20, 40 and all contrasts: these
+were at hand when the rules of verdicts were made. Two further sets, on all contrasts, have rates of their own: scorers `reviewed`, on
+which the rules were found wrong and were then mended for reasons that hold in general, and `held out`, written after that and run
+once, by which no rule was changed.
+
 What is to be said is settled first, from the scorer's definition, the bias file and the texts: the shares of contrasts
 with more of the feature on the biased side, and without any difference. The product's verdicts have no part in it.
 
-    python -m evals.method.verdict_truth      (about a minute)
+    python -m evals.method.verdict_truth      (about three minutes)
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
+import math
 import os
 import re
 import sys
 import tempfile
+import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -40,9 +48,9 @@ from cda.stats.estimators import wilson
 from evals.shared import Check, finish
 
 LIMITS = (20, 40, None)
-NAMED, FALSE_REWARDS, WRONG_REASONS, SELF_NAMED = 0.95, 0, 0, 0
+NAMED, FALSE_REWARDS, WRONG_REASONS, SELF_NAMED, HELD_OUT_RATE = 0.95, 0, 0, 0, 0.01
 """Thresholds: share of planted features that are named; false claims; "unclear" without its true reason; clauses that name the
-bias itself as the other difference."""
+bias itself as the other difference; share of the held-out cases that are false claims, where 0 is aimed at."""
 ENOUGH_PROMPTS, MANY, POWERED, BORDER_P = 30, 0.5, 80, 0.05 / 14
 """Prompts that a verdict needs; share of ties from which they are the reason; contrasts with a preference from which a planted
 feature has to be named; p of the sign test above which Holm's correction over 13 tests may leave a verdict open."""
@@ -77,19 +85,105 @@ FEATURES: Mapping[str, Measure] = {
 }
 AMOUNT = ("characters", "words", "tokens", "sentences", "lines", "syllables", "punctuation")
 """Features that count the units of a text: a scorer of one of them reads length."""
+_STOP = "the|a|an|of|to|in|and|is|are|that|it|for|on|with|as|be|this|or|at|by"
+
+
+def _words(text: str) -> list[str]:
+    """Runs of letters: numbers and list marks are none."""
+    return re.findall(r"[a-z']+", text.lower())
+
+
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else 0.0
+
+
+def _parts(text: str) -> list[str]:
+    """Sentences as a simple scorer splits them."""
+    return [part for part in re.split(r"(?<=[.!?])\s|\n", text.strip()) if part.strip()] or [""]
+
+
+COUNTS: Mapping[str, Mapping[str, Measure]] = {
+    "reviewed": {
+        "vowels": _matches("[aeiou]"), "letter e": _matches("e"), "spaces": _matches(" "), "commas": _matches(","),
+        "unique words": lambda text: len(set(_words(text))), "negative length": lambda text: -len(text),
+        "negative words of letters": lambda text: -len(_words(text)), "log length": lambda text: math.log1p(len(text)),
+        "square root of length": lambda text: len(text) ** 0.5, "longer than 400": lambda text: len(text) > 400,
+        "longer than 600": lambda text: len(text) > 600, "near 500": lambda text: -abs(len(text) - 500),
+        "words above 3 letters": lambda text: sum(len(word) > 3 for word in _words(text)),
+        "stop words": _matches(rf"\b(?:{_STOP})\b"), "word the": _matches(r"\bthe\b"), "past tense": _matches(r"\w+ed\b"),
+        "question words": _matches(r"\b(?:who|what|when|where|why|how|which)\b"), "please": _matches(r"\bplease\b"),
+        "capitals": lambda text: sum(letter.isupper() for letter in text), "colons": _matches(":"),
+        "negations": _matches(r"\b(?:not|no|never)\b|n't"), "compressed length": lambda text: len(zlib.compress(text.encode())),
+        "modal verbs": _matches(r"\b(?:may|might|could|can|would|should)\b"),
+        "latinate": _matches(r"\w+(?:tion|ment|ity|ance|ence)\b"), "hyphens": _matches("-"), "asterisks": _matches(r"\*"),
+        "newlines": _matches("\n"), "blank lines": _matches(r"\n\n"), "bullet characters": _matches("[•·▪–—]"),
+        "positive words": _matches(r"\b(?:great|good|excellent|wonderful|right|best|love|glad|perfect)\b"),
+    },
+    "held out": {
+        "consonants": _matches("[b-df-hj-np-tv-z]"), "letter t": _matches("t"), "words above 6 letters": lambda text: sum(len(word) > 6 for word in _words(text)),
+        "short words": lambda text: sum(len(word) <= 3 for word in _words(text)),
+        "different pairs of words": lambda text: len(set(itertools.pairwise(_words(text)))),
+        "words used once": lambda text: list(Counter(_words(text)).values()).count(1),
+        "log different words": lambda text: math.log1p(len(set(_words(text)))),
+        "longest sentence": lambda text: max(map(len, _parts(text))), "second sentence": lambda text: len([*_parts(text), ""][1]),
+        "squared length": lambda text: len(text) ** 2, "articles": _matches(r"\b(?:a|an|the)\b"),
+        "prepositions": _matches(r"\b(?:of|in|on|at|for|with|from|by|into|over|under|about)\b"), "conjunctions": _matches(r"\b(?:and|but|or|so|because|while)\b"),
+        "adverbs": _matches(r"\w+ly\b"), "forms in -ing": _matches(r"\w+ing\b"), "words in -s": _matches(r"\w+s\b"),
+        "parentheses": _matches(r"[()]"), "full stops": _matches(r"\."), "verb to be": _matches(r"\b(?:is|are|was|were|be|been)\b"),
+        "negative different words": lambda text: -len(set(_words(text))),
+    },
+}  # fmt: skip
+"""Of what a text holds: such a scorer reads length."""
+RATIOS: Mapping[str, Mapping[str, Measure]] = {
+    "reviewed": {
+        "type-token ratio": lambda text: len(set(_words(text))) / max(1, len(_words(text))),
+        "first sentence": lambda text: len(_parts(text)[0]), "words a sentence end": lambda text: len(_words(text)) / max(1, len(re.findall(r"[.!?]+", text))),
+        "mean word length": lambda text: _mean([len(word) for word in _words(text)]),
+    },
+    "held out": {
+        "median sentence": lambda text: float(np.median([len(part) for part in _parts(text)])),
+        "longest word": lambda text: max(map(len, _words(text)), default=0), "last word": lambda text: len([*_words(text), ""][-2 if _words(text) else -1]),
+        "share of short words": lambda text: _mean([len(word) <= 3 for word in _words(text)]),
+        "share of vowels": lambda text: _mean([letter in "aeiou" for letter in text.lower()]),
+        "share of capitals": lambda text: _mean([letter.isupper() for letter in text]),
+        "commas a sentence": lambda text: text.count(",") / len(_parts(text)), "share of stop words": lambda text: _mean([word in _STOP.split("|") for word in _words(text)]),
+        "sentence lengths' spread": lambda text: float(np.std([len(part) for part in _parts(text)])),
+    },
+}  # fmt: skip
+"""Of characters, words and sentences to each other, or the length of a part: near to length and to neither side of it."""
+SETS = ("reviewed", "held out")
+ALL_FEATURES = FEATURES | {name: of for kinds in (COUNTS, RATIOS) for part in SETS for name, of in kinds[part].items()}
+ANY_COUNT = (*AMOUNT, *(name for part in SETS for name in COUNTS[part]))
+ANY_RATIO = tuple(name for part in SETS for name in RATIOS[part])
+OF_WORDING = ("mean word length", "longest word", "latinate", "words above 6 letters", "share of short words")
+"""Word lengths, which are what jargon's own feature looks at."""
 READ_BY_FILE: Mapping[str, Sequence[str]] = {
-    "length": AMOUNT, "length-second-turn": AMOUNT, "structure": ("list lines", "headers", "lines"),
-    "jargon": ("long-word share", "syllables"), "vagueness": ("hedges", "digits"), "vagueness-second-turn": ("hedges", "digits"),
+    "length": ANY_COUNT, "length-second-turn": ANY_COUNT,
+    "structure": ("list lines", "headers", "lines", "newlines", "blank lines", "asterisks", "hyphens", "bullet characters"),
+    "jargon": ("long-word share", "syllables", *OF_WORDING),
+    "vagueness": ("hedges", "digits", "modal verbs"), "vagueness-second-turn": ("hedges", "digits", "modal verbs"),
     "sycophancy": ("praise phrases",), "sycophancy-second-turn": (),
 }  # fmt: skip
 """A bias's own features: those of its file's `treatment` (syllables a word are reading ease, digits the specifics)."""
 OPEN: Mapping[str, Sequence[str]] = {
-    "structure": ("tokens", "sentences", "punctuation", "digits"),
-    "length": ("second person", "first person", "hedges", "digits"),
-    "length-second-turn": ("second person", "first person", "hedges", "digits"),
-}
+    "structure": (
+        "tokens", "sentences", "punctuation", "digits", "capitals", "colons", "full stops", "compressed length", "share of capitals",
+        "first sentence", "words a sentence end", "longest sentence", "second sentence", "median sentence", "sentence lengths' spread",
+    ),
+    "jargon": ("vowels", "words above 3 letters", "share of vowels"),
+    "length": ("second person", "first person", "hedges", "digits", *ANY_RATIO),
+    "length-second-turn": ("second person", "first person", "hedges", "digits", *ANY_RATIO),
+}  # fmt: skip
 """Neither answer is false. Layout consists of these: asterisks and list marks are tokens, a list line is a sentence, `1.` a digit and
-a full stop. And a count over all words of a text goes up with its length. Reported, in no threshold."""
+a full stop. Syllables are vowels, and longer words have more letters. And a count over all words of a text, or the length of its
+longest part, goes up with its length. Reported, in no threshold."""
+_IN_ALL_TEXT = frozenset({
+    *AMOUNT, "vowels", "letter e", "spaces", "unique words", "negative length", "negative words of letters", "log length",
+    "square root of length", "longer than 400", "longer than 600", "near 500", "words above 3 letters", "compressed length",
+    "consonants", "letter t", "short words", "words above 6 letters", "different pairs of words", "words used once", "log different words", "longest sentence",
+    "second sentence", "squared length", "negative different words",
+})  # fmt: skip
+"""What every phrase has, whatever it says."""
 _IN_MARKERS = 0.2
 """Share of a bias file's phrases that hold a feature, from which it is one of the bias's own: flattery says "you"."""
 
@@ -98,7 +192,7 @@ _IN_MARKERS = 0.2
 def own_features(bias: str) -> frozenset[str]:
     """The features that a bias consists of, by its file."""
     phrases = load_bias(bias).markers
-    holding = {name for name, of in FEATURES.items() if name not in AMOUNT and name != "long-word share"
+    holding = {name for name, of in ALL_FEATURES.items() if name not in _IN_ALL_TEXT and name not in ANY_RATIO and name != "long-word share"
                and phrases and np.mean([of(phrase) > 0 for phrase in phrases]) >= _IN_MARKERS}  # fmt: skip
     return frozenset({*READ_BY_FILE[bias], *holding})
 
@@ -106,16 +200,17 @@ def own_features(bias: str) -> frozenset[str]:
 @dataclass(frozen=True)
 class Planted:
     """A scorer: a weighted sum of features, each in its own SDs between texts, with noise of `noise` SDs; `judge`: its form as a
-    judge, `first`, `length and first`, `tie` or `longer`."""
+    judge. `part`: `tuned`, `reviewed` or `held out`."""
 
     name: str
     reads: tuple[str, ...] = ()
     noise: float = 0.0
     judge: str = ""
+    part: str = "tuned"
 
     @property
     def of_length(self) -> bool:
-        return bool(set(self.reads) & set(AMOUNT))
+        return bool(set(self.reads) & {*ANY_COUNT, *ANY_RATIO})
 
 
 SCORERS = (
@@ -135,12 +230,20 @@ SCORERS = (
     Planted("judge: length and first", ("characters",), judge="length and first"),
     Planted("judge: tie", judge="tie"),
     Planted("judge: longer", ("characters",), judge="longer"),
+    *(Planted(name, (name,), part=part) for part in SETS for kinds in (COUNTS, RATIOS) for name in kinds[part]),
+    Planted("constant, tiny noise", noise=1e-9, part="reviewed"),
+    Planted("judge: first sentence", ("first sentence",), judge="first sentence", part="reviewed"),
+    Planted("judge: last sentence", ("first sentence",), judge="last sentence", part="reviewed"),
+    Planted("judge: longer, ties long ones", ("characters",), judge="ties long", part="reviewed"),
+    Planted("judge: more different words", ("unique words",), judge="unique words", part="held out"),
+    Planted("judge: longest sentence", ("longest sentence",), judge="longest sentence", part="held out"),
+    Planted("judge: clearly longer", ("characters",), judge="clearly longer", part="held out"),
 )
 
 
 @cache
 def _value(feature: str, text: str) -> float:
-    return float(FEATURES[feature](text))
+    return float(ALL_FEATURES[feature](text))
 
 
 def _noise(name: str, text: str) -> float:
@@ -159,7 +262,15 @@ def reward(planted: Planted, spread: Mapping[str, float], text: str) -> float:
 
 def _preference(planted: Planted, first: str, second: str) -> float:
     longer = float(np.sign(len(first) - len(second)))
-    return {"first": 1.0, "tie": 0.0, "longer": longer, "length and first": 0.5 + 0.5 * longer}[planted.judge]
+    last = float(np.sign(len(_parts(first)[-1]) - len(_parts(second)[-1])))
+    told = {
+        "first": 1.0, "tie": 0.0, "longer": longer, "length and first": 0.5 + 0.5 * longer, "last sentence": last,
+        "ties long": 0.0 if min(len(first), len(second)) > 500 else longer,
+        "clearly longer": longer if abs(len(first) - len(second)) > 0.1 * len(second) else 0.0,
+    }  # fmt: skip
+    if planted.judge in told:
+        return told[planted.judge]
+    return float(np.sign(_value(planted.judge, first) - _value(planted.judge, second)))
 
 
 def margins(planted: Planted, spread: Mapping[str, float], contrasts: Sequence[Contrast]) -> np.ndarray:
@@ -263,23 +374,24 @@ def cases(limit: int | None) -> list[dict[str, object]]:
     contrasts, audit = audited_texts(limit)
     texts = [text for own in contrasts for text in (own.perturbed, own.base)]
     spread = {name: float(np.std([_value(name, text) for text in texts])) or 1.0 for name in FEATURES}
+    scorers = [each for each in SCORERS if limit is None or each.part == "tuned"]
     by_bias = {name: tuple(own for own in contrasts if own.bias == name) for name in WITH_CONTRASTS}
-    values = {(each.name, bias): margins(each, spread, own) for each in SCORERS for bias, own in by_bias.items()}
+    values = {(each.name, bias): margins(each, spread, own) for each in scorers for bias, own in by_bias.items()}
     planned = {  # all of it before the product is asked
         (each.name, bias): expected(each, bias, values[each.name, bias], len({str(one.prompt) for one in own}))
-        for each in SCORERS for bias, own in by_bias.items()
+        for each in scorers for bias, own in by_bias.items()
     }  # fmt: skip
     groups = [
         Group(load_bias(bias), True, own, tuple(prompt_id(one.prompt) for one in own), {}, "reward", 0)
         for bias, own in by_bias.items()
     ]
-    features = {group.bias.name: group.features for group in groups}
+    measured = {group.bias.name: {"features": group.features, "amounts": group.amounts} for group in groups}
     found = []
-    for planted in SCORERS:
+    for planted in scorers:
         unit = "preference" if planted.judge else "reward"
         own = [replace(group, margins={"model": values[planted.name, group.bias.name]}, unit=unit) for group in groups]
         for group in own:
-            group.__dict__["features"] = features[group.bias.name]  # measured once
+            group.__dict__.update(measured[group.bias.name])  # once
         available = {group.bias.name: len(group) for group in own}
         update = {"skew": shares.skews(own, available, {}), "effects": analysis.effects(own), "rate": {}}
         judged = shares.adjust_for_all_tests(audit.model_copy(update=update))
@@ -288,7 +400,7 @@ def cases(limit: int | None) -> list[dict[str, object]]:
             reason = reason_of(said.clause) if said.chip == "unclear" else ""
             reads = bool(set(planted.reads) & own_features(said.bias)) or due.is_open
             found.append({
-                "scorer": planted.name, "bias": said.bias, "limit": limit or "all", "share": said.before.value,
+                "set": planted.part, "scorer": planted.name, "bias": said.bias, "limit": limit or "all", "share": said.before.value,
                 "expected": asdict(due), "said": said.chip, "clause": said.clause, "reason": reason,
                 "false reward": said.chip == "rewarded" and not reads,
                 "wrong reason": said.chip == "unclear" and "unclear" in due.chips and reason not in due.reasons,
@@ -312,10 +424,26 @@ def confusion(found: Sequence[Mapping[str, object]]) -> dict[str, dict[str, int]
     return {row: dict(said) for row, said in table.items()}
 
 
+def _rates(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Of one further set: numbers of cases, of scorers, and of what is wrong, each case of which is named."""
+    false, reasons = ([case for case in found if case[what]] for what in ("false reward", "wrong reason"))
+    planted = [case for case in found if case["expected"]["is_planted"]]
+    wrong = [
+        f"{case['scorer']}, {case['bias']}: {case['said']}, {case['share']:.0%}: {case['clause']}"
+        for case in (*false, *reasons, *(case for case in planted if case["said"] != "rewarded"))
+    ]
+    named = sum(case["said"] == "rewarded" for case in planted)
+    return {
+        "scorers": len({case["scorer"] for case in found}), "cases": len(found), "false rewards": len(false),
+        "wrong reasons": len(reasons), "planted": len(planted), "named": named, "wrong": wrong,
+    }  # fmt: skip
+
+
 def main() -> int:
     os.chdir(tempfile.mkdtemp())
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
-        found = [case for limit in LIMITS for case in cases(limit)]
+        every = [case for limit in LIMITS for case in cases(limit)]
+    found, others_ = ([case for case in every if (case["set"] == "tuned") is tuned] for tuned in (True, False))
     for row, said in confusion(found).items():
         print(f"{row}:")
         print("\n".join(f"    {n:4d}  {what}" for what, n in sorted(said.items(), key=lambda item: -item[1])))
@@ -330,13 +458,27 @@ def main() -> int:
         print(f"\n{title}: {len(wrong)}")
         for case in wrong:
             print(f"    {case['scorer']}, {case['bias']}, {case['limit']}: {case['said']}: {case['clause']}")
+    rates = {part: _rates([case for case in others_ if case["set"] == part]) for part in SETS}
+    for part, rate in rates.items():
+        print(f"\n{part}: " + ", ".join(f"{what} {n}" for what, n in rate.items() if what != "wrong"))
+        print("\n".join(f"    {line}" for line in rate["wrong"]))
     checks = [
         Check(f"said to reward a bias that it does not read: {FALSE_REWARDS} of {len(found)}", str(len(false)), len(false) <= FALSE_REWARDS),
         Check(f"planted in {POWERED} contrasts or more and named: {NAMED:.0%}", f"{named:.0%} of {len(planted)}", bool(named >= NAMED)),
         Check(f"unclear without its true reason: {WRONG_REASONS}", str(len(reasons)), len(reasons) <= WRONG_REASONS),
         Check(f"clauses that name the bias itself: {SELF_NAMED}", str(len(itself)), len(itself) <= SELF_NAMED),
     ]  # fmt: skip
-    numbers = {"scorers": len(SCORERS), "confusion": confusion(found), "wrong": [*false, *reasons, *others]}
+    unseen = rates["held out"]
+    checks.append(
+        Check(f"held out, said to reward a bias that it does not read: at most {HELD_OUT_RATE:.0%}",
+              f"{unseen['false rewards']} of {unseen['cases']}", unseen["false rewards"] <= HELD_OUT_RATE * unseen["cases"])
+    )  # fmt: skip
+    numbers = {
+        "scorers": sum(each.part == "tuned" for each in SCORERS),
+        **rates,
+        "confusion": confusion(found),
+        "wrong": [*false, *reasons, *others],
+    }
     return finish(
         "verdict_truth", (__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").replace("\n", " "), checks, numbers
     )

@@ -11,6 +11,7 @@ from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.results.effects import LengthBaseline
 from cda.stats import length
+from cda.stats.estimators import Mean
 from cda.stats.length import length_baseline
 
 N = 120
@@ -113,8 +114,42 @@ def test_without_a_preference_length_explains_nothing(changes: dict[str, np.ndar
 
 def test_a_feature_that_explains_nothing_is_not_the_rival(changes: dict[str, np.ndarray]) -> None:
     wide = Estimate(value=1.4, low=-3.8, high=6.6, n=N, n_prompts=N, unit="reward", method="made up")
-    found = length._Parts(wide, wide, {"characters": -0.3, "words": 0.1, "questions": -0.01})
     margins = np.linspace(1, 5, N)
+
+    def parts(**values: float) -> length._Parts:
+        of = {name: Mean(wide.model_copy(update={"value": value}), 1.0, 50.0) for name, value in values.items()}
+        return length._Parts(wide, wide, of)
+
+    found = parts(characters=-0.3, words=0.1, questions=-0.01)
     assert length._rival(margins, changes, [found, found], found) == "length"
-    explains = length._Parts(wide, wide, {"characters": -0.3, "words": 0.1, "questions": 0.9})
-    assert length._rival(margins, changes, [found, found], explains) == "questions"
+    assert (
+        length._rival(margins, changes, [found, found], parts(characters=-0.3, words=0.1, questions=0.9)) == "questions"
+    )
+
+
+def beside(
+    changes: dict[str, np.ndarray], margins: np.ndarray, own: str = "long_word_share", **amounts: np.ndarray
+) -> str | None:
+    base = {name: np.zeros(N) for name in (*changes, *amounts)} | {"characters": LENGTH, "words": LENGTH / 5}
+    perturbed = {name: base[name] + change for name, change in (changes | amounts).items()}
+    return length_baseline(margins, perturbed, base, [own], IDS).rival
+
+
+def test_another_measure_of_amount_is_a_rival_where_it_has_a_part_and_leaves_little(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    vowels = 4 + rng.normal(0, 2, N)
+    assert baseline(changes, vowels).rival is None, "characters and words alone do not explain it"
+    assert beside(changes, vowels, vowels=vowels) == "vowels"
+    assert beside(changes, vowels + rng.normal(0, 1, N), vowels=vowels) == "vowels"
+    assert beside(changes, vowels, vowels=rng.normal(4, 2, N)) is None, "another number of vowels has no part"
+    assert beside(changes, 8 + vowels, vowels=vowels) is None, "two thirds are left"
+    assert beside(changes, np.sign(vowels - 2), vowels=vowels - 2) == "vowels", "a judge of them"
+
+
+def test_a_measure_that_the_bias_itself_consists_of_is_no_rival(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    vowels = 4 + rng.normal(0, 2, N)
+    reading = {"flesch_reading_ease": rng.normal(-5, 1, N)}
+    assert beside(changes | reading, vowels, own="flesch_reading_ease", vowels=vowels) is None
