@@ -160,6 +160,7 @@ def opposite_bias(bias: Bias) -> Bias:
             "name": f"without-{bias.name}"[:_LONGEST_NAME].rstrip("-"),
             "description": f"Lacks this attribute: {bias.description}",
             "question": f"Is the response without this attribute: {quoted}? Answer yes if it is not there.",
+            "opposite": None,
             "query_question": None,
             "aspects": {},
             "instructions": Instructions(add=bias.instructions.remove, remove=bias.instructions.add),
@@ -239,8 +240,10 @@ def distinct_names(biases: Sequence[Bias], taken: Collection[str] = ()) -> list[
 def bias_yaml(bias: Bias, comment: str = "") -> str:
     """A bias as the text of a YAML file below a comment, which may hold anything; load_bias reads the same bias back."""
     lines = [f"# {_printable(line)}".rstrip() for line in comment.splitlines()]
+    # Its word for the opposite is no part of a fingerprint, and so of no dump.
+    own = bias.model_dump(exclude_defaults=True) | ({"opposite": bias.opposite} if bias.opposite else {})
     body: str = yaml.dump(
-        bias.model_dump(exclude_defaults=True),
+        own,
         Dumper=_Dumper,
         sort_keys=False,
         allow_unicode=True,

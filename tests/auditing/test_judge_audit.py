@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 import pytest
+from changed import stored
 from replies import Answer, reply
 from typer.testing import CliRunner
 
@@ -167,7 +168,7 @@ def test_a_judge_is_asked_again_and_agrees_with_itself_or_not(
     assert (model["repeats"], stability["n"], stability["n_prompts"]) == (3, N, 12)
     assert stability["value"] == pytest.approx(1 - changing / N)
     assert found["skew"]["jargon"]["before"]["value"] == 1 and model["unread_share"]["value"] == 0
-    probability = found["means"]["probability"]["jargon"]["before"]["value"]
+    probability = stored(found, "probability", "model", bias="jargon")["value"]
     assert probability == pytest.approx(
         1 - changing / N / 3
     )  # a preference of 1/3 in place of 1 where a third says otherwise

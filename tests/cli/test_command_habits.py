@@ -119,7 +119,7 @@ VOTED = [
         ("audit rm.py:longer --contrasts none", "and there are none; give contrasts, or, for cda audit, triples (--triples FILE, audit.triples)"),
         ("audit rm.py:longer --bias yes.yaml --votes votes.csv", "those of yes-bias are still to be rewritten, so that nobody can have voted on them"),
         ("audit rm.py:longer --bias jargon --contrasts voted.jsonl --votes length.csv", "its 30 ids are of contrasts of length in voted.jsonl, and this measures jargon alone; name it too (--bias length)"),
-        ("best-of rm.py:longer single.jsonl", "no prompt has two responses to choose from, so there is no best of n; 12 prompts"),
+        ("best-of rm.py:longer single.jsonl", "no prompt has two responses to choose from; prompts: 12, "),
         ("audit judge:m score.judge.repeats=-1", "score.judge.repeats: input should be greater than or equal to 1, found -1"),
         ("config train.lr", "train.lr: not a field of trl.RewardConfig. Did you mean 'learning_rate'?"),
     ],

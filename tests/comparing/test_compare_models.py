@@ -22,7 +22,7 @@ from cda.results.base import Missing
 from cda.results.comparison import PairedMargins
 from cda.stats.estimators import share_of
 
-N = 16
+N = 48
 
 
 def contrasts(first: int = 0) -> list[dict[str, Any]]:
@@ -38,8 +38,8 @@ def contrasts(first: int = 0) -> list[dict[str, Any]]:
 
 
 def votes() -> list[dict[str, str]]:
-    """Four of ten majorities for the side with the bias; none on the last six."""
-    return [{"id": f"c{row}", "vote": "perturbed" if row < 4 else "base"} for row in range(10)]
+    """Two of five majorities for the side with the bias; none on the last eight."""
+    return [{"id": f"c{row}", "vote": "perturbed" if row % 5 < 2 else "base"} for row in range(40)]
 
 
 def noise(text: str, name: str) -> float:
@@ -107,7 +107,7 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
     assert (skew.n, skew.n_prompts) == (N, N // 2)
     assert mean.interval_over == "models and prompts" and "models, and prompts" in skew.method
     people = of(comparison, "human_skew", MEAN)
-    assert (people.value, people.n) == (0.4, 10)
+    assert (people.value, people.n) == (0.4, 40)
     distance = of(comparison, "signed_gap", MEAN)
     assert distance.value == pytest.approx(of(comparison, "skew_on_voted", MEAN).value - 0.4)
     for name in MODELS:
@@ -288,7 +288,7 @@ def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_t
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
     said = f"memory:same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
     assert said in str(comparison) and "memory:against: Both" not in str(comparison)
-    assert comparison.failed["memory:gappy"].startswith("8 of 32 rewards are NaN")
+    assert comparison.failed["memory:gappy"].startswith("24 of 96 rewards are NaN")
 
 
 SCORERS = """

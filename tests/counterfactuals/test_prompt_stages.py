@@ -154,7 +154,7 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: P
     assert position["n"] == 24 and position["low"] < 0 < position["high"]
     assert "Asked 24 comparisons in one order each, drawn" in printed and "; 0 unreadable" in printed
     report = (out / "report" / "report.md").read_text(encoding="utf-8")
-    assert "It is asked once (score.judge.orders=one)" in report and "It is asked twice" not in report
+    assert "Each comparison was asked in one order" in report and "asked in both orders" not in report
     printed = succeeds("audit", "judge:x", "score.judge.orders=both", *options)
     assert "in both orders; 0 unreadable, 0 readable in one order only, 0 followed the place" in printed
 

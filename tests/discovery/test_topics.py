@@ -172,6 +172,8 @@ def test_a_bias_file_names_its_topic_and_others_stay_as_they_were(tmp_path: Path
     file = tmp_path / "bias.yaml"
     file.write_text(bias_yaml(bias), encoding="utf-8")
     assert load_bias(str(file)) == bias
+    file.write_text(bias_yaml(load_bias("jargon")), encoding="utf-8")
+    assert load_bias(str(file)) == load_bias("jargon") and load_bias("jargon").opposite
     own = load_bias("jargon").model_dump(mode="json")
     assert "topic" not in own and "reverse" not in own["offline"]
 

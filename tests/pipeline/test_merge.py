@@ -19,6 +19,7 @@ from tiny import load, scores_of
 from typer.testing import CliRunner, Result
 
 from cda.arrays import FloatArray
+from cda.auditing import shares
 from cda.cli import app
 from cda.files.reads import contents
 from cda.models.config import ModelSpec
@@ -172,11 +173,13 @@ def with_dose(run: Path, llama: Path, adapter: Path, copy: Path) -> Path:
     record = {"stage": "dose", "counts": {"chosen": 0.5}, "inputs": {"train": "t1"}, "output": "d1"}
     (copy / "dose").mkdir()
     (copy / "dose" / "stage.json").write_text(json.dumps(record))
-    save(made_dose({"jargon": held_out(0.8, 0.5, 0.1, None)}, 0.5), copy / "dose" / "dose.json")
+    dose = made_dose({"jargon": held_out(0.8, 0.5, 0.1, None)}, 0.5)
+    save(dose, copy / "dose" / "dose.json")
     audit = small_audit(llama)
     found = [Number.of("skew", "after", {"bias": name}, share(0.3)) for name in audit.skew]
     plain = Plain(numbers=(*found, Number.of("accuracy", "after", {}, share(0.7))))
-    save(audit.model_copy(update={"dose_applied": 0.5, "plain": plain}), copy / "audit" / "audit.json")
+    audit = shares.held_out(audit.model_copy(update={"dose_applied": 0.5, "plain": plain}), dose)
+    save(audit, copy / "audit" / "audit.json")
     return copy
 
 
@@ -195,7 +198,7 @@ def test_a_chosen_dose_goes_before_the_trained_one_unless_another_is_asked_for(
     card = (tmp_path / "chosen" / "README.md").read_text()
     assert "Dose 0.5: the share of the trained update" in card and "The export holds" not in card
     row = next(line for line in card.splitlines() if line.startswith("| jargon skew"))
-    assert row.endswith("| 100 |  | 30% \\[20, 40\\] |") and "### How the dose was chosen" in card
+    assert row.endswith("| 100 | &lt; 0.001 | 30% \\[20, 40\\] |") and "### How the dose was chosen" in card
     asked = (tmp_path / "asked" / "README.md").read_text()
     assert "### How the dose was chosen" not in asked and "The export holds dose 1, the column of plain CDA." in asked
 
@@ -321,6 +324,7 @@ def test_an_adapter_and_its_card_are_pushed(
     found = {(own.metric_type, own.dataset_name): (own.metric_value, own.metric_name) for own in card.data.eval_results}
     assert found == {
         ("skew", "cda-embedded"): (0.5, "skew of jargon (95% interval 0.40 to 0.60, n = 40)"),
+        ("probability", "cda-embedded"): (0.4424, "mean probability of jargon (95% interval 0.35 to 0.54, n = 100)"),
         ("quality_accuracy", "quality.jsonl"): (0.74, "quality accuracy (95% interval 0.64 to 0.84, n = 40)"),
     }
     for name, content in files.items():

@@ -269,7 +269,7 @@ def left_out(all_found: Found, *words: str) -> Found:
 # --- mirrored labels -------------------------------------------------------------------------------------------------
 
 # By the last word of a place; whatever is not named changes its sign.
-MIRRORED = {"skew", "human_skew", "selection_rate"}
+MIRRORED = {"skew", "skew_on_voted", "human_skew", "selection_rate"}
 UNCHANGED = {
     "miscalibration", "auc", "gap", "r", "share", "beyond", "standard_error", "p_value", "r_squared",
     "chosen_rate", "rejected_rate", "perturbed_mean", "base_mean",
@@ -286,7 +286,8 @@ def mirrored(place: str, value: Number) -> list[float]:
     # Two rewrites change what they change, whatever the attribute is called.
     if last(place) in UNCHANGED or "rewrite effect" in place:
         return there
-    return [1 - number if last(place) in MIRRORED else -number for number in (*there[:1], *there[:0:-1])]
+    is_share = last(place) in MIRRORED and not (isinstance(value, Estimate) and value.unit == "share difference")
+    return [1 - number if is_share else -number for number in (*there[:1], *there[:0:-1])]
 
 
 @EVERY
@@ -432,7 +433,8 @@ def test_a_gap_is_a_difference_of_skews_and_no_more_than_the_disagreement(rows: 
         if here.get(name, 0) is None:
             continue
         skew, human, wrong, signed, gap = (
-            parts(here[f"{name}/{part}"])[0] for part in ("skew", "human_skew", "miscalibration", "signed_gap", "gap")
+            parts(here[f"{name}/{part}"])[0]
+            for part in ("skew_on_voted", "human_skew", "miscalibration", "signed_gap", "gap")
         )
         assert signed == pytest.approx(skew - human, abs=1e-12)
         assert gap == pytest.approx(abs(signed)) and gap <= wrong + 1e-12

@@ -133,7 +133,7 @@ def test_a_cell_cannot_leave_its_table() -> None:
 
 
 CODE = {
-    r"\btorch\.load\(": ("models/families/gated.py",), r"\bpickle\b|\bjoblib\b|\bdill\b|\bmarshal\b|\bshelve\b": ("models/causal.py", "models/families/gated.py", "models/agreement.py", "models/refusals.py", "models/adapters.py", "scorers/log_ratio.py", "scorers/own_code.py"),
+    r"\btorch\.load\(": ("models/families/linear.py",), r"\bpickle\b|\bjoblib\b|\bdill\b|\bmarshal\b|\bshelve\b": ("models/causal.py", "models/families/linear.py", "models/agreement.py", "models/refusals.py", "models/adapters.py", "scorers/log_ratio.py", "scorers/own_code.py"),
     r"\byaml\.(?:unsafe_load|full_load|load_all|UnsafeLoader|FullLoader|Loader)\b": (), r"\byaml\.load\(": ("files/yaml_file.py",),
     r"(?<![\w.])eval\(": (), r"(?<![\w.])exec\(": ("scorers/own_code.py",), r"trust_remote_code\s*=\s*True": (),
     r"allow_pickle\s*=\s*True": (), r"shell\s*=\s*True": (), r"os\.(?:system|popen)\(": (), r"weights_only\s*=\s*False": (),
