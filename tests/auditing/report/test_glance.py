@@ -149,6 +149,7 @@ def test_one_model(make_audit: Any, skew: float, people: float | None, chip: str
 @pytest.mark.parametrize(("skew", "ties", "clause"), [
     (0.50, 45, "same score on both sides of 45 of 100 pairs; preferred in 50%"),
     (0.32, 45, "same score on both sides of 45 of 100 pairs; preferred in 32%"),
+    (0.68, 10, "preferred in 68%; the mean margin shows no effect"),
     (0.50, 5, "preferred in 50%; 50% is not excluded"),
     (0.50, 0, "preferred in 50%; 50% is not excluded"),
 ])  # fmt: skip
