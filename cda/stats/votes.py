@@ -26,6 +26,7 @@ _PERTURBED, _BASE, _TIE = range(3)
 N_SUMS = len(WORDS) + 1
 """Columns of `coincidences`."""
 _CORRELATIONS = np.arange(0.005, 1.0, 0.01)  # grid of how alike two votes on one item are
+_STEP = 1e-4  # of the pooled shares towards one word, for the slope of the ceiling
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +155,7 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str]) -> N
     the data require. Given ρ, everything is exact: second votes follow the Dirichlet-multinomial predictive
     distribution of the item's own votes, and every outcome is enumerated. Raw shares would be far too optimistic: three
     votes that agree would agree for ever. The rule of `first` holds for the second too (`as-released` as `drop`). For
-    the interval, items' clusters are drawn, and ρ fitted anew. Not a bound on a model: one that knows the true shares
+    the interval, items' clusters are drawn, ρ fitted anew, and the pooled shares moved to the draw's to first order. Not a bound on a model: one that knows the true shares
     disagrees with `first` less than three more people do. DataError: no item with two votes (how far people differ is
     then unknown), or fewer than twice `FEWEST_DRAWN` prompts.
     """
@@ -170,6 +171,31 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str]) -> N
     if (n_prompts := len(set(item_ids))) < 2 * FEWEST_DRAWN:
         raise DataError(f"votes on {n_prompts} prompts, and a noise ceiling needs {2 * FEWEST_DRAWN}")
     pooled = (counts.sum(axis=0) + 0.5) / (counts.sum() + 1.5)
+    likelihood, disagreed, compared = _on_grid(counts, first, keep, pooled)
+    sums = np.hstack([likelihood, disagreed, compared]).sum(axis=0)[None]
+    slopes = np.zeros(len(pooled))
+    for word in range(len(pooled)):
+        moved = pooled + _STEP * (np.eye(len(pooled))[word] - pooled)
+        there = np.hstack(_on_grid(counts, first, keep, moved)).sum(axis=0)[None]
+        slopes[word] = float((_ceiling(there) - _ceiling(sums))[0]) / _STEP
+    shares = counts.sum(axis=0) / counts.sum()
+
+    def ceiling_of(sums: FloatArray) -> FloatArray:
+        """Each draw's own, with the ceiling's first-order change by the draw's own pooled shares."""
+        on_grid, votes = sums[:, : -len(shares)], sums[:, -len(shares) :]
+        return np.asarray(_ceiling(on_grid) + (votes / votes.sum(axis=1, keepdims=True) - shares) @ slopes)
+
+    drawn = resampled(np.hstack([likelihood, disagreed, compared, counts]), item_ids, ceiling_of, "share", (0.0, 1.0))
+    estimate = drawn.model_copy(update={"n": int(keep.sum())})
+    correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
+    return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=None)
+
+
+def _on_grid(
+    counts: Counts, first: Majority, keep: BoolArray, pooled: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Of each item under each vote correlation: log-likelihood of its votes, and the chances that a second majority disagrees and that it
+    counts. Shapes (n, grid)."""
     likelihood = np.zeros((len(counts), len(_CORRELATIONS)))
     compared, disagreed = np.zeros_like(likelihood), np.zeros_like(likelihood)
     alphas = (1 / _CORRELATIONS - 1)[:, None] * pooled  # (grid, 3)
@@ -186,11 +212,7 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str]) -> N
         counted = np.ones(len(outcomes)) if first.rule == "half" else (second != 0.5).astype(float)
         compared[rows] = chance @ counted
         disagreed[rows] = chance @ (counted * np.abs(second - pattern[3] / 2))
-    columns = np.hstack([likelihood, disagreed, compared])
-    drawn = resampled(columns, item_ids, _ceiling, "share", (0.0, 1.0))
-    estimate = drawn.model_copy(update={"n": int(keep.sum())})
-    correlation = float(_posterior(likelihood.sum(axis=0)) @ _CORRELATIONS)
-    return NoiseCeiling(miscalibration=estimate, vote_correlation=correlation, n_votes=None)
+    return likelihood, disagreed, compared
 
 
 def majority_targets(counts: Counts) -> FloatArray:

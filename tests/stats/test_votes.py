@@ -161,3 +161,16 @@ def test_items_with_the_same_votes_leave_the_second_majority_a_width(votes: list
     assert found.high - found.low > 0.15
     with pytest.raises(DataError, match="votes on 19 prompts, and a noise ceiling needs 20"):
         noise_ceiling(counts[1:], majority(counts[1:], "drop"), ids(19))
+
+
+def test_the_ceiling_s_interval_counts_the_error_of_the_pooled_shares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As wide as that of ceilings of drawn prompts, each with pooled shares of its own; fixed ones would make it a tenth narrower."""
+    rng = np.random.default_rng(4)
+    first = rng.binomial(3, rng.beta(1.5, 0.5, 60))
+    counts = np.column_stack([first, 3 - first, 0 * first])
+    ids = [f"p{row}" for row in range(len(counts))]
+    found = noise_ceiling(counts, majority(counts, "drop"), ids).miscalibration
+    monkeypatch.setattr("cda.stats.estimators.N_DRAWS", 2)
+    drawn = [counts[rng.integers(0, len(counts), len(counts))] for _ in range(1000)]
+    values = [noise_ceiling(votes, majority(votes, "drop"), ids).miscalibration.value for votes in drawn]
+    assert (found.high - found.low) / (2 * 2.02) == pytest.approx(np.std(values), rel=0.06)
