@@ -9,8 +9,8 @@ refused with its reason, is not printed: `printed` is the share of samples that 
 A mean over five models has to hold that over all models if its method says so, else that of the five. Means of strongly skewed values
 (exponential) are told without a threshold: their t intervals hold the truth less often than they say.
 
-Held-out doses have five doses, as many quality pairs, ten splits, and 200 draws of prompts, in 100 samples
-(they are refused with fewer than 20); ranks have 600 samples (300 with 80 prompts), noise ceilings 400 (200). The truth of a held-out number is
+Held-out doses have five doses, as many quality pairs, ten splits, and 200 draws of prompts (they are refused with fewer than 20);
+ranks have 600 samples (300 with 80 prompts), held-out doses and noise ceilings 1,000 with 80 too. The truth of a held-out number is
 its mean over 600 other samples of the same size: what choosing a dose on half of so many prompts leads to on average.
 
     python -m evals.method.coverage [--kinds rank held-out ...]      (about half an hour; of kinds that open so, the others as they were)
@@ -364,7 +364,7 @@ KINDS: dict[str, Callable[[Rows], Found | Several]] = {
     "noise ceiling, 5 votes": ceiling(5),
     "held-out": held_out_dose,
 }
-FEWER = {"held-out": (100, 100), "noise ceiling": (400, 200), "rank": (600, 300)}
+FEWER = {"held-out": (1000, 1000), "noise ceiling": (1000, 1000), "rank": (600, 300)}
 """Samples of a cell of kinds that open so, and of one of 80 prompts."""
 REPEATS, TRUTH_RUNS, HELD_DRAWS = 10, 600, 200
 """Splits of the held-out doses in place of 50; samples behind their truth; draws of prompts in place of 1,000."""
