@@ -163,9 +163,9 @@ def model_behind_a_name(folder: Path) -> str | None:
             seen.append(
                 {"terminal": said, "page": page, "result": (folder / name / "audit" / "audit.json").read_text()}
             )
-    silent = [
-        where for where, text in seen[1].items() if not all(f"judge-2024-0{day}" in text for day in ("5-13", "8-06"))
-    ]
+    # The earlier model's answers are asked for again, so that only the terminal has to name it, and the result must not rest on it.
+    old, new = "judge-2024-05-13", "judge-2024-08-06"
+    silent = [where for where, text in seen[1].items() if new not in text or (old in text) != (where == "terminal")]
     return f"nothing said of it on {', '.join(silent)}" if silent else None
 
 
