@@ -23,7 +23,7 @@ _SAME = (
     ),
     "audit/margins.jsonl",
 )
-_CHECKPOINT = r"\.train-seed-3\.partial/checkpoints/checkpoint-4/trainer_state\.json$"
+_CHECKPOINT = r"\.train-seed-3\.partial/checkpoints/checkpoint-2/trainer_state\.json$"
 
 
 def _words(folder: Path, *more: str) -> list[str]:
@@ -106,7 +106,7 @@ def _other_order(folder: Path) -> str | None:
 
 ATTEMPTS: tuple[Attempt, ...] = (
     Attempt(
-        "kills", "in the second training, at its second checkpoint", _killed({"event": "open", "path": _CHECKPOINT})
+        "kills", "in the second training, at its checkpoint", _killed({"event": "open", "path": _CHECKPOINT})
     ),
     Attempt(
         "kills",
