@@ -176,7 +176,7 @@ def test_answers_are_counted_by_stage_and_closed_early() -> None:
     next(found)
     found.close()
     assert len(closed) == 2 and asked_for[-1] == ([QUESTION], "asking", 7)
-    complete(CountedLLM(Fixed(), Tally(), agreed=Agreed()), [QUESTION] * 3, "asking")
+    list(CountedLLM(Fixed(), Tally(), agreed=Agreed()).answers([QUESTION] * 3, "asking"))
     assert asked_for[-1][1:] == ("asking", 3), "the number of requests is kept where they are counted one by one"  # type: ignore[index]
     assert tally.since(earlier)["dollars"] == pytest.approx(0.002) and tally.since(earlier)["asked"] == 1
     tally = Tally()

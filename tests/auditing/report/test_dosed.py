@@ -196,3 +196,11 @@ def test_a_mean_over_the_contrasts_that_chose_the_dose_is_not_given_after_it(aud
     assert found["before"] == moved(0.4).before
     assert isinstance(found["after"], Missing) and "chose the dose" in found["after"].reason
     assert found["change"] == found["after"]
+
+
+def test_few_votes_have_no_say_where_their_contrasts_chose_a_dose_for_a_tie(make_audit: Any) -> None:
+    """Also if no quality pair had a say in the dose."""
+    voted = make_audit({"jargon": (0.88, 0.40)}, votes={"jargon": (0.9, 0.4, 0.5)}, quality=None, others=())
+    (for_tie,), (by_votes,) = (verdicts(with_dose(voted, aim=aim)) for aim in ("tie", "votes"))
+    assert for_tie.sentence.startswith("jargon: noise not excluded. Skew fell from 85% to 50%")
+    assert "people" in by_votes.sentence and "people" not in for_tie.sentence

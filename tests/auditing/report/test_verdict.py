@@ -19,6 +19,8 @@ from cda.auditing.report_tables import main_table
 from cda.auditing.verdict_sentences import (
     confounds_sentence,
     drift_sentence,
+    model_reason,
+    model_word,
     quality_kind,
     quality_sentence,
     ties_sentence,
@@ -30,8 +32,9 @@ from cda.comparing.compare import compare_audits
 from cda.comparing.members import Gathered, Member
 from cda.comparing.page import comparison_document
 from cda.comparing.row import audit_row
-from cda.records import Contrast, user_prompt
+from cda.records import OF_TRIPLES, Contrast, user_prompt
 from cda.results.base import Missing
+from cda.results.effects import SameMargin
 from cda.stats.proportions import beyond_noise, positive_shares
 
 
@@ -273,3 +276,72 @@ def test_a_scorer_of_ties_a_dose_of_0_and_missing_quality_are_said(make_audit: A
     assert "people on 43% [" in left
     assert quality_sentence(make_audit(one, quality=None, others=())) == "Quality was not measured."
     assert quality_sentence(make_audit(quality=None)) == "Quality was not measured, so a loss cannot be excluded."
+
+
+@pytest.fixture
+def on_triples(make_audit: Any) -> Any:
+    """One model of which triples alone are known, its ATE on 40 of them positive, and no rival."""
+    audit = make_audit({"jargon": (0.88,)}, quality=None, others=(), rate=True)
+    audit = changed(audit, "skew.jargon.source", OF_TRIPLES)
+    audit = changed(audit, "rate.jargon.test", audit.effects["jargon"].test.model_copy(update={"p_holm": 0.01}))
+    return changed(audit, "effects.jargon.before.length", None)
+
+
+def effects_of(audit: Any, **values: float) -> Any:
+    """The audit with these double-rewrite effects alone, each ± 0.1."""
+    measured = audit.rate["jargon"].measured.before
+    effect = measured.get("ATE", "double")
+    found = [
+        effect.model_copy(
+            update={
+                "estimand": name,
+                "estimate": effect.estimate.model_copy(
+                    update={"value": value, "low": value - 0.1, "high": value + 0.1}
+                ),
+            }
+        )
+        for name, value in values.items()
+    ]
+    return changed(audit, "rate.jargon.measured.before.effects", tuple(found))
+
+
+def test_the_verdict_on_triples_alone_says_the_effect_that_it_rests_on(on_triples: Any) -> None:
+    both = effects_of(on_triples, ATE=0.5, ATT=0.4, ATU=0.6)
+    assert (model_word("jargon", both), model_reason("jargon", both)) == ("rewarded", "ATE +0.50 [+0.40, +0.60]")
+    said = verdict_of(both).sentence
+    assert "By RATE it changes the score by +0.50 [+0.40, +0.60] reward (ATE, double rewrites; p (Holm) = 0.01" in said
+    opposite = effects_of(on_triples, ATE=0.5, ATT=1.2, ATU=-0.2)
+    assert model_word("jargon", opposite) == "not identified"
+    assert model_reason("jargon", opposite) == "opposite effects: ATT +1.20, ATU −0.20"
+    flips = {"tried_without": 0, "flipped_without": 0}
+    alone = changed(
+        effects_of(on_triples, ATT=0.4), "rate.jargon.flips", on_triples.rate["jargon"].flips.model_copy(update=flips)
+    )
+    assert model_reason("jargon", alone) == "ATT +0.40 [+0.30, +0.50]; answers with it alone"
+    assert "(ATT, double rewrites of answers with it, there are no others; p (Holm)" in verdict_of(alone).sentence
+    same = SameMargin(reason="nothing varies", value=0.0, n=40, n_prompts=20, p_value=None)
+    assert model_word("jargon", changed(both, "effects.jargon.before.direct", same)) == "scored alike"
+
+
+def test_what_else_differs_is_not_said_where_rate_or_people_decide(on_triples: Any) -> None:
+    """Of both rewrites of triples, whose regressions contradict each other."""
+    effects = on_triples.effects["jargon"]
+    against = effects.before.direct.estimate.model_copy(update={"value": -1.0, "low": -1.5, "high": -0.5})
+    identified = effects.before.identification.model_copy(update={"verdict": "identified", "overlap_effect": against})
+    audit = changed(on_triples, "effects.jargon.before.identification", identified)
+    audit = changed(audit, "effects.jargon.test.p_holm", 0.001)
+    assert drift_sentence("jargon", audit) == ""
+    assert "What else differs" in drift_sentence("jargon", changed(audit, "skew.jargon.source", "file"))
+
+
+def test_too_few_prompts_are_counted(make_audit: Any) -> None:
+    audit = changed(make_audit({"jargon": (0.88,)}, quality=None, others=()), "skew.jargon.before.n_prompts", 12)
+    assert model_reason("jargon", audit) == "12 prompts; a verdict needs 30"
+
+
+@pytest.mark.parametrize(("aim", "said"), [(None, True), ("tie", False)])
+def test_a_fall_that_may_have_gone_too_far_is_open_unless_ties_were_the_aim(
+    make_audit: Any, aim: str | None, said: bool
+) -> None:
+    audit = make_audit({"jargon": (0.88, 0.12)}, others=(), aim=aim)
+    assert ("where the model turns the bias down nearly always, is open" in verdict_of(audit).sentence) is said
