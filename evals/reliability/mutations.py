@@ -43,7 +43,7 @@ AREAS: dict[str, tuple[str, tuple[str, ...]]] = {
         ("tests/llm/test_llm_money.py", "tests/llm/test_purse.py", "tests/llm/test_llm_batch.py"),
     ),
 }
-FIRST_RUN = {"stats": (86, 100), "verdict": (54, 60), "money": (46, 52)}
+FIRST_RUN = {"stats": (103, 120), "verdict": (67, 80), "money": (65, 72)}
 """Seen of those drawn before tests were written for what was not seen: the fairer share. It is the sum over all draws;
 each area is drawn anew when its code has changed."""
 _KINDS = {0: "survived", 1: "killed", 3: "killed", 5: "not_covered", 33: "not_covered"}
