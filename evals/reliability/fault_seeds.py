@@ -105,9 +105,7 @@ def _other_order(folder: Path) -> str | None:
 
 
 ATTEMPTS: tuple[Attempt, ...] = (
-    Attempt(
-        "kills", "in the second training, at its checkpoint", _killed({"event": "open", "path": _CHECKPOINT})
-    ),
+    Attempt("kills", "in the second training, at its checkpoint", _killed({"event": "open", "path": _CHECKPOINT})),
     Attempt(
         "kills",
         "between two trainings, before the first is declared finished",
