@@ -188,13 +188,18 @@ def windows(template: Template, texts: Sequence[Text], first: int | None = None)
         return {row: template.encode(*texts[row]) for row in rows}
 
     following: Future[dict[int, Encoded]] | None = None
-    with ThreadPoolExecutor(1, "tokenize") as ahead:
+    ahead = ThreadPoolExecutor(1, "tokenize")
+    try:
         for rows in _by_characters(texts, first):
             current, following = following, ahead.submit(encode, rows)
             if current is not None:
                 yield current.result()
         if following is not None:
             yield following.result()
+    finally:
+        # Nothing is waited for: left in the middle, this is closed by the garbage collector, which may run while another thread
+        # starts, under the very lock that a join takes.
+        ahead.shutdown(wait=False, cancel_futures=True)
 
 
 def _by_characters(texts: Sequence[Text], first: int | None) -> Iterator[list[int]]:

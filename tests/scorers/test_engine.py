@@ -679,3 +679,26 @@ def test_memory_does_not_grow_with_the_number_of_texts(monkeypatch: pytest.Monke
     small, large = peak_bytes(500), peak_bytes(5_000)
     assert small > 50 * 200 * 8  # a window was really held
     assert large - small < 4_500 * 150  # the ids of a text take 7,200
+
+
+def test_windows_that_are_left_in_the_middle_wait_for_nothing() -> None:
+    """The garbage collector may close them while a thread starts: to join another thread there would wait for ever."""
+    entered, go_on = threading.Event(), threading.Event()
+
+    class Slow:
+        def encode(self, _: object, text: str) -> list[int]:
+            if text.startswith("s"):
+                entered.set()
+                go_on.wait(30)
+            return [1]
+
+    found = batching.windows(Slow(), [(user_prompt("q"), "r" * 900), (user_prompt("q"), "s" * 300)], 500)  # type: ignore[arg-type]
+    next(found)
+    assert entered.wait(30)
+    closing = threading.Thread(target=found.close)
+    closing.start()
+    closing.join(10)
+    try:
+        assert not closing.is_alive()
+    finally:
+        go_on.set()
