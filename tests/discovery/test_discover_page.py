@@ -15,7 +15,8 @@ from page_checks import checked, figures, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.discovery_page import NO_OBJECTION, discovery_document, excluded_table
+from cda.discovery.decisions import NO_OBJECTION
+from cda.discovery.discovery_page import discovery_document, excluded_table
 from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Missing
