@@ -257,9 +257,15 @@ _ALONE, _BY_LENGTH = (
 )  # type: ignore[arg-type]
 
 
-def drawn_chip(word: Word | Finding) -> Drawn:
-    """The chip of a verdict, as a first screen has it."""
-    return Drawn(_CHIPS[word], KINDS[_CHIPS[word]], SHAPES[_CHIPS[word]])
+def drawn_chip(word: str) -> Drawn | None:
+    """The chip of a verdict, as a first screen has it; None for another word."""
+    chip = _CHIPS.get(word)  # type: ignore[call-overload]  # any word may come with a row of another version
+    return Drawn(chip, KINDS[chip], SHAPES[chip]) if chip else None
+
+
+def did_to(word: str) -> str:
+    """What a training did to a bias, `{}` in its place; empty for another word than a training's verdict."""
+    return _DID.get(_CHIPS.get(word), "")  # type: ignore[arg-type, call-overload]  # as for `drawn_chip`
 
 
 def glance(audit: AuditResult) -> Glance:

@@ -103,7 +103,7 @@ def best_of_n_document(result: BestOfResult) -> Document:
     each = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
     subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {data_called(result.responses)}."
     return Document(
-        f"Best-of-n: what {' and '.join(models)} picks", subtitle, (), tuple(sections), headline=best_of_headline(result),
+        f"Best-of-n: what {' and '.join(models)} pick{'s' if len(models) == 1 else ''}", subtitle, (), tuple(sections), headline=best_of_headline(result),
         glance=best_of_glance(result, level_text),
     )  # fmt: skip
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cda.report.glance import NOT_SHOWN, Cell, Chip, Glance, GlanceRow, Mark, Series, marked, moved, percent_axis
+from cda.report.glance import Cell, Chip, Glance, GlanceRow, Mark, Series, marked, moved, percent_axis
 from cda.report.names import brief, some
 from cda.report.numbers import plain
 from cda.report.scoring import model_label
@@ -13,8 +13,9 @@ from cda.results.benchmarks import BestOfResult, Curve, Followed, Measured
 
 _MORE, _LESS = Chip("picks more", "bad", "▲"), Chip("picks less", "none", "▽")
 _BETTER, _POORER = Chip("picks better", "good", "✓"), Chip("picks worse", "bad", "✗")
-_SECOND_LESS, _SECOND_MORE = Chip("second less", "good", "✓"), Chip("second more", "bad", "✗")
-_SECOND_BETTER, _SECOND_POORER = Chip("second better", "good", "✓"), Chip("second worse", "bad", "✗")
+_SECOND_LESS, _SECOND_MORE = Chip("less", "good", "✓"), Chip("more", "bad", "✗")
+_SECOND_BETTER, _SECOND_POORER = Chip("better", "good", "✓"), Chip("worse", "bad", "✗")
+_ALIKE = Chip("no difference shown", "none", "=")
 _SAID = {
     **dict.fromkeys((_MORE, _SECOND_MORE), "more {}"), **dict.fromkeys((_LESS, _SECOND_LESS), "less {}"),
     **dict.fromkeys((_BETTER, _SECOND_BETTER), "better {}"), **dict.fromkeys((_POORER, _SECOND_POORER), "worse {}"),
@@ -46,7 +47,7 @@ def _chip(curve: Curve, result: BestOfResult) -> Chip:
     more, less = (_SECOND_BETTER, _SECOND_POORER) if is_quality else (_SECOND_MORE, _SECOND_LESS)
     p = curve.p_value if curve.p_holm is None else curve.p_holm
     chip = moved(curve.at[-1].change, less, more)
-    return chip if p is not None and p < 0.05 else NOT_SHOWN
+    return chip if p is not None and p < 0.05 else _ALIKE
 
 
 def best_of_glance(result: BestOfResult, level_text: Callable[[Followed, Measured], str]) -> Glance:
@@ -81,7 +82,7 @@ def best_of_glance(result: BestOfResult, level_text: Callable[[Followed, Measure
             rows.append(GlanceRow(name, (Cell(_chip(curve, result), instead=shown),), "mean, in its own unit"))
     how = "p of the change (Holm) is below 0.05" if two else "the 95% interval of the slope in log2(n) excludes 0"
     return Glance(
-        caption=f"What the response of highest reward shows, of {n} to a prompt.", heading="attribute",
+        caption=f"What the response of highest reward shows, of {n} to a prompt{'; verdicts hold the second model against the first' if two else ''}.", heading="attribute",
         axis=percent_axis("share of picks", None), rows=tuple(rows), end=f"n = {result.n_prompts} prompts",
         reading=(f"More or less: {how}. Means have units of their own and are given in words; their intervals are in the tables below.",),
     )  # fmt: skip

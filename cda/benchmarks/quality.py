@@ -305,10 +305,8 @@ def _score_row(
 def quality_document(result: QualityResult) -> Document:
     """Sections and overall of every set, or the win rate of outputs; flags and their meaning."""
     models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
-    what = "Win rate of" if any(each.win_rates for each in result.sets) else "Accuracy on"
-    subtitle = f"{what} {', '.join(each.name for each in result.sets)}."
     return Document(
-        f"Quality of {models}", subtitle, tuple(_headlines(result)), tuple(_sections(result)), headline=quality_headline(result),
+        f"Quality of {models}", "", tuple(_headlines(result)), tuple(_sections(result)), headline=quality_headline(result),
         glance=quality_glance(result),
     )  # fmt: skip
 

@@ -59,15 +59,17 @@ def quality_headline(result: QualityResult) -> str:
             _beside_chance(result, found)
         ]
         return capital(
-            f"{names[result.labels[0]]} ranks {percent(found.value)} of {first.n_items} items in {inert(first.name)} right{said}{more}."
+            f"{names[result.labels[0]]} ranks {percent(found.value)} of {first.n_items} items in ‘{inert(first.name)}’ right{said}{more}."
         )
     before, after = (accuracy_of(first.overall, label) for label in result.labels)
     change = accuracy_of(first.overall, "change")
     word = moved(change, _FLAGS["fell*"], _FLAGS["kept"])
-    shown = "no change is shown" if word == NOT_SHOWN else f"a change of {tenth_points(change)} points"
+    shown = (
+        f"no {_what(result)} is shown" if word == NOT_SHOWN else f"a {_what(result)} of {tenth_points(change)} points"
+    )
     first_name, second = (names[label] for label in result.labels)
     return capital(
-        f"{second} ranks {tenths(after.value)}% of {first.n_items} items in {inert(first.name)} right, {first_name} "
+        f"{second} ranks {tenths(after.value)}% of {first.n_items} items in ‘{inert(first.name)}’ right, {first_name} "
         f"{tenths(before.value)}%: {shown}{more}."
     )
 
@@ -76,6 +78,11 @@ def _names(result: QualityResult) -> dict[str, str]:
     """The scorings in words: models, or before and after an adapter."""
     words = {scoring.label: model_label(scoring) for scoring in result.scorings}
     return words if len(set(words.values())) == len(words) else {label: f"the model {label}" for label in words}
+
+
+def _what(result: QualityResult) -> str:
+    """Two models differ; one that an adapter changes is another before and after it."""
+    return "difference" if result.labels[-1] == "second" else "change"
 
 
 def _sides(each: SetQuality) -> str:
@@ -127,8 +134,13 @@ def _accuracy_rows(result: QualityResult, names: dict[str, str]) -> Iterator[Gla
 
 def _accuracy_cell(group: Level, series: dict[str, Series], result: QualityResult) -> Cell:
     found = {label: accuracy_of(group, label) for label in series}
-    chip = _FLAGS[flag(group)] if len(series) > 1 else _beside_chance(result, next(iter(found.values())))
+    chip = _flagged(group, result) if len(series) > 1 else _beside_chance(result, next(iter(found.values())))
     return Cell(chip, tuple(Mark(series[label], own, accuracy(own)) for label, own in found.items()))
+
+
+def _flagged(group: Level, result: QualityResult) -> Chip:
+    chip = _FLAGS[flag(group)]
+    return Chip(f"no {_what(result)} shown", "none", "=") if chip == NOT_SHOWN else chip
 
 
 def _clause(group: Level, result: QualityResult) -> str:

@@ -484,8 +484,9 @@ def topics_outcome(result: TopicsResult) -> Iterator[str]:
     elif not where:
         yield f"No bias of {model} against {judge} is shown in any of {topics}, each searched by itself."
     else:
+        them = "it" if result.n_confirmed == 1 else "them"
         yield (
-            f"{n_of(result.n_confirmed, 'attribute')} confirmed in {len(where)} of {topics}: {model} rewards them there, {judge} "
+            f"{n_of(result.n_confirmed, 'attribute')} confirmed in {len(where)} of {topics}: {model} rewards {them} there, {judge} "
             "does not."
         )
     counts = {
@@ -626,7 +627,7 @@ def _search_table(result: TopicsResult) -> Table:
 
 
 def _forest_plots(result: TopicsResult) -> Iterator[Plot]:
-    for at, (name, row) in enumerate(numbered(result.by_attribute, 70)[:_MOST_FIGURES], 1):
+    for at, (name, row) in enumerate(numbered(result.by_attribute, _SHORT)[:_MOST_FIGURES], 1):
         shown = ((f"{own.name}: {_SAID[own.decision]}", own) for own in (*row.levels, row.together))
         title = f"{name}: reward in each topic, and over all of them"
         plot = levels_plot(f"topics-{at}", title, shown, "reward", ("model",), Scale(_REWARD, reference=0))

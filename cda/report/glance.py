@@ -196,7 +196,7 @@ class Glance:
     def _cells(self) -> tuple[Row, list[Row]]:
         """Header and rows: label, and chip and marks of each column."""
         if self.several:
-            parts = [tuple(_said(cell) for cell in row.cells) for row in self.rows]
+            parts = [tuple(map(_said, row.cells)) for row in self.rows]
             header: Row = (self.heading, *map(inert, self.columns))
         else:
             header = (self.heading, *(("verdict",) if self.has_chips else ()), *(one.words for one in self.series))
@@ -212,7 +212,16 @@ class Glance:
     def lines(self, room: int) -> list[str]:
         """Lines for a terminal, `room` at most (2 or more) of `MAX_COLUMNS`; a clause that does not fit is left out, and rows are counted that do not."""
         header, rows = self._cells()
-        rest = max(map(width, aligned([each[1:] for each in (header, *rows)])))
+        if self.several:
+            rest_of = MAX_COLUMNS - _MAX_LABEL
+            if _wide(rows) > rest_of:
+                rows = [
+                    (row[0], *(str(cell.chip or cell.instead) for cell in own.cells))
+                    for row, own in zip(rows, self.rows, strict=True)
+                ]
+            while len(header) > 2 and _wide([header, *rows]) > rest_of:
+                header, rows = header[:-1], [row[:-1] for row in rows]
+        rest = _wide([header, *rows])
         longest = max(_MAX_LABEL, MAX_COLUMNS - rest - 2)
         kept = rows if len(rows) < room else rows[: max(1, room - 2)]
         named = [(clipped(row[0], longest), *row[1:]) for row in (header, *kept)]
@@ -223,8 +232,22 @@ class Glance:
             if clause and most + 2 + width(clause) <= MAX_COLUMNS:
                 lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {clause}"
         left = len(rows) - len(kept)
-        end = [f"{left} more below."] if left else [inert(self.rest)] if self.rest else []
+        hidden = self.columns[len(header) - 1 :] if self.several else ()
+        end = (
+            [f"{left} more below."]
+            if left
+            else [f"Further below: {', '.join(hidden)}."]
+            if hidden
+            else [inert(self.rest)]
+            if self.rest
+            else []
+        )
         return [*lines, *end[: room - len(lines)]]
+
+
+def _wide(rows: Sequence[Row]) -> int:
+    """Columns of a terminal that the cells after the labels take."""
+    return max(map(width, aligned([row[1:] for row in rows])))
 
 
 def _said(cell: Cell) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 from cda.report.numbers import inert, listed
@@ -87,9 +87,9 @@ def brief(words: str) -> str:
     """A scorer in words, without the words for its kind, for a key or a heading.
 
     >>> brief("the Python function ‘reward’"), brief("the judge a"), brief("org/m")
-    ('‘reward’', 'judge a', 'org/m')
+    ('function ‘reward’', 'judge a', 'org/m')
     """
-    return words.removeprefix("the Python function ").removeprefix("the ")
+    return words.replace("the Python ", "").removeprefix("the ")
 
 
 def without_files(text: str) -> str:
@@ -99,12 +99,6 @@ def without_files(text: str) -> str:
     'by rules, ‘triples’.'
     """
     return re.sub(r"[\w./\\~:-]+\.(?:jsonl?|csv|parquet|tsv)\b", lambda found: data_called(found[0]), text)
-
-
-def told_apart(names: Iterable[str]) -> dict[str, str]:
-    """Each name in words, or as it is if two would be called the same."""
-    words = {name: called(name) for name in names}
-    return {name: said if list(words.values()).count(said) == 1 else inert(name) for name, said in words.items()}
 
 
 def some(names: Sequence[str], what: str = "biases", most: int = 4) -> str:

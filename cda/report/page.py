@@ -200,7 +200,7 @@ def excerpted(changes: Sequence[Change], around: int = 12) -> list[Change]:
     """
     found = []
     for at, change in enumerate(changes):
-        words = re.findall(r"\S+\s*", change.text)
+        words = re.findall(r"\s*\S+\s*", change.text)
         before, after = around * (at > 0), around * (at < len(changes) - 1)
         if change.kind == "same" and len(words) > before + after:
             text = (
@@ -209,5 +209,5 @@ def excerpted(changes: Sequence[Change], around: int = 12) -> list[Change]:
                 else f"{''.join(words[:before])}…"
             )
             change = Change("same", text)
-        found.append(change)
+        found.append(Change(change.kind, re.sub(r"\s*\n\s*", " ", change.text)))
     return found
