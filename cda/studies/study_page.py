@@ -121,7 +121,8 @@ def _headlines(result: StudyResult) -> Iterator[Headline]:
         names = ", ".join(f"{item.id} ({item.missing})" for item in lacking[:_MANY])
         more = f" and {len(lacking) - _MANY} more" if len(lacking) > _MANY else ""
         n = sum(item.missing for item in lacking)
-        yield Headline("Missing:", f"{n} judgements on {len(lacking)} of {result.n_items} pairs: {names}{more}.", "bad")
+        yield Headline("Missing:", f"{n} judgements on {len(lacking)} of {result.n_items} pairs.", "bad")
+        yield Headline("Judgements missing, by pair:", f"{names}{more}.")
 
 
 def _agreement_sentence(agreed: Agreement | Missing) -> str:
