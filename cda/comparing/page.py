@@ -17,7 +17,7 @@ from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
-from cda.report.names import called
+from cda.report.names import brief, called
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -90,8 +90,8 @@ class _Shown:
         self.names = labels(result)
 
     def name(self, audit: str) -> str:
-        """An audit in words; a mean as it is called."""
-        return self.names.get(audit, inert(audit))
+        """An audit in words; a mean with those behind it in words."""
+        return self.names.get(audit) or said_of(inert(audit), self.names)
 
     def line_name(self, audit: str, moment: str) -> str:
         return self.name(audit) if moment == "model" else f"{self.name(audit)}, {moment}"
@@ -343,6 +343,7 @@ def comparison_document(result: ComparisonResult) -> Document:
         if (n := sum(row.kinds == kind for row in result.audits.values()))
     ]
     title = f"Which of these? {listed(kinds)} compared"
+    names = {**names, **{name: brief(called(name)) for name in result.failed}}
     said = tuple(Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings)
     return Document(
         title, "", said, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result),

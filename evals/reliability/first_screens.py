@@ -119,7 +119,9 @@ def main() -> int:
         checks.append(Check(asked, said or f"all {len(found)} pages", not bad and len(found) == len(PAGES)))
     for word, most in (("visible", MOST_VISIBLE), ("open", MOST_OPEN), ("headline", MOST_HEADLINE)):
         worst = max(found, key=lambda page, word=word: found[page][word])  # type: ignore[misc]
-        checks.append(Check(f"words, {word}: at most {most:,}", f"{found[worst][word]:,} ({worst})", found[worst][word] <= most))
+        checks.append(
+            Check(f"words, {word}: at most {most:,}", f"{found[worst][word]:,} ({worst})", found[worst][word] <= most)
+        )
     claim = (
         "the first screen of every page says the result in a headline, chips and one axis, without scrolling, on a wide screen and a "
         "phone, light and dark; pages are short, and show no key or path."

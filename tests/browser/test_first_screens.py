@@ -20,14 +20,23 @@ CHIPS = (Chip("rewarded", "bad", "▲"), Chip("kept", "good", "✓"), Chip("not 
 
 
 def _estimate(value: float, half: float, unit: str = "share") -> Estimate:
-    return Estimate.symmetric(value, half, n=40, n_prompts=20, unit=unit, method="t", bound=1 if unit == "share" else 99)
+    return Estimate.symmetric(
+        value, half, n=40, n_prompts=20, unit=unit, method="t", bound=1 if unit == "share" else 99
+    )
 
 
 def _row(at: int, n_columns: int, of_reward: bool) -> GlanceRow:
     found = _estimate(at - 2, 1.5, "reward") if of_reward else _estimate(0.2 + 0.1 * (at % 7), 0.1)
-    marks = marked(BEFORE, found, signed) if of_reward else (*marked(BEFORE, found), *marked(PEOPLE, _estimate(0.4, 0.2)))
-    cells = (Cell(CHIPS[at % 3], marks), *[Cell(CHIPS[(at + 1) % 3], marks), Cell(instead="not measured")][: n_columns - 1])
-    return GlanceRow(LONG if at == 1 else f"bias {at}", cells, f"preferred in {20 + 10 * at}% [10, 60]", "target" if at == 0 else "")
+    marks = (
+        marked(BEFORE, found, signed) if of_reward else (*marked(BEFORE, found), *marked(PEOPLE, _estimate(0.4, 0.2)))
+    )
+    cells = (
+        Cell(CHIPS[at % 3], marks),
+        *[Cell(CHIPS[(at + 1) % 3], marks), Cell(instead="not measured")][: n_columns - 1],
+    )
+    return GlanceRow(
+        LONG if at == 1 else f"bias {at}", cells, f"preferred in {20 + 10 * at}% [10, 60]", "target" if at == 0 else ""
+    )
 
 
 def document(n_columns: int = 1, of_reward: bool = False, n_rows: int = 6) -> Document:
@@ -39,7 +48,9 @@ def document(n_columns: int = 1, of_reward: bool = False, n_rows: int = 6) -> Do
     glance = Glance(caption="How often.", heading="bias", axis=axis, rows=rows, columns=columns, reading=("A rule.",))
     findings = (Headline("More:", "a finding", "bad"), Headline("", "another"))
     sections = (ReportSection("one", "First", ("Text.",)), ReportSection("two", "Second", ("Hidden text.",)))
-    return Document("Title", "How it was asked.", findings, sections, headline="The model rewards three biases.", glance=glance)
+    return Document(
+        "Title", "How it was asked.", findings, sections, headline="The model rewards three biases.", glance=glance
+    )
 
 
 KINDS = {"alone": document(), "columns": document(3), "reward": document(1, True), "reward columns": document(3, True)}
@@ -47,7 +58,9 @@ KINDS = {"alone": document(), "columns": document(3), "reward": document(1, True
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("width", "height"), [(1280, 900), (390, 844)])
-def test_the_result_is_seen_without_scrolling(kind: str, width: int, height: int, opened: Callable[[str], Page]) -> None:
+def test_the_result_is_seen_without_scrolling(
+    kind: str, width: int, height: int, opened: Callable[[str], Page]
+) -> None:
     page = opened(KINDS[kind].page())
     page.set_viewport_size({"width": width, "height": height})
     bottom = "one => one.getBoundingClientRect().bottom"
