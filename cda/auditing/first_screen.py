@@ -24,7 +24,7 @@ from cda.auditing.verdict_sentences import (
     worse_with,
 )
 from cda.numbers.measures import MEASURES
-from cda.report.glance import Cell, Glance, GlanceRow, Series, marked, percent_axis
+from cda.report.glance import Cell, Glance, GlanceRow, Look, Series, marked, percent_axis
 from cda.report.glance import Chip as Drawn
 from cda.report.names import called, capital
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
@@ -251,10 +251,11 @@ def chip_rules(audit: AuditResult) -> str:
 
 
 BEFORE, AFTER, PEOPLE = Series("before", "before"), Series("after", "after"), Series("people", "people")
+_COUNTS: tuple[Look, ...] = ("characters", "words")
 _ALONE, _BY_LENGTH = (
     Series("before", "the model"),
-    {key: Series(key, f"a count of {key}") for key in ("characters", "words")},
-)  # type: ignore[arg-type]
+    {key: Series(key, f"a count of {key}") for key in _COUNTS},
+)
 
 
 def drawn_chip(word: str) -> Drawn | None:
@@ -265,7 +266,7 @@ def drawn_chip(word: str) -> Drawn | None:
 
 def did_to(word: str) -> str:
     """What a training did to a bias, `{}` in its place; empty for another word than a training's verdict."""
-    return _DID.get(_CHIPS.get(word), "")  # type: ignore[arg-type, call-overload]  # as for `drawn_chip`
+    return _DID.get(_CHIPS.get(word), "")  # type: ignore[call-overload]  # as for `drawn_chip`
 
 
 def glance(audit: AuditResult) -> Glance:

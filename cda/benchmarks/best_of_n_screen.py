@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cda.report.glance import Cell, Chip, Glance, GlanceRow, Mark, Series, marked, moved, percent_axis
+from cda.report.glance import Cell, Chip, Glance, GlanceRow, Look, Mark, Series, marked, moved, percent_axis
 from cda.report.names import brief, some
 from cda.report.numbers import plain
 from cda.report.scoring import model_label
@@ -58,10 +58,8 @@ def best_of_glance(result: BestOfResult, level_text: Callable[[Followed, Measure
         label: f"best of {n} by {brief(model_label(result.models[label]))}" if two else f"best of {n}"
         for label in result.scorings
     }
-    series = {
-        label: Series(look, words[label])
-        for label, look in zip(result.scorings, ("before", "after") if two else ("after",), strict=True)
-    }  # type: ignore[arg-type]
+    looks: tuple[Look, ...] = ("before", "after") if two else ("after",)
+    series = {label: Series(look, words[label]) for label, look in zip(result.scorings, looks, strict=True)}
     rows = []
     for curve in result.curves:
         drawn, picked = curve.at[0].complete[first], curve.at[-1].complete

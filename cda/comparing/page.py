@@ -17,7 +17,7 @@ from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
-from cda.report.names import brief, called
+from cda.report.names import brief, called, scored_by
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -298,7 +298,10 @@ def _paired_cells(found: PairedMargins) -> Row:
 
 def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
     """All in which the audits were not made alike, the fewer of audits and facts across; and what is alike in all."""
-    setups = {name: setup(row) | {"model": called(row.model)} for name, row in result.audits.items()}
+    setups = {
+        name: {what: scored_by(own) for what, own in setup(row).items()} | {"model": called(row.model)}
+        for name, row in result.audits.items()
+    }
     whats = dict.fromkeys(what for own in setups.values() for what in own)
     values = {what: [own.get(what, NONE) for own in setups.values()] for what in whats}
     alike = {what: own[0] for what, own in values.items() if len(set(own)) == 1}

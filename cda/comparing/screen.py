@@ -59,9 +59,10 @@ def comparison_headline(result: ComparisonResult) -> str:
     if ranked is not None:
         return capital(_lowest(result, ranked, names))
     did = [
-        (f"training {inert(row.training.recipe)}", words.format(inert(bias)))
+        (f"training {inert(trained.recipe)}", words.format(inert(bias)))
         for row in result.audits.values()
-        for bias in (row.training.against if row.training else ())
+        for trained in ((row.training,) if row.training else ())
+        for bias in trained.against
         if (words := did_to(row.verdicts.get(bias, "")))
     ]
     if did:

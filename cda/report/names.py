@@ -92,6 +92,15 @@ def brief(words: str) -> str:
     return words.replace("the Python ", "").removeprefix("the ")
 
 
+def scored_by(text: str) -> str:
+    """A sentence on how texts were scored, with the scorer in words.
+
+    >>> scored_by("Scored by memory:score; 2 of 9 texts cut")
+    'Scored by the Python function ‘score’; 2 of 9 texts cut'
+    """
+    return re.sub(r"(?<=Scored by )[^\s;,]+", lambda found: called(found[0]), text)
+
+
 def without_files(text: str) -> str:
     """A sentence with files of rows called by their names alone.
 

@@ -3,12 +3,11 @@ accuracy by section."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cda.records import PERCENT
-from cda.report.names import called
+from cda.report.names import called, scored_by
 from cda.report.numbers import MINUS, count, counted, inert, listed, p_value, share
 from cda.report.tables import TESTED, Table, levels_table, table
 from cda.results.base import Estimate
@@ -64,7 +63,7 @@ def scored_line(facts: Scorer) -> str:
         )
     cut = f"{facts.truncated} of {facts.texts} texts cut"
     if facts.how is not None:
-        how = re.sub(r"(?<=Scored by )\S+", lambda found: called(found[0]), facts.how)
+        how = scored_by(facts.how)
         return f"{how}; {cut}" if facts.truncated else how
     return f"Scored in {shown_precision(facts.precision)}; {cut} at {facts.max_length_tokens} tokens"
 
