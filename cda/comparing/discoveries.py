@@ -12,7 +12,7 @@ from cda.jobs.options import Model
 from cda.records import PERCENT
 from cda.report.document import Document, meaning
 from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
-from cda.report.names import called, some
+from cda.report.names import apart, called, some
 from cda.report.numbers import NOT_ESTIMATED, cell, clipped, count, inert, listed, share, signed
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import BEFORE, FAINT, Mark, Plot, Scale, in_words, named, percent_scale, rows_plot
@@ -113,6 +113,16 @@ def _reward(entry: TestedAttribute) -> Estimate | Missing:
 
 def discoveries_document(result: DiscoveriesResult) -> Document:
     """What each found, as one table and one figure; then every attribute over the discoveries."""
+    names = apart(list(result.discoveries))
+    result = result.model_copy(update={
+        "discoveries": {names[name]: one for name, one in result.discoveries.items()},
+        "found_by_any": tuple(
+            one.model_copy(update={
+                "confirmed": tuple(names[name] for name in one.confirmed), "effect": {names[name]: found for name, found in one.effect.items()},
+            })
+            for one in result.found_by_any
+        ),
+    })  # fmt: skip
     each, rows = result.discoveries, _configurations(result)
     header = (
         "discovery",
@@ -135,7 +145,7 @@ def discoveries_document(result: DiscoveriesResult) -> Document:
     title = f"Which search finds more? {len(each)} discoveries compared"
     return Document(
         title,
-        f"{'; '.join(models)}.",
+        f"Models against judges: {'; '.join(models)}.",
         tuple(_said(result)),
         sections,
         headline=_headline(result),

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
 from cda.numbers.views import numbers_in
 from cda.report.glance import Cell, Glance, GlanceRow, Mark, Series, marked, percent_axis
-from cda.report.names import brief, called, capital
+from cda.report.names import apart, brief, called, capital
 from cda.report.numbers import FORMS, NOT_MEASURED, decimals, inert, listed, percent
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import AuditRow, ComparisonResult, RankedGroup
@@ -24,7 +24,9 @@ def labels(result: ComparisonResult) -> dict[str, str]:
     these."""
     words = {name: _label(row) if _KEY.search(name) else inert(name) for name, row in result.audits.items()}
     return {
-        name: said + _told_apart(name, [other for other in words if words[other] == said])
+        name: f"{said} ({apart(alike)[name]})"
+        if len(alike := [other for other in words if words[other] == said]) > 1
+        else said
         for name, said in words.items()
     }
 
@@ -35,14 +37,6 @@ def _label(row: AuditRow) -> str:
         return model
     dose = "" if row.training.dose == 1 else f", dose {row.training.dose:g}"
     return f"{model} after {inert(row.training.recipe)}{dose}"
-
-
-def _told_apart(name: str, alike: list[str]) -> str:
-    """The parts of a path that not all others of the same words have, in brackets; empty without others."""
-    parts = {other: re.split(r"[/\\]", other) for other in alike}
-    common = set.intersection(*map(set, parts.values()))
-    own = " ".join(part for part in parts[name] if part not in common)
-    return f" ({inert(own or name)})" if len(alike) > 1 else ""
 
 
 def said_of(text: str, names: Mapping[str, str]) -> str:

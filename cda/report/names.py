@@ -110,6 +110,20 @@ def without_files(text: str) -> str:
     return re.sub(r"[\w./\\~:-]+\.(?:jsonl?|csv|parquet|tsv)\b", lambda found: data_called(found[0]), text)
 
 
+def apart(names: Sequence[str]) -> dict[str, str]:
+    """Paths by the parts that not all of them have.
+
+    >>> apart(["runs/a/found", "runs/b/found"])
+    {'runs/a/found': 'a', 'runs/b/found': 'b'}
+    """
+    parts = {name: re.split(r"[/\\]", name) for name in names}
+    common = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set[str]()
+    own = {name: " ".join(part for part in each if part not in common) for name, each in parts.items()}
+    return {
+        name: inert(own[name] if all(own.values()) and len(set(own.values())) == len(own) else name) for name in names
+    }
+
+
 def some(names: Sequence[str], what: str = "biases", most: int = 4) -> str:
     """Names in a headline: all of them, or of more than `most` their number.
 
