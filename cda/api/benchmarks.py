@@ -148,7 +148,8 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
         others += [] if split == "train" else [split]
         inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": options["limit"]}
         set_at(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
-    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None)
+    rows = path_text(options["rows"])
+    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None, rows)
     with loaded_for_model("embedded", settled, terms) as loaded:
         return run_data(file, loaded, asked)
 

@@ -151,6 +151,14 @@ def looks_like_path(reference: str) -> bool:
     )
 
 
+def is_same_place(reference: str, file: str) -> bool:
+    """True if a file that is to be written is a data source, or lies in the folder of one."""
+    if not (looks_like_path(reference) and is_there(user_path(reference))):
+        return False
+    source, target = user_path(reference).resolve(), user_path(file).resolve()
+    return target.is_relative_to(source) or (target.exists() and target.samefile(source))
+
+
 def load_rows(reference: str, split: str = "train") -> list[Row]:
     """All rows of a data source; messages that a table holds as text are read as messages.
 

@@ -202,6 +202,9 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     """Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model."""
     by: Annotated[str | Sequence[str] | None, Arg(form=_NAMES)]
     """Columns by whose values the pairs are measured too, such as source."""
+    rows: Place | None
+    """Also write every row to this .jsonl file: your columns, the side with each bias, measured values, and a suggested weight for
+    `data.weights`, smaller where biases and length alone tell the choice."""
     columns: Columns
     split: Split
     out: Annotated[Place | None, folder("data-of-<pairs>")]
