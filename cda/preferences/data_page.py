@@ -162,7 +162,7 @@ def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
     yield f"{told} ({found.folds} folds)."
     capped = f"; {found.capped} were cut there" if found.capped else ""
     yield f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}. Effective n {found.effective_n:,.0f} of {found.n:,}."
-    yield f"Rows and weights: {file}. To train with them: cda train RECIPE data.pairs={file} data.weights=weight"
+    yield f"Rows and weights: {file}. A training with them has data.pairs={file} data.weights=weight."
 
 
 def data_document(result: DataResult) -> Document:
