@@ -212,6 +212,18 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     limit: Limit
 
 
+class LabelArguments(Paid, ModelSettings, DoseSettings, total=False):
+    """Options of `cda label`."""
+
+    biases: Annotated[Biases | None, Arg(**_BIAS)]
+    """Of a file of pairs: names or bias files. Default: all five."""
+    split: Annotated[str, Arg("Of pairs in a folder or hub id with several splits: one of them.", "train")]
+    out: Place | None
+    """Of a recipe: folder of the run; default: runs/<recipe>. Of a file of pairs: the .jsonl file for its rows with labels; default:
+    runs/label-of-<pairs>.jsonl."""
+    limit: Limit
+
+
 class QualityArguments(Paid, ModelSettings, total=False):
     over: Data | None
     """Win rate: the data are outputs (prompt, response), and these are others to the same prompts; the i-th output to a

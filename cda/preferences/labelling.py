@@ -12,6 +12,7 @@ from cda.data.pairs import PairLabels
 from cda.errors import DataError, RecipeError
 from cda.preferences.pair_data import Labels, PairData, given_labels
 from cda.recipe.load import LoadedRecipe
+from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import Step, confirm_all, llm_access
 from cda.rewriting.labels import measure_of
 
@@ -69,6 +70,22 @@ def labelled(data: PairData, loaded: LoadedRecipe, to_label: ToLabel) -> tuple[d
         labels[name] = data.labelled([(side.labels["chosen"], side.labels["rejected"]) for side in sides])
         labelled_by[name] = tally.by
     return labels, labelled_by
+
+
+def label_plan(data: PairData, loaded: LoadedRecipe, to_label: ToLabel) -> list[str]:
+    """Steps of a dry run: the pairs, and who labels each bias."""
+    of = f" of {len(data.numbers) + data.not_drawn}" if data.not_drawn else ""
+    asked = {bias.name for bias in to_label.asked}
+    files = {name: shown_path(file) for name, (_, file) in to_label.given.items()}
+    llm = str(loaded.recipe.llm.model)
+    return [
+        f"pairs       {data.reference}: {len(data.numbers)}{of} ({data.exclusions})",
+        *([f"            {data.taken}"] if data.taken else []),
+        *(
+            f"label       {name}, by {files.get(name) or (llm if name in asked else 'its measure')}"
+            for name in (bias.name for bias in to_label.biases)
+        ),
+    ]
 
 
 def _check_measured(biases: Sequence[Bias], loaded: LoadedRecipe) -> None:

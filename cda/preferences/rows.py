@@ -29,9 +29,7 @@ from cda.stats.estimators import share_of
 
 COLUMNS = ("row", "sides", "values", "alone", "weight", "left_out")
 """Columns of `--rows`, behind those of the data."""
-LABELLED = ("labels", "unlabelled", "details")
-"""Columns of `cda label FILE`; labels of other biases that are there stay."""
-_OF_A_GROUP = "read together with an earlier row of its prompt"
+OF_A_GROUP = "read together with an earlier row of its prompt"
 _SIDE = {
     (True, True): "both", (True, False): "chosen", (False, True): "rejected", (False, False): "neither",
 }  # fmt: skip
@@ -68,7 +66,7 @@ def write_rows(file: str, rows: Iterator[dict[str, Any]]) -> Path:
 def with_found(data: PairData, found: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
     """Every row of the data, in order: its own columns, and what was found of its pair (by number) or why it is none."""
     for number, row in enumerate(data.rows, 1):
-        reason = None if number in found else data.left_out.get(number, _OF_A_GROUP)
+        reason = None if number in found else data.left_out.get(number, OF_A_GROUP)
         yield {**row, "row": number, **found.get(number, dict.fromkeys(COLUMNS[1:-1])), "left_out": reason}
 
 

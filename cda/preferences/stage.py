@@ -11,7 +11,7 @@ from cda.data.pairs import PairLabels
 from cda.errors import RecipeError
 from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.launch import say
-from cda.preferences.labelling import ToLabel, how_to_label, labelled
+from cda.preferences.labelling import ToLabel, how_to_label, label_plan, labelled
 from cda.preferences.measure import by_levels, data_biases
 from cda.preferences.pair_data import PairData, check_by, check_column_names, pair_data
 from cda.preferences.rows import (
@@ -131,25 +131,11 @@ def _write_rows(
 
 def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: ToLabel) -> list[str]:
     """Steps of a dry run."""
-    of = f" of {len(data.numbers) + data.not_drawn}" if data.not_drawn else ""
-    asked = {bias.name for bias in to_label.asked}
-    files = {name: shown_path(file) for name, (_, file) in to_label.given.items()}
-    llm = str(loaded.recipe.llm.model)
-    by = [
-        f"label       {name}, by {files.get(name) or (llm if name in asked else 'its measure')}"
-        for name in (bias.name for bias in to_label.biases)
-    ]
-    compared = [f"compare     by {', '.join(options.by)}"] if options.by else []
+    rows = f"rows        {options.rows}: {len(data.rows)} rows with labels, values and weights"
     return [
-        f"pairs       {data.reference}: {len(data.numbers)}{of} ({data.exclusions})",
-        *([f"            {data.taken}"] if data.taken else []),
-        *by,
-        *compared,
-        *(
-            []
-            if options.rows is None
-            else [f"rows        {options.rows}: {len(data.rows)} rows with labels, values and weights"]
-        ),
+        *label_plan(data, loaded, to_label),
+        *([f"compare     by {', '.join(options.by)}"] if options.by else []),
+        *([] if options.rows is None else [rows]),
     ]
 
 
@@ -159,10 +145,10 @@ def _check(loaded: LoadedRecipe, options: DataOptions) -> None:
     check_column_names(options.columns, loaded.biases)
 
 
-def without_effect(names: Sequence[str], where: str) -> list[str]:
+def without_effect(names: Sequence[str], where: str, command: str = "cda data") -> list[str]:
     """Problems with settings that do nothing here, by their names with dots."""
     return [
-        f"{where}: {name}: has no effect on `cda data`, which trains and scores nothing; settings of {', '.join(_SECTIONS[:3])} have"
+        f"{where}: {name}: has no effect on `{command}`, which trains and scores nothing; settings of {', '.join(_SECTIONS[:3])} have"
         for name in names
         if name.partition(".")[0] not in _SECTIONS
     ]
