@@ -144,7 +144,9 @@ def _weights_sections(result: DataResult) -> Iterator[ReportSection]:
             for bias in result.biases
         ]
         header = ("bias", "r with being chosen", "r, weighted", "pairs that it decides alone")
-        caption = f"What the weights change, with {PERCENT} intervals; decided alone: the one bias that the sides differ in, on the chosen side"
+        caption = (
+            f"What the weights change, with {PERCENT} intervals; alone: the one bias that a pair's sides differ in"
+        )
         yield ReportSection(
             "weights", "Weights of the pairs", (_WEIGHTS_TEXT,), (Table(caption, header, tuple(rows)),),
             sentences=tuple(_weights_sentences(found, file)),
