@@ -220,12 +220,12 @@ def main() -> int:
         ),
         Check(
             "share of length contrasts with the longer side preferred: the interval of the change lies below 0",
-            f"{_shares(found['contrasts'])}, change {_points(skew)} points",
+            f"{_shares(found['contrasts'])}, change {_points(skew)}",
             skew.high < 0,
         ),
         Check(
             "accuracy on test pairs: a loss of more than 3 points is excluded",
-            f"{_shares(found['test'])}, change {_points(accuracy)} points",
+            f"{_shares(found['test'])}, change {_points(accuracy)}",
             accuracy.low >= -MOST_LOST,
         ),
     ]
@@ -245,7 +245,7 @@ def _shares(found: Json) -> str:
 
 
 def _points(one: Estimate) -> str:
-    return f"{100 * one.value:+.1f} [{100 * one.low:+.1f}, {100 * one.high:+.1f}], n {one.n}, {one.n_prompts} prompts"
+    return f"{100 * one.value:+.1f} [{100 * one.low:+.1f}, {100 * one.high:+.1f}] points, n {one.n}, {one.n_prompts} prompts"
 
 
 if __name__ == "__main__":
