@@ -148,19 +148,23 @@ def deciding_alone(biases: Sequence[Bias], labels: Mapping[str, PairLabels]) -> 
 
 def found_of_pairs(
     data: PairData,
+    biases: Sequence[Bias],
     labels: Mapping[str, PairLabels],
     values: Mapping[str, FloatArray],
     alone: Sequence[str | None],
     weights: FloatArray | None,
 ) -> dict[int, dict[str, Any]]:
-    """The new columns of each pair, by the number of its row: `sides` and `values` by bias, `alone`, and `weight` if there are any."""
+    """The new columns of each pair, by the number of its row: `sides` and `values` by bias, `alone`, and `weight` if there are any.
+    The number of words is the value of the bias that it is, if that is among them."""
+    length = next((bias.name for bias in biases if is_length(bias)), WORDS)
+    values = {length if name == WORDS else name: both for name, both in values.items()}
     found = {}
     for at, number in enumerate(data.numbers):
         sides = {name: _side(own.chosen[at], own.rejected[at]) for name, own in labels.items()}
         measured = {
             name: dict(zip(SIDES, map(_or_none, both[at].tolist()), strict=True)) for name, both in values.items()
         }
-        weight = None if weights is None else float(weights[at])
+        weight = None if weights is None else float(f"{weights[at]:.6g}")
         found[number] = dict(zip(COLUMNS[1:-1], (sides, measured, alone[at], weight), strict=True))
     return found
 

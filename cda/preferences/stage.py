@@ -125,7 +125,7 @@ def _write_rows(
     values = {} if data.sides is None else measured_values(biases, data.sides)
     found = weighted(biases, labels, values, alone, seed)
     weights, summary = (None, found) if isinstance(found, Missing) else found
-    write_rows(file, with_found(data, found_of_pairs(data, labels, values, alone, weights)))
+    write_rows(file, with_found(data, found_of_pairs(data, biases, labels, values, alone, weights)))
     return summary
 
 

@@ -19,7 +19,7 @@ Beside it r of the training pairs without those that one bias decides alone (a f
     python -m evals.real_data.weights --work FOLDER --seeds 1 2 3
 
 About 20 minutes on 2 cores with AMX. What is finished stays in FOLDER, and is not done again; seeds may be trained by processes of
-their own.
+their own (--train-only). The `seconds` of a result are those of its last call, without the models of earlier ones.
 """
 
 from __future__ import annotations
@@ -190,6 +190,7 @@ def main() -> int:
         "unweighted": [TrainingExample(pair) for pair, _ in used],
         "weighted": [TrainingExample(pair, weight=weight) for pair, weight in used],
     }
+    there = sum((asked.work / f"{arm}-{seed}" / "model.safetensors").is_file() for arm in ARMS for seed in asked.seeds)
     margins: dict[str, list[Json]] = {arm: [] for arm in ARMS}
     for seed in asked.seeds:
         for arm in ARMS:
@@ -231,6 +232,7 @@ def main() -> int:
     ]
     numbers = {
         "command": f"python -m evals.real_data.weights --work FOLDER --seeds {' '.join(map(str, asked.seeds))}",
+        "models_of_earlier_calls": there,
         "settings": {"training": TRAINING, "max_length_tokens": MAX_LENGTH_TOKENS, "frozen_layers": FROZEN_LAYERS},
         "pairs": {"train": len(used), "effective_n": effective_n(np.array([w for _, w in used])), "test": len(test),
                   "contrasts": len(ids["contrasts"]), "longer_chosen": float((longer > 0).mean())},

@@ -41,8 +41,10 @@ def test_the_unchanged_pairs_of_a_mix_are_weighted_and_those_of_weight_0_left_ou
     words = (f"data.pairs={file}", "data.weights=weight", *SMALL)
     n_eff = sum(weights) ** 2 / sum(w * w for w in weights)
     said = f"unchanged pairs weighted by column 'weight' of {file}: effective n {n_eff:,.0f} of 60, 15 of weight 0 left out"
+    assert run("label", tmp_path / "run", words[0]).exit_code == 0
     found = run("synthesize", tmp_path / "run", *words)
     assert found.exit_code == 0 and said in found.output, found.output
+    assert "label: done before, reused" in found.output  # weights decide no label
     by_text = {json.loads(line)["chosen"]: json.loads(line)["weight"] for line in file.read_text().splitlines()}
     rows = mix(tmp_path / "run")
     unchanged = [row for row in rows if row["kind"] == "supplementary"]

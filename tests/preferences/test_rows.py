@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ from cda.cli import app
 from cda.results.data import DataWeights
 from cda.rewriting.labels import exhibits
 
+ROOT = Path(__file__).parent.parent.parent
 LIST, PROSE = "- one point\n- another point\n- a third", "one point, another point, a third"
 OWN = ("prompt", "chosen", "rejected", "source", "extra")
 
@@ -75,14 +77,14 @@ def test_every_row_stays_with_its_columns_and_gets_sides_values_and_a_weight_or_
     assert first["sides"] == {"length": "rejected", "structure": "chosen"} and first["alone"] is None
     assert first["values"]["structure"] == {"chosen": 3.0, "rejected": 0.0}
     words = [len(re.findall(r"[a-z]+", first[side])) for side in ("chosen", "rejected")]
-    assert first["values"]["number of words"] == dict(zip(("chosen", "rejected"), map(float, words), strict=True))
+    assert first["values"]["length"] == dict(zip(("chosen", "rejected"), map(float, words), strict=True))
     assert (rows[3]["sides"], rows[3]["alone"]) == ({"length": "chosen", "structure": "neither"}, "length")
     weights = np.array([row["weight"] for row in rows[:80]])
     is_longer = np.array([row["sides"]["length"] == "chosen" for row in rows[:80]])
-    assert weights.mean() == pytest.approx(1) and weights[is_longer].max() < weights[~is_longer].min()
+    assert weights.mean() == pytest.approx(1, abs=1e-4) and weights[is_longer].max() < weights[~is_longer].min()
     found = cda.load("found")
     assert isinstance(found, cda.DataAudit) and isinstance(found.weights, DataWeights) and found.rows == "rows.jsonl"
-    assert found.weights.effective_n == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    assert found.weights.effective_n == pytest.approx(weights.sum() ** 2 / (weights**2).sum(), rel=1e-4)
     assert found.weights.alone == {"length": int(sum(row["alone"] == "length" for row in rows)), "structure": 0}
     before, after = found.bias("length").r_train, found.weights.r["length"]
     assert isinstance(before, cda.Estimate) and isinstance(after, cda.Estimate)
@@ -168,6 +170,26 @@ def test_a_dry_run_names_the_rows_and_writes_none() -> None:
     result = run("data", written(pairs()), "--bias", "length", "--rows", "rows.jsonl", "--dry-run")
     assert "rows        rows.jsonl: 82 rows with labels, values and weights" in result.output
     assert not Path("rows.jsonl").exists()
+
+
+ALPACA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data")) / "alpaca_eval" / "pairs.jsonl.gz"
+
+
+@pytest.mark.skipif(not ALPACA.is_file(), reason=f"public research data absent: {ALPACA} (set CDA_DATA)")
+def test_on_real_pairs_weights_take_length_and_structure_out_of_the_choices() -> None:
+    found = cda.audit_data(
+        str(ALPACA), biases=["length", "structure"], rows="rows.jsonl", limit=1000, progress=False, seed=3
+    )
+    assert isinstance(found.weights, DataWeights) and 500 < found.weights.effective_n < 1000
+    for bias in ("length", "structure"):
+        before, after = found.bias(bias).r_train, found.weights.r[bias]
+        assert isinstance(before, cda.Estimate) and isinstance(after, cda.Estimate)
+        assert before.low > 0.2 and after.low < 0 < after.high and abs(after.value) < before.value / 3
+    rows = read("rows.jsonl")
+    assert len(rows) == 2546 and sum(row["weight"] is not None for row in rows) == 1000
+    assert {row["left_out"] for row in rows} == {None, "not drawn (--limit)", "duplicate", "identical sides"}
+    frame = found.to_frame()
+    assert frame.value.notna().all() and (frame.unit == "correlation").sum() == 4
 
 
 # --- cda label FILE ---
