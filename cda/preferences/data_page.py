@@ -160,11 +160,14 @@ _WEIGHTS_TEXT = (
 
 
 def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
-    told = f"Biases and length alone tell {share(found.told)} of the choices of {found.n} pairs, each from pairs of other prompts"
+    has_texts = any(term.startswith(WORDS) for term in found.terms)
+    by = "Biases and length alone" if has_texts else "Biases alone"
+    told = f"{by} tell {share(found.told)} of the choices of {found.n} pairs, each from pairs of other prompts"
     yield f"{told} ({found.folds} folds)."
     capped = f"; {found.capped} were cut there" if found.capped else ""
     yield f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}. Effective n {found.effective_n:,.0f} of {found.n:,}."
-    yield f"Rows and weights: {file}. A training with them has data.pairs={file} data.weights=weight."
+    trains = f" A training with them has data.pairs={file} data.weights=weight." if has_texts else ""
+    yield f"Rows and weights: {file}.{trains}"
 
 
 def data_document(result: DataResult) -> Document:

@@ -46,8 +46,7 @@ def check_rows_file(option: str, file: str, data: PairData, inputs: Sequence[str
     present = {name for row in data.rows for name in row}
     if taken := [name for name in columns if name in present]:
         problems.append(
-            f"{data.reference}: has columns of its own where {option} writes {', '.join(taken)}; rename them, or leave them out, and "
-            "the others stay as they are"
+            f"{data.reference}: has columns {', '.join(taken)}, under whose names {option} writes its own; rename or remove them"
         )
     if problems:
         raise RecipeError(problems)

@@ -18,7 +18,7 @@ Beside it r of the training pairs without those that one bias decides alone (a f
 
     python -m evals.real_data.weights --work FOLDER --seeds 1 2 3
 
-About 20 minutes on 2 cores with AMX. What is finished stays in FOLDER, and is not done again; seeds may be trained by processes of
+About 25 minutes on 2 cores with AMX. What is finished stays in FOLDER, and is not done again; seeds may be trained by processes of
 their own (--train-only). The `seconds` of a result are those of its last call, without the models of earlier ones.
 """
 

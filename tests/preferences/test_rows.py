@@ -132,6 +132,15 @@ def test_answers_that_share_a_prompt_are_one_item_and_no_row_is_lost() -> None:
     assert {row["left_out"] for row in rows} == {None, "read together with an earlier row of its prompt"}
 
 
+def test_labels_without_texts_have_rows_too() -> None:
+    words = [{"chosen_jargon": "yes" if at % 4 else "no", "rejected_jargon": "no"} for at in range(40)]
+    result = run("data", written(words), "--labels", "pairs.jsonl", "--rows", "rows.jsonl")
+    assert result.exit_code == 0 and "Biases alone tell" in result.output and "data.weights" not in result.output
+    assert [(row["sides"], row["values"]) for row in read("rows.jsonl")[:2]] == [
+        ({"jargon": "neither"}, {}), ({"jargon": "chosen"}, {}),
+    ]  # fmt: skip
+
+
 def test_without_rows_nothing_is_written_or_said_of_weights() -> None:
     found = cda.audit_data(pairs(), biases="length", progress=False)
     assert found.weights is None and "weight" not in str(found).lower()
@@ -161,7 +170,9 @@ def test_columns_of_the_data_are_never_replaced() -> None:
     rows = [{**row, "weight": 3, "row": "a"} for row in pairs()]
     result = run("data", written(rows), "--bias", "length", "--rows", "rows.jsonl")
     assert (
-        result.exit_code == 2 and "pairs.jsonl: has columns of its own where --rows writes row, weight" in result.output
+        result.exit_code == 2
+        and "pairs.jsonl: has columns row, weight, under whose names --rows writes its own; rename or remove them"
+        in result.output
     )
     assert not Path("rows.jsonl").exists()
 
