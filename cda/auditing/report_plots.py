@@ -203,7 +203,8 @@ def _drift_plot(name: str, drift: tuple[FeatureDrift, ...] | Missing, n: int, wo
         "called balanced"
     )
     draw = partial(draw_differences, rows, [Mark("difference", INK, "o")], "biased side − other side (SDs)")
-    return Plot(f"drift-{word}", title, text, draw, plots.rows_height(len(rows), 1))
+    known = tuple(each for row in rows for each in row.estimates if each)
+    return Plot(f"drift-{word}", title, text, draw, plots.rows_height(len(rows), 1), known)
 
 
 def draw_differences(rows: Sequence[PlotRow], marks: Sequence[Mark], words: str, axes: Axes) -> None:
@@ -218,4 +219,4 @@ def draw_differences(rows: Sequence[PlotRow], marks: Sequence[Mark], words: str,
         if not limits[0] <= change.value <= limits[1]:
             right = change.value > 0
             text = f"{reward(change.value)} {'→' if right else '←'}"
-            axes.text(limits[right], y, text, fontsize=6.5, va="center", ha="right" if right else "left")
+            axes.text(limits[right], y, text, va="center", ha="right" if right else "left")

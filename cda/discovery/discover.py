@@ -80,7 +80,7 @@ from cda.discovery.setup import (
     topics_to_write,
 )
 from cda.embedded.model import EMBEDDED
-from cda.errors import CdaError, RecipeError, RunError
+from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import write_json
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
@@ -92,9 +92,11 @@ from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
+from cda.report.document import Document
 from cda.resources.dry_run import planned
 from cda.resources.llm_access import Planned, confirm_all, cost_sentence, llm_problems, note_models
 from cda.resources.named_scorer import scorer_settings
+from cda.results.base import Documented
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.run import Stage
@@ -269,7 +271,7 @@ Discovered = DiscoverResult | TopicsResult | str
 
 
 @dataclass(frozen=True)
-class Discovery:
+class Discovery(Documented):
     """A search's results and its folder.
 
     Attributes:
@@ -305,6 +307,12 @@ class Discovery:
         return tuple(
             sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})
         )
+
+    def document(self) -> Document:
+        """The page of what was found; DataError before there is one."""
+        if isinstance(self.found, str):
+            raise DataError(f"{self.folder}: nothing is found yet: {self.found}")
+        return self.found.document()
 
     def __str__(self) -> str:
         return self.summary
