@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple
 from xml.etree import ElementTree
@@ -18,7 +19,7 @@ from cda.files.jsonl import write_text, written_whole
 from cda.files.paths import as_part, own_folder
 from cda.records import PERCENT
 from cda.report.numbers import listed, visible
-from cda.report.plots import FAINT, INK, LINE, PAGE, PROPERTIES, WIDTHS, Column, Plot
+from cda.report.plots import FAINT, INK, LINE, PAGE, PROPERTIES, WIDTHS, Column, Plot, legend
 from cda.report.tables import escaped
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ CAPTIONS, SNIPPETS = "captions.md", "figures.tex"
 POINTS = 8
 """Size of every text in a figure."""
 _LEGEND_LINE = 0.16  # inches
+_TICK_GAP = 3  # pixels, a hundred to the inch
 _FONTS = ("DejaVu Sans", "Arial", "Helvetica", "Liberation Sans", "Noto Sans")
 """Families in the order of preference; Matplotlib brings the first."""
 _UNDRAWN = re.compile(r"Glyph (\d+)")
@@ -244,7 +246,7 @@ def how_measured(plot: Plot) -> str:
     if not plot.estimates:
         return ""
     n, prompts = ({getattr(each, name) for each in plot.estimates} for name in ("n", "n_prompts"))
-    methods = listed(list(dict.fromkeys(each.method for each in plot.estimates)))
+    methods = listed(list(dict.fromkeys(each.method.replace(f" {PERCENT}", "") for each in plot.estimates)))
     return f"n = {_span(n)} for each mark, from {_span(prompts)} prompts; lines are {PERCENT} intervals ({methods})."
 
 
@@ -307,22 +309,34 @@ def _laid_out(plot: Plot, column: Column, opened: Any, **more: Any) -> tuple[Fig
 
 
 def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
-    """Break words that would be cut at an edge: a legend, which makes the figure higher, names of axes and titles of panels."""
+    """What would be cut or overlap at this width: a legend gets more lines, which make the figure higher, an axis fewer ticks, and names of axes
+    and titles of panels are broken. Panels with the rows of the one at the left leave out their names."""
     from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter, MaxNLocator
 
-    def draw() -> None:
-        figure.draw_without_rendering()
-
-    draw()
-    for key in figure.legends:
-        n, lines = len(key.get_texts()), 1
-        while key.get_window_extent().width > figure.bbox.width and lines < n:
-            lines += 1
-            key.set_ncols(-(-n // lines))
+    for at, axes in enumerate(panels):
+        first = panels[at - at % columns]
+        names, own = ([text.get_text() for text in each.get_yticklabels()] for each in (first, axes))
+        if axes is not first and isinstance(axes.yaxis.get_major_formatter(), FixedFormatter) and names == own:
+            axes.tick_params(labelleft=False)
+            axes.set_ylabel("")
+    figure.draw_without_rendering()
+    for lines in range(2, 1 + len(figure.legends and figure.legends[0].get_texts())):
+        (key,) = figure.legends
+        if key.get_window_extent().width > figure.bbox.width:
+            n = len(key.get_texts())
+            key.remove()
+            legend(panels[0], -(-n // lines))
             figure.set_figheight(figure.get_figheight() + _LEGEND_LINE)
-            draw()
+            figure.draw_without_rendering()
     width = figure.bbox.width / columns
     for at, axes in enumerate(panels):
+        for n_ticks in range(5, 1, -1):
+            boxes = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text()]
+            if isinstance(axes.xaxis.get_major_locator(), MaxNLocator) and any(
+                left.x1 + _TICK_GAP > right.x0 for left, right in pairwise(boxes)
+            ):
+                axes.locator_params(axis="x", nbins=n_ticks)
         titles = [each for each in axes.get_children() if isinstance(each, Text) and each not in axes.texts]
         for text in (*titles, axes.xaxis.label, axes.yaxis.label):
             box, words = text.get_window_extent(), text.get_text()
@@ -333,4 +347,4 @@ def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
                 length, beyond = box.width, max(left - box.x0, box.x1 - left - width)
             if words and beyond > 0:
                 text.set_text("\n".join(textwrap.wrap(words, max(8, int(len(words) * (1 - 2 * beyond / length)) - 1))))
-    draw()
+    figure.draw_without_rendering()

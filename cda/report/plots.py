@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
@@ -33,7 +33,7 @@ SHARE_LIMITS = (-2.0, 102.0)
 _MOST_ROWS = 24
 """Levels that a figure shows."""
 _LANE, _ROW_GAP = 0.11, 0.15  # inches between the marks of a row, and between rows
-_FRAME = 0.75  # inches for legend, ticks and the axis' name
+_FRAME, _TITLE = 0.75, 0.35  # inches for legend, ticks and the axis' name, and for a panel's title
 
 Draw = Callable[["Axes"], None]
 
@@ -89,12 +89,15 @@ SCORINGS = {
 PEOPLE_MARK = Mark("people", PEOPLE, "D")
 
 
+Drawn = Estimate | tuple[Estimate, ...] | None
+
+
 @dataclass(frozen=True, slots=True)
 class PlotRow:
-    """One row of a figure; an estimate for each mark, None if there is none."""
+    """One row of a figure; an estimate for each mark, or several that have no mean; None if there is none."""
 
     label: str
-    estimates: tuple[Estimate | None, ...]
+    estimates: tuple[Drawn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +114,24 @@ class Scale:
     """True if each row has one mark, so that none needs a lane of its own."""
 
 
-def draw_rows(axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale: Scale) -> None:
+def draw_rows(
+    axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale: Scale, title: str = "", has_key: bool = True
+) -> None:
     """Rows from the top down, the marks of a row below each other in the order given."""
     step = 0.0 if scale.one_lane else _LANE / _row_inches(len(marks))
     factor = 100.0 if scale.is_share else 1.0
     for at, mark in enumerate(marks):
         shift = (at - (len(marks) - 1) / 2) * step
         lanes = [(y + shift, row.estimates[at]) for y, row in enumerate(rows)]
-        _draw_mark(axes, mark, [(y, estimate) for y, estimate in lanes if estimate], factor, scale.bars * step)
+        _draw_mark(
+            axes, mark, [(y, each) for y, each in lanes if isinstance(each, Estimate)], factor, scale.bars * step
+        )
+        for y, each in lanes:
+            if isinstance(each, tuple):
+                values = [factor * one.value for one in each]
+                axes.plot(
+                    values, [y] * len(each), mark.shape, color=mark.color, markersize=3, fillstyle="none", zorder=3
+                )
     if scale.reference is not None:
         axes.axvline(scale.reference, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
@@ -129,7 +142,8 @@ def draw_rows(axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale:
     draw_frame(axes, scale.name, "x")
     axes.tick_params(axis="y", length=0, labelcolor=FAINT)
     axes.spines["left"].set_visible(False)
-    if len(marks) > 1:
+    axes.set_title(title, loc="left")
+    if has_key and len(marks) > 1:
         legend(axes, len(marks))
 
 
@@ -201,8 +215,15 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
     return words
 
 
+SERIES = ((BEFORE, "o"), (AFTER, "s"), (_GREEN, "^"), (THIRD, "v"), (_ORANGE, "P"), (_SKY, "X"))
+"""Colour and shape of as many things as one figure tells apart."""
 SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
 """Colour, shape and filling of two scorings, first and second."""
+
+
+def series_marks(names: Iterable[str]) -> dict[str, Mark]:
+    """Marks of up to six things of one kind; of more the first."""
+    return {name: Mark(named(name, 40), *form) for name, form in zip(names, SERIES, strict=False)}
 
 
 def scoring_marks(labels: Sequence[str]) -> dict[str, Mark]:
@@ -214,7 +235,7 @@ def scoring_marks(labels: Sequence[str]) -> dict[str, Mark]:
     }
 
 
-Shown = Mapping[str, Estimate | None]
+Shown = Mapping[str, Drawn]
 """Word for a kind of estimate to the estimate; None if there is none."""
 
 
@@ -222,18 +243,46 @@ def rows_plot(
     id: str, title: str, text: str, shown: Iterable[tuple[str, Shown]], marks: Mapping[str, Mark], scale: Scale
 ) -> Plot:
     """A row for each label, with the marks of the words it has an estimate for."""
-    rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
-    draw = partial(draw_rows, rows=rows, marks=list(marks.values()), scale=scale)
-    known = tuple(each for row in rows for each in row.estimates if each)
-    return Plot(id, title, text, draw, rows_height(len(rows), 1 if scale.one_lane else len(marks)), known)
+    return panels_plot(id, title, text, {"": (shown, scale)}, marks)
+
+
+def panels_plot(
+    id: str,
+    title: str,
+    text: str,
+    panels: Mapping[str, tuple[Iterable[tuple[str, Shown]], Scale]],
+    marks: Mapping[str, Mark],
+) -> Plot:
+    """Panels by their titles, each with rows as of `rows_plot`, under one key."""
+    draws: list[Draw] = []
+    known: list[Estimate] = []
+    height = 0.0
+    for name, (shown, scale) in panels.items():
+        rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
+        known += (each for row in rows for each in estimates_of(row))
+        draws.append(partial(draw_rows, rows=rows, marks=[*marks.values()], scale=scale, title=name, has_key=not draws))
+        lanes = 1 if scale.one_lane else len(marks)
+        height = max(height, rows_height(len(rows), lanes) + (_TITLE if name else 0.0))
+    return Plot(id, title, text, draws[0], height, tuple(known), tuple(draws[1:]))
+
+
+def estimates_of(row: PlotRow) -> Iterator[Estimate]:
+    """All estimates of a row."""
+    for each in row.estimates:
+        yield from each if isinstance(each, tuple) else (each,) if each else ()
 
 
 def in_words(label: str, shown: Shown, form: Callable[[Estimate], str], once: bool = False) -> str:
     """A row in words, with n behind each number, or once behind all."""
-    known = {word: estimate for word, estimate in shown.items() if estimate is not None}
+    known = {f"{word} {at}" if at else word: each for word, own in shown.items() for at, each in _numbered(own)}
     ns = [f" (n = {count(estimate)})" for estimate in known.values()]
     words = (f"{word} {form(known[word])}{'' if once else n}" for word, n in zip(known, ns, strict=True))
     return f"{label}: {', '.join(words)}{ns[0] if once else ''}."
+
+
+def _numbered(own: Drawn) -> Iterable[tuple[int, Estimate]]:
+    """An estimate, or several that have no mean with their numbers from 1 on."""
+    return enumerate(own, 1) if isinstance(own, tuple) else [(0, own)] if own else []
 
 
 def percent_scale(name: str, reference: float | None = None) -> Scale:
