@@ -71,7 +71,8 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
         )
         | model_kernels(recipe.model)
         | {"precision": model_spec(recipe.model).precision},
-        "lora": recipe.lora.model_dump(mode="json") | {"target_modules": recipe.lora.target_modules or [*targets_of(loaded).names]},
+        "lora": recipe.lora.model_dump(mode="json")
+        | {"target_modules": recipe.lora.target_modules or [*targets_of(loaded).names]},
         "train": {name: value for name, value in recipe.trainer.items() if name not in (*TRACKER_KEYS, *HUB_KEYS)},
         "seed": training.seed,
         "processes": world_size(),
