@@ -25,7 +25,7 @@ from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.fit import fit_of, is_here, length_words, template_of
 from cda.finetuning.train import Training, trainings
-from cda.launch import world_size
+from cda.launch import check_processes, world_size
 from cda.models.own_files import is_cached
 from cda.progress import RunProgress, StageWork, say_waiting
 from cda.prompts import OURS, Prompts
@@ -69,6 +69,8 @@ def check(loaded: LoadedRecipe) -> None:
         except CdaError as error:
             problems.extend(str(error).splitlines())
 
+    if loaded.only_audit:
+        check_processes()
     if not loaded.only_audit:
         # Raised at once: under a wrong launch the trainer's settings below would wait for processes that never come.
         sharded = sharded_by(recipe.train) is not None

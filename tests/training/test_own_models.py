@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from evals.reliability.own_models_tiny import build
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForSequenceClassification
 
@@ -20,6 +19,7 @@ from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora
 from cda.training.lora import train_adapter
 from cda.training.targets import chosen_targets
+from evals.reliability.own_models_tiny import build
 
 LONG = " please help" * 300
 PAIRS = [
