@@ -19,7 +19,7 @@ from cda.discovery.mined import inserted, sentence_phrases
 from cda.discovery.rules import Phrasing, Position, phrase_bias, phrasing_of
 from cda.embedded.rules import RuleRewriter
 from cda.errors import CdaError
-from cda.features import phrase_pattern, words
+from cda.features import TEXT_FEATURES, phrase_pattern, words
 from cda.files.yaml_file import read_yaml_mapping
 from cda.records import Prompt, RewriteRequest
 from cda.report.numbers import listed
@@ -60,10 +60,19 @@ class Draft:
         return bias_yaml(self.bias, head) + (f"{blanks}\n" if blanks else "")
 
 
+Kind = Literal["shipped", "starters", "features"]
+_SECTIONS: dict[str, Kind] = {
+    "shipped": "shipped",
+    "other_ends": "shipped",
+    "starters": "starters",
+    "features": "features",
+}
+
+
 class Known(NamedTuple):
     """What words are known as; `opposite`: they say that it is lacking."""
 
-    kind: Literal["shipped", "starters", "features"]
+    kind: Kind
     name: str
     opposite: bool
 
@@ -84,11 +93,10 @@ def known_as(said: str) -> Known | None:
     plain = plain[lacks.end() :] if lacks else plain
     fillers = {*_table()["fillers"].split()}
     bare = " ".join(word for word in plain.split() if word not in fillers)
-    kinds: tuple[Literal["shipped", "starters", "features"], ...] = ("shipped", "starters", "features")
-    for kind in kinds:
-        for name, pattern in _table()[kind].items():
+    for section, kind in _SECTIONS.items():
+        for name, pattern in _table()[section].items():
             if re.fullmatch(pattern, bare):
-                return Known(kind, name, lacks is not None)
+                return Known(kind, name, (lacks is not None) != (section == "other_ends"))
     return None
 
 
@@ -105,7 +113,9 @@ def drafted(said: str, name: str | None, texts: Texts) -> Draft:
     """The draft of a description, which is one line of words. ValueError as of `attribute_bias`."""
     plain = attribute_bias(said, name)
     known = known_as(said)
-    if known is not None and known.kind == "starters":
+    if quoted := _wordings(said):
+        draft = _of_wordings(plain, said, quoted, texts)
+    elif known is not None and known.kind == "starters":
         found = next(
             each
             for folder in ("formats", "marks", "starters")
@@ -120,8 +130,6 @@ def drafted(said: str, name: str | None, texts: Texts) -> Draft:
         measure = measure_by(known.name, plain, texts)
         bias = bias_with(plain, measure=measure, treatment=[*plain.treatment, known.name])
         draft = Draft(opposite_of(plain, bias) if known.opposite else bias, f"the measured feature {known.name}")
-    elif quoted := [next(filter(None, match)).strip() for match in _QUOTED.findall(said)]:
-        draft = _of_wordings(plain, said, [one_line(each) for each in quoted if each], texts)
     else:
         draft = Draft(plain, "the words alone")
     return finished(draft, said, texts)
@@ -153,6 +161,13 @@ def finished(draft: Draft, said: str, texts: Texts) -> Draft:
         lines += ["MISSING: rules that rewrite without an LLM, such as these:"]
         lines += ["offline: {lead_with: ['…,'], lead_every: 3, swaps_remove: [{find: '…', put: ''}]}"]
     return replace(draft, blanks=tuple(lines))
+
+
+def _wordings(said: str) -> list[str]:
+    """What a description has in quotation marks; nothing if it is all in them."""
+    found = [one_line(next(filter(None, match))) for match in _QUOTED.findall(said)]
+    around = re.search(r"\w", _QUOTED.sub("", said))
+    return [each for each in found if re.search(r"\S", each)] if around else []
 
 
 def _of_wordings(plain: Bias, said: str, wordings: list[str], texts: Texts) -> Draft:
@@ -188,11 +203,12 @@ def bias_with(bias: Bias, **changed: object) -> Bias:
 
 
 def measure_by(feature: str, bias: Bias, texts: Texts) -> BiasMeasure:
-    """The feature as a measure: any of it, or more than its median if most answers have some."""
+    """The feature as a measure: any of it, or more than its median if most answers have some; a count between two whole numbers."""
     values = np.array([bias.measured(text, feature) for text in texts.answers], float)
     values = values[~np.isnan(values)]
     common = len(values) > 0 and float((values > 0).mean()) > MOST_WITH_ANY
-    return BiasMeasure(feature=feature, present_above=round(float(np.median(values)), 3) if common else 0.0)
+    above = float(np.median(values)) if common else 0.0
+    return BiasMeasure(feature=feature, present_above=int(above) + 0.5 if feature in TEXT_FEATURES else round(above, 3))
 
 
 def with_phrases(draft: Draft, texts: Texts) -> Draft:

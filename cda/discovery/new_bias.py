@@ -23,7 +23,7 @@ from cda.jobs.perform import Job, Made, OneFile, perform
 from cda.llm.money import request_tokens, tokens_of
 from cda.prompts import OURS, BiasPrompt, load_prompt
 from cda.recipe.load import LoadedRecipe
-from cda.records import Pair, RewriteRequest, prompt_id
+from cda.records import Pair, RewriteRequest, Side, count_reasons, prompt_id
 from cda.report.document import Document
 from cda.report.numbers import cell, counted, share
 from cda.report.page import TextPair
@@ -76,7 +76,7 @@ def new_bias(loaded: LoadedRecipe, asked: Asked) -> NewBias:
     if file.suffix not in (".yaml", ".yml"):
         raise RecipeError([f"--out {asked.out}: a bias file ends in .yaml"])
     llm, where = llm_access(loaded), loaded.recipe.data.pairs
-    where = "the embedded pairs" if where == EMBEDDED else shown_path(where)
+    where = "embedded pairs" if where == EMBEDDED else f"pairs of {shown_path(where)}"
     steps = _steps(loaded, asked, told, offline, checked)
 
     def plan() -> list[str]:
@@ -84,7 +84,7 @@ def new_bias(loaded: LoadedRecipe, asked: Asked) -> NewBias:
         rest = "thresholds and phrases from other pairs of the file" if texts.answers else "no other pairs"
         return [
             f"drafts      {by}: {offline.origin}",
-            f"checks      {len(checked)} of {len(pairs)} pairs of {where}; {rest}",
+            f"checks      {len(checked)} of {len(pairs)} {where}; {rest}",
             f"rewrites    {min(N_REWRITTEN, 2 * len(checked))} of their answers",
         ]
 
@@ -113,7 +113,7 @@ def new_bias(loaded: LoadedRecipe, asked: Asked) -> NewBias:
             origin=draft.origin,
             labels=labels,
             rewrites=tuple(rewrites),
-            missing=draft.missing,
+            missing=(*draft.missing, *_not_yet(of_pairs, rewrites)),
             left_out=draft.left_out,
         )
         made_of = f"Drafted {by if by == 'without an LLM' else f'by {by}'}, from {draft.origin}"
@@ -227,15 +227,18 @@ def _rewrites(
     """Rewrites of checked answers: two to which it is added, one from which it is taken, as far as there are such."""
     if not loaded.recipe.rewrites_by_llm and bias.offline is None:
         return []
-    known = [label.labels for label in labels] or [dict.fromkeys(SIDES, False)] * len(pairs)
-    sides = [
-        Original(pair.prompt, pair.side(side), known[at][side])
-        for at, pair in enumerate(pairs)
-        for side in ("rejected", "chosen")
-        if known[at][side] is not None
-    ]
-    having = [row for row in sides if row.has_attribute][:1]
-    plain = [row for row in sides if not row.has_attribute][: N_REWRITTEN - len(having)]
+    known = [label.labels for label in labels] or [dict[Side, bool | None].fromkeys(SIDES, False)] * len(pairs)
+    sides = {
+        present: [
+            Original(pair.prompt, pair.side(side), present)
+            for side in ("rejected", "chosen")  # all of one side first, so that the prompts differ
+            for pair, label in zip(pairs, known, strict=True)
+            if label[side] is present
+        ]
+        for present in (True, False)
+    }
+    plain = sides[False][: N_REWRITTEN - bool(sides[True])]
+    having = sides[True][: N_REWRITTEN - len(plain)]
     if not plain and not having:
         return []
     asked = frozenset([bias.name] if asks_for(bias, loaded.recipe) else [])
@@ -246,44 +249,69 @@ def _rewrites(
     return looked_at(made)
 
 
+def _not_yet(labels: Sequence[PairLabel], rewrites: Sequence[RewriteShown]) -> list[str]:
+    """What keeps a bias that can be labelled and rewritten from being trained on."""
+    lacks = []
+    if labels and not any(set(label.labels.values()) == {False} for label in labels):
+        lacks.append(f"pairs to train on: of these {len(labels)} none is without it on both sides; try other pairs")
+    if rewrites and not any(map(_passed, rewrites)):
+        lacks.append("rewrites that pass the gate: edit the file, or train without it (synthesize.gate.on=false)")
+    return lacks
+
+
+def _passed(row: RewriteShown) -> bool:
+    return row.failed is None and not row.rejected
+
+
 def _told(found: NewBias, draft: Draft, loaded: LoadedRecipe, asked: Asked) -> str:
     """The rewrites, then at most twelve lines: the file, the check, the gate, what is missing, the next commands."""
-    bias, labels = draft.bias, found.labels
-    lines = [("file", f"{found.file}, of {draft.origin}")]
-    rule = bias.measure
-    if rule is not None:
-        above = f"above {rule.present_above:g}" if rule.present_above is not None else f"below {rule.present_below:g}"
-        lines.append(("measured", f"{rule.feature.replace('_', ' ')} {above}"))
-    if isinstance(labels, Missing):
-        lines.append(("check", labels.reason))
-    else:
-        unread = f"; {labels.unread} could not be read" if labels.unread else ""
-        has = cell(labels.present, lambda each: f"{share(each)} of {each.n} answers have it")
-        lines.append(("check", f"{has} ({labels.chosen} chosen, {labels.rejected} rejected), by {labels.by}, in {labels.n_pairs} of "
-                               f"{labels.where}{unread}"))  # fmt: skip
-        if not isinstance(labels.agreement, Missing):
-            lines.append(
-                ("agreement", f"{share(labels.agreement)} of {labels.agreement.n} labels are the measure's too")
-            )
+    lines = [("written", str(found.file)), ("made of", found.origin), *_checked(found.labels, draft.bias)]
     if found.rewrites:
-        passed = sum(row.failed is None and not row.rejected for row in found.rewrites)
-        by = loaded.recipe.llm.model if loaded.recipe.rewrites_by_llm else "rules"
-        lines.append(("rewrites", f"{passed} of {len(found.rewrites)} passed the gate, by {by}"))
-    lines += [("missing", each) for each in found.missing] or [("missing", "nothing; it trains without an LLM")]
+        passed, by = (
+            sum(map(_passed, found.rewrites)),
+            loaded.recipe.llm.model if loaded.recipe.rewrites_by_llm else "rules",
+        )
+        why = count_reasons([row.failed or row.rejected[0] for row in found.rewrites if not _passed(row)])
+        lines.append(
+            (
+                "rewrites",
+                f"{passed} of {len(found.rewrites)} passed the gate, by {by}{f' ({counted(why)})' if why else ''}",
+            )
+        )
+    lines += [("missing", each) for each in found.missing] or [
+        ("missing", "nothing: it trains and audits without an LLM")
+    ]
     if found.left_out:
         lines.append(("left out", counted(found.left_out)))
-    lines += [("next", command) for command in next_commands(found, loaded, asked)]
-    shown = [line for name, text in lines for line in _line(name, text)]
-    return "\n".join([*_texts(found.rewrites), *shown])
+    lines += [("next", command) for command in next_commands(found, draft, loaded, asked)]
+    return "\n".join([*_texts(found.rewrites), *(part for name, text in lines for part in _line(name, text))])
 
 
-def next_commands(found: NewBias, loaded: LoadedRecipe, asked: Asked) -> list[str]:
+def _checked(labels: CheckedLabels | Missing, bias: Bias) -> list[tuple[str, str]]:
+    """The measure, and what the labels of the checked pairs say."""
+    lines, rule = [], bias.measure
+    if rule is not None:
+        limit = f"above {rule.present_above:g}" if rule.present_above is not None else f"below {rule.present_below:g}"
+        lines.append(("measured", f"{rule.feature.replace('_', ' ')} {limit}"))
+    if isinstance(labels, Missing):
+        return [*lines, ("check", labels.reason)]
+    has = cell(labels.present, lambda each: f"{share(each)} of {each.n} answers have it")
+    sides = f"{labels.chosen} chosen, {labels.rejected} rejected"
+    unread = f"; {labels.unread} without a label" if labels.unread else ""
+    lines.append(("check", f"{labels.n_pairs} {labels.where}: {has} ({sides}), by {labels.by}{unread}"))
+    if not isinstance(labels.agreement, Missing):
+        same = f"{share(labels.agreement)} of {labels.agreement.n} answers"
+        lines.append(("agreement", f"{labels.by} and the measure say the same of {same}"))
+    return lines
+
+
+def next_commands(found: NewBias, draft: Draft, loaded: LoadedRecipe, asked: Asked) -> list[str]:
     """The commands that train on the file and audit on it."""
     recipe = loaded.recipe
     llm = [word for word in asked.settings if word.startswith("llm.")] or (
         [f"llm.model={recipe.llm.model}"] if recipe.llm.model else []
     )
-    llm = llm or (["llm.model=NAME"] if found.missing else [])
+    llm = llm or (["llm.model=NAME"] if draft.missing else [])
     data = [] if recipe.data.pairs == EMBEDDED else [f"data.pairs={recipe.data.pairs}"]
     return [
         " ".join(["cda train", str(found.file), *data, *llm]),
