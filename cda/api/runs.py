@@ -54,8 +54,8 @@ from cda.resources.llm_access import share_purse
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.reward_function import RewardFunction
 from cda.resources.scorers import open_scorer
+from cda.results.commands import NewBias
 from cda.results.comparison import DiscoveriesResult
-from cda.results.new_bias import NewBias
 from cda.rewriting.labels import PairLabel, ResponseLabel
 from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector

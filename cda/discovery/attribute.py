@@ -105,6 +105,11 @@ def shipped_attributes(folder: Literal["formats", "marks", "starters"]) -> list[
     return [load_bias(str(path)) for path in sorted((Path(__file__).parent / folder).glob("*.yaml"))]
 
 
+def shipped_attribute(name: str) -> Bias:
+    """One of the formats, marks or starters; StopIteration without one of this name."""
+    return load_bias(str(next(Path(__file__).parent.glob(f"*/{name}.yaml"))))
+
+
 @cache
 def catalogue() -> tuple[Bias, ...]:
     """Everything that can be looked for in any responses: formats, marks, and the built-in biases that rules can add."""

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from cda.biases import Bias, BiasMeasure, builtin_names
-from cda.discovery.attribute import attribute_bias, bias_yaml, one_line, opposite_bias, shipped_attributes
+from cda.discovery.attribute import attribute_bias, bias_yaml, one_line, opposite_bias, shipped_attribute
 from cda.discovery.mined import inserted, sentence_phrases
 from cda.discovery.rules import Phrasing, Position, phrase_bias, phrasing_of
 from cda.embedded.rules import RuleRewriter
@@ -53,9 +53,9 @@ class Draft:
         found = () if self.bias.measure else ("a measure: labels need an LLM, or fill in the blank in the file",)
         return (*found, *(() if self.bias.offline else ("rules: rewrites need an LLM, or fill in `offline:`",)))
 
-    def yaml(self, words_given: str, by: str) -> str:
+    def yaml(self, said: str) -> str:
         """The file's text; it loads as the bias itself, whatever the words hold."""
-        head = f"Written by `cda bias new` from the words: {words_given}\n{by}\nEvery field: cda/biases/README.md"
+        head = f"Written by `cda bias new` from the words: {said}\nMade of: {self.origin}\nEvery field: cda/biases/README.md"
         blanks = "\n".join(f"# {one_line(line)}".rstrip() for line in self.blanks)
         return bias_yaml(self.bias, head) + (f"{blanks}\n" if blanks else "")
 
@@ -90,13 +90,14 @@ def known_as(said: str) -> Known | None:
     """
     plain = re.sub(r"[^\w\s]", " ", re.sub(r"['’]", "", said.casefold()))
     lacks = re.match(rf"(?:answers? |responses? )?(?:{_table()['negations']})\s+", plain)
-    plain = plain[lacks.end() :] if lacks else plain
+    ways = [(plain, False), *([(plain[lacks.end() :], True)] if lacks else [])]
     fillers = {*_table()["fillers"].split()}
-    bare = " ".join(word for word in plain.split() if word not in fillers)
-    for section, kind in _SECTIONS.items():
-        for name, pattern in _table()[section].items():
-            if re.fullmatch(pattern, bare):
-                return Known(kind, name, (lacks is not None) != (section == "other_ends"))
+    for text, opposite in ways:
+        bare = " ".join(word for word in text.split() if word not in fillers)
+        for section, kind in _SECTIONS.items():
+            for name, pattern in _table()[section].items():
+                if re.fullmatch(pattern, bare):
+                    return Known(kind, name, opposite != (section == "other_ends"))
     return None
 
 
@@ -116,12 +117,7 @@ def drafted(said: str, name: str | None, texts: Texts) -> Draft:
     if quoted := _wordings(said):
         draft = _of_wordings(plain, said, quoted, texts)
     elif known is not None and known.kind == "starters":
-        found = next(
-            each
-            for folder in ("formats", "marks", "starters")
-            for each in shipped_attributes(folder)
-            if each.name == known.name
-        )
+        found = shipped_attribute(known.name)
         base = opposite_bias(found) if known.opposite else found
         draft = Draft(
             base.model_copy(update={"name": plain.name}), f"question, measure and rules of cda's '{known.name}'"

@@ -31,8 +31,8 @@ from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import Planned, Step, confirm_all, llm_access
 from cda.resources.sources import training_pairs
 from cda.results.base import Estimate, Missing, or_missing
+from cda.results.commands import CheckedLabels, NewBias
 from cda.results.inspect import RewriteShown
-from cda.results.new_bias import CheckedLabels, NewBias
 from cda.rewriting.labels import SIDES, PairLabel, label_pairs
 from cda.rewriting.rewriter import rewrite_request
 from cda.rewriting.triples import Original
@@ -42,8 +42,6 @@ from cda.stats.estimators import share_of
 N_CHECKED, N_REWRITTEN, MOST_READ = 20, 3, 500
 """Pairs that a new bias is labelled on, answers that are rewritten, and other pairs that thresholds and phrases are taken from."""
 _COLUMNS, _INDENT = 100, 12
-SETTINGS = ("llm", "label", "rewrite", "synthesize", "data", "seed")
-"""Sections that have an effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +64,9 @@ def new_bias(loaded: LoadedRecipe, asked: Asked) -> NewBias:
     """
     _check(asked)
     told = load_prompt(asked.prompt or OURS, BiasPrompt)
-    # Without a name the words give one, which the file has too.
     pairs = training_pairs(loaded.recipe.data, loaded.opened).pairs
     checked, texts = _apart(pairs, loaded.recipe.seed)
     offline = drafted(asked.words, asked.name, texts)
-    if offline.bias.name == "":
-        raise RecipeError([f"{asked.words!r}: gives no name; give one with --name"])
     file = user_path(asked.out or f"{offline.bias.name}.yaml")
     if file.suffix not in (".yaml", ".yml"):
         raise RecipeError([f"--out {asked.out}: a bias file ends in .yaml"])
@@ -90,20 +85,14 @@ def new_bias(loaded: LoadedRecipe, asked: Asked) -> NewBias:
 
     def work(_: Path) -> Made[NewBias]:
         confirm_all(steps, llm.consent, llm.opened)
-        draft, by = offline, "without an LLM"
+        draft = offline
         if loaded.recipe.llm.model is not None:
-            answer = asked_parts(llm.client(), asked.words, told, llm.label_again)
-            by = str(loaded.recipe.llm.model)
+            by, answer = str(loaded.recipe.llm.model), asked_parts(llm.client(), asked.words, told, llm.label_again)
             if answer.value is not None:
                 draft = with_parts(offline, answer.value, asked.words, by, texts)
             else:
-                draft = replace(
-                    offline,
-                    left_out={
-                        **offline.left_out,
-                        f"the draft of {by} ({answer.reason}, asked {answer.n_asked} times)": 1,
-                    },
-                )
+                why = f"draft of {by}: {answer.reason}, asked {answer.n_asked} times"
+                draft = replace(offline, left_out={**offline.left_out, why: 1})
         own = replace(loaded, biases=(draft.bias,))
         labels, of_pairs = _labels(own, draft.bias, checked, where)
         rewrites = _rewrites(own, draft.bias, checked, of_pairs)
@@ -116,8 +105,7 @@ def new_bias(loaded: LoadedRecipe, asked: Asked) -> NewBias:
             missing=(*draft.missing, *_not_yet(of_pairs, rewrites)),
             left_out=draft.left_out,
         )
-        made_of = f"Drafted {by if by == 'without an LLM' else f'by {by}'}, from {draft.origin}"
-        text = draft.yaml(asked.words, made_of)
+        text = draft.yaml(asked.words)
         return Made(found, {file.name: lambda: text}, _told(found, draft, loaded, asked))
 
     return perform(Job(plan, work, OneFile(file, new=True), lambda: steps, ("model", "name", "biases")), loaded)
@@ -283,8 +271,9 @@ def _told(found: NewBias, draft: Draft, loaded: LoadedRecipe, asked: Asked) -> s
     ]
     if found.left_out:
         lines.append(("left out", counted(found.left_out)))
-    lines += [("next", command) for command in next_commands(found, draft, loaded, asked)]
-    return "\n".join([*_texts(found.rewrites), *(part for name, text in lines for part in _line(name, text))])
+    shown = [part for name, text in lines for part in _line(name, text)]
+    shown += [part for command in next_commands(found, draft, loaded, asked) for part in _line("next", command, " \\")]
+    return "\n".join([*_texts(found.rewrites), *shown])
 
 
 def _checked(labels: CheckedLabels | Missing, bias: Bias) -> list[tuple[str, str]]:
@@ -319,11 +308,12 @@ def next_commands(found: NewBias, draft: Draft, loaded: LoadedRecipe, asked: Ask
     ]
 
 
-def _line(name: str, text: str) -> list[str]:
-    """A named line, wrapped, with the name before its first part."""
-    blank = " " * _INDENT
-    return textwrap.wrap(text, _COLUMNS, initial_indent=f"{name:{_INDENT}}", subsequent_indent=blank,
-                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
+def _line(name: str, text: str, on: str = "") -> list[str]:
+    """A named line, wrapped, with the name before its first part, and `on` behind each part but the last."""
+    parts = textwrap.wrap(text, _COLUMNS - _INDENT - len(on), break_long_words=False, break_on_hyphens=False)
+    names = [name, *[""] * (len(parts) - 1)]
+    ends = [*[on] * (len(parts) - 1), ""]
+    return [f"{each:{_INDENT}}{part}{end}" for each, part, end in zip(names, parts, ends, strict=True)]
 
 
 def _texts(rewrites: Sequence[RewriteShown]) -> list[str]:
