@@ -25,6 +25,7 @@ from cda.auditing.first_screen import (
     ns_said,
     share_words,
 )
+from cda.auditing.next_step import after_audit
 from cda.auditing.report_cells import compares, margin_unit, report_texts, said, targets, tests_named
 from cda.auditing.report_plots import section_plots, skew_plot
 from cda.auditing.report_scoring import (
@@ -49,6 +50,7 @@ from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
+from cda.report.next_step import NextStep
 from cda.report.page import Entry, ReportSection, render, word_changes
 from cda.report.plots import save_plot
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
@@ -222,13 +224,13 @@ def _facts(audit: AuditResult) -> set[str]:
 
 def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None) -> Document:
     """The audit; `page` and `adapter` are paths that the text for a terminal ends with. Longer texts stand in fenced blocks."""
-    rows, parts = bias_verdicts(audit), sections(audit)
+    rows, parts, step = bias_verdicts(audit), sections(audit), after_audit(audit)
     return Document(
         f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
         "", (), (_numbers(audit), *parts),
-        (Marked((audit_summary(audit, page, adapter),)),), _markdown_parts(audit, parts),
+        (Marked((audit_summary(audit, page, adapter, step.lines()),)),), _markdown_parts(audit, parts, step),
         figures=(skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)),
-        template="audit.html.j2",
+        template="audit.html.j2", next=step,
         parts={
             "audit": audit, "targets": targets(audit), "headline": headline(audit), "rows": rows, "kinds": KINDS, "shapes": SHAPES,
             "people": any(row.people for row in rows), "ns": ns_said(rows), "share_words": share_words, "rules": chip_rules(audit),
@@ -266,7 +268,7 @@ def notebook_html(audit: AuditResult) -> str:
     )
 
 
-def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple[Block, ...]:
+def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection], step: NextStep) -> tuple[Block, ...]:
     recipe = f", recipe {audit.recipe}" if compares(audit) else ""
     said = (
         position.sentence(audit), verdict.quality_sentence(audit), dose_line(audit), *seed_sentences(audit), verdict.ties_sentence(audit),
@@ -274,7 +276,7 @@ def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple
     )  # fmt: skip
     return (
         f"Model {audit.model.name}{recipe}.",
-        Strong(headline(audit)), glance_table(audit), *(Strong(found.sentence) for found in verdicts(audit)), said,
+        Strong(headline(audit)), step, glance_table(audit), *(Strong(found.sentence) for found in verdicts(audit)), said,
         tables.main_table(audit), how_scored(audit), Bullets(tuple(caveats(audit))),
         Bullets(tuple(f"{bias.name}: {bias.description}" for bias in audit.biases)),
         *(block for section in parts for block in _section_blocks(section, audit)),

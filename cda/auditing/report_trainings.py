@@ -12,6 +12,7 @@ from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import seed_numbers
 from cda.records import PERCENT
 from cda.report.document import Document
+from cda.report.next_step import after_dose
 from cda.report.numbers import (
     cell,
     count,
@@ -72,7 +73,7 @@ def dose_document(result: DoseResult) -> Document:
     return Document(f"Dose of {names[1]}", opening, (), (
         ReportSection("dose", "Dose", (), tables, curves, sentences=said),
         ReportSection("made", "How it was made", facts=(("seed", str(result.seed)),), aside=True),
-    ))  # fmt: skip
+    ), next=after_dose(result))  # fmt: skip
 
 
 def dose_sentences(dose: DoseResult) -> list[str]:

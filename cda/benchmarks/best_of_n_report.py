@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Document, how_made, meaning
+from cda.report.next_step import after_best_of
 from cda.report.numbers import cell, clipped, counted, in_unit, p_value, percent, plain, share
 from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
@@ -100,7 +101,8 @@ def best_of_n_document(result: BestOfResult) -> Document:
     fewest, median, most = result.responses_per_prompt
     each = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
     subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {result.responses}."
-    return Document(f"Best-of-n: what {clipped(' and '.join(models), 120)} picks", subtitle, (), tuple(sections))
+    title = f"Best-of-n: what {clipped(' and '.join(models), 120)} picks"
+    return Document(title, subtitle, (), tuple(sections), next=after_best_of(result))
 
 
 def best_of_n_sentences(result: BestOfResult) -> list[str]:

@@ -8,6 +8,7 @@ from cda.calibration.fit import LEAST_FOLLOWING
 from cda.numbers.measures import MEASURES, of_place
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.next_step import after_calibration
 from cda.report.numbers import cell, clipped, counted, percent, plain, points, printed, share, signed
 from cda.report.page import Entry, ReportSection
 from cda.report.plots import PEOPLE_MARK, SCORINGS, Plot, in_words, named, percent_scale, rows_plot
@@ -34,7 +35,8 @@ def calibration_document(result: CalibrationResult) -> Document:
         how_made(result.versions, sentences, result.sources | {"people's ties": result.ties, "seed": str(result.seed)}),
         meaning(*_TERMS),
     )
-    return Document(f"Calibration of {clipped(result.scorer, 120)}", calibration_verdict(result), (), sections)
+    title = f"Calibration of {clipped(result.scorer, 120)}"
+    return Document(title, calibration_verdict(result), (), sections, next=after_calibration(result))
 
 
 def calibration_verdict(result: CalibrationResult) -> str:

@@ -11,6 +11,7 @@ from cda.files.paths import is_a_file, user_path
 from cda.jobs.options import Model
 from cda.records import PERCENT
 from cda.report.document import Document, meaning
+from cda.report.next_step import after_discoveries
 from cda.report.numbers import NOT_ESTIMATED, cell, clipped, count, inert, listed, share, signed
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import BEFORE, FAINT, Mark, Plot, Scale, in_words, named, percent_scale, rows_plot
@@ -131,7 +132,8 @@ def discoveries_document(result: DiscoveriesResult) -> Document:
     )
     models = dict.fromkeys(f"{one.model.name} against {one.judge.name}" for one in each.values())
     title = f"Which search finds more? {len(each)} discoveries compared"
-    return Document(title, f"{'; '.join(map(inert, models))}.", tuple(_said(result)), sections)
+    subtitle = f"{'; '.join(map(inert, models))}."
+    return Document(title, subtitle, tuple(_said(result)), sections, next=after_discoveries(result))
 
 
 def _said(result: DiscoveriesResult) -> Iterator[Headline]:

@@ -16,6 +16,7 @@ from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.next_step import after_comparison
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -326,7 +327,9 @@ def comparison_document(result: ComparisonResult) -> Document:
     title, subtitle = f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}."
     said = tuple(Headline(each.name, each.text, each.kind) for each in result.findings)
     styles = ("report.css", "sortable.css")
-    return Document(title, subtitle, said, shown_sections, script="sortable.js", styles=styles)
+    return Document(
+        title, subtitle, said, shown_sections, script="sortable.js", styles=styles, next=after_comparison(result)
+    )
 
 
 def _terms(keys: Sequence[str]) -> tuple[Entry, ...]:

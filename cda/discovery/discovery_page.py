@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.next_step import after_discovery
 from cda.report.numbers import (
     MINUS,
     cell,
@@ -107,7 +108,7 @@ def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
         how_made(result.versions, _method(result), _facts(result)),
         meaning(*(_TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS)),
     )
-    return Document(title, subtitle, tuple(findings), (*sections, *closing))
+    return Document(title, subtitle, tuple(findings), (*sections, *closing), next=after_discovery(result))
 
 
 def model_name(one: SearchedModel) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cda.records import PERCENT
 from cda.report.document import Document, section_blocks
+from cda.report.next_step import after_inspection
 from cda.report.numbers import MINUS, cell, count, counted, percent, reward, share, signed
 from cda.report.page import ReportSection, TextPair
 from cda.report.tables import Table, table
@@ -229,7 +230,8 @@ def inspect_document(inspection: InspectResult) -> Document:
         ReportSection("instructions", "What was asked for", facts=facts),
     ]  # fmt: skip
     title = f"Rewrites: {', '.join(bias.name for bias in inspection.biases)}"
-    return Document(title, f"Rewrites of {inspection.where}{who}.{scored}", (), tuple(sections))
+    subtitle, step = f"Rewrites of {inspection.where}{who}.{scored}", after_inspection(inspection)
+    return Document(title, subtitle, (), tuple(sections), shows_texts=True, next=step)
 
 
 def _tables(inspection: InspectResult) -> tuple[Table, ...]:

@@ -436,7 +436,8 @@ def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
         if record := run_folder.record(name):
             llm = {model: LLMUse(**use) for model, use in record.counts.get("llm", {}).items()}
             stages[name] = StageRun(seconds=record.seconds, finished=record.finished, llm=llm)
-    return RunFacts(git=manifest.git, python=manifest.python, platform=manifest.platform, stages=stages)
+    own = {"git": manifest.git, "python": manifest.python, "platform": manifest.platform}
+    return RunFacts(**own, folder=str(run_folder.path), settings=manifest.recipe, stages=stages)
 
 
 def train_result(run_folder: RunFolder) -> TrainResult:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from cda.preferences.measure import WORDS
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.next_step import after_data
 from cda.report.numbers import (
     cell,
     clipped,
@@ -144,8 +145,9 @@ def data_document(result: DataResult) -> Document:
     )  # fmt: skip
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
-        f"What the data favour: {clipped(result.pairs, 120)}", subtitle, tuple(_headlines(result)), sections
-    )
+        f"What the data favour: {clipped(result.pairs, 120)}", subtitle, tuple(_headlines(result)), sections,
+        next=after_data(result),
+    )  # fmt: skip
 
 
 def _without_odds(result: DataResult) -> Iterator[str]:

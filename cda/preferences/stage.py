@@ -19,7 +19,7 @@ from cda.preferences.measure import by_levels, data_biases
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
-from cda.resources.artifacts import shown_path
+from cda.resources.artifacts import as_given, shown_path
 from cda.resources.llm_access import Step, confirm_all, llm_access
 from cda.resources.sources import prompt_name
 from cda.results.benchmarks import AskedLLM
@@ -280,7 +280,7 @@ def _made(
         remark = (
             f"Columns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
         )
-    return Made(result, remark=remark)
+    return Made(result, remark=remark, names=as_given(data.reference, *options.labels))
 
 
 def _plan(data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: _ToLabel) -> list[str]:

@@ -4,17 +4,19 @@ Markdown, page, figures) are rendered from it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
+from cda.report.next_step import COLUMNS, Named, NextStep
 from cda.report.numbers import clipped, inert
 from cda.report.page import Entry, Headline, ReportSection, TextPair, rendered
 from cda.report.plots import Plot, save_plot
-from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
+from cda.report.tables import Table, escaped, fenced_block, fitted_table, markdown_table, plain_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,19 @@ class Marked:
     lines: tuple[str, ...]
 
 
-Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong | Bullets | Entry | Marked | TextPair
+Block = (
+    Table
+    | str
+    | tuple[str | Headline, ...]
+    | Headline
+    | Heading
+    | Strong
+    | Bullets
+    | Entry
+    | Marked
+    | TextPair
+    | NextStep
+)
 """A part of a text: a table, a sentence, or sentences that belong together."""
 
 
@@ -53,8 +67,8 @@ Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong |
 class Document:
     """The content of a report in plain text; text from outside is made inert by each form.
 
-    `findings` fill the first screen of the page and `sections` follow; Markdown has all of them, and a terminal what sections have
-    for it. `terminal` and `markdown_parts` are other parts of these forms, in order.
+    `findings` fill the first screen of the page and `sections` follow; Markdown has all of them, and a terminal the findings and one
+    table. `terminal` and `markdown_parts` are other parts of these forms, in order.
     """
 
     title: str
@@ -70,6 +84,12 @@ class Document:
     styles: tuple[str, ...] = ("report.css",)
     parts: Mapping[str, object] = field(default_factory=dict)
     """What the template asks for besides."""
+    glance: Table | None = None
+    """Table of the first screen in a terminal, if it is not the first one of the sections."""
+    shows_texts: bool = False
+    """True if the texts are what was asked for, so that a terminal has them below the first screen."""
+    next: NextStep | None = None
+    """What to do with the result: the last line of a terminal, a box below the first screen of a page."""
 
     @property
     def plots(self) -> list[Plot]:
@@ -78,17 +98,32 @@ class Document:
             [plot for section in self.sections for plot in section.plots] if self.figures is None else [*self.figures]
         )
 
-    def text(self) -> str:
-        """The document for a terminal."""
-        blocks = list(self.terminal or (self.subtitle, self.findings))
-        for section in self.sections if not self.terminal else ():
-            blocks += () if section.aside else (*section.tables, section.sentences, *section.texts)
-        return "\n\n".join(filter(None, map(_plain, blocks))).strip()
+    def text(self, end: Sequence[str] = (), named: Named = str) -> str:
+        """The document for a terminal: its first screen with the `end`, such as the files that were written, and the next step last;
+        then the texts, if they are what was asked for. `named`: words of the next command as the user typed them."""
+        if self.terminal:
+            return "\n\n".join(filter(None, map(_plain, self.terminal))).strip()
+        last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named) if self.next else [])
+        shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
+        lines = first_screen(self.findings or (self.subtitle,), self._table(), LINES - len(last))
+        texts = [line for text in shown for line in ("", *_plain(text).split("\n"))]
+        return "\n".join([*lines, *texts, *([""] if texts else []), *last])
+
+    def _table(self) -> Table | None:
+        """The table of the first screen."""
+        tables = (table for section in self.sections if not section.aside for table in section.tables)
+        return self.glance or next(tables, None)
 
     def markdown(self) -> str:
         """The document as Markdown; text from outside is escaped."""
         lines = [f"# {escaped(self.title)}", ""]
-        own = (self.subtitle, self.findings, *(block for section in self.sections for block in section_blocks(section)))
+        step = () if self.next is None else (self.next,)
+        own = (
+            self.subtitle,
+            self.findings,
+            *step,
+            *(block for section in self.sections for block in section_blocks(section)),
+        )
         for block in self.markdown_parts or own:
             lines += _marked(block)
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
@@ -107,6 +142,27 @@ class Document:
     def page(self) -> str:
         """The document as a self-contained page; text from outside is escaped."""
         return rendered(self.template, self.script, self.styles, page=self, sections=self.sections, **self.parts)
+
+
+def first_screen(findings: Sequence[str | Headline], table: Table | None, room: int) -> list[str]:
+    """Findings, then as many rows and columns of a table as there is room for; what is left out stands on the page, and is counted."""
+    rows = 0 if table is None else min(2 + len(table.rows), max(3, room // 2))
+    lines: list[str] = []
+    for at, finding in enumerate(findings):
+        own, left = _wrapped(_plain(finding), _MOST_LINES), len(findings) - at
+        if lines and len(lines) + len(own) > room - rows - (left > 1):
+            lines.append(f"{left} more in the report.")
+            break
+        lines += own
+    if table is None or room - len(lines) < 3:
+        return lines
+    return [*lines, *fitted_table(table, room - len(lines))]
+
+
+def _wrapped(text: str, most: int | None = None) -> list[str]:
+    return textwrap.wrap(
+        text, COLUMNS, max_lines=most, placeholder=" …", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def section_blocks(section: ReportSection) -> list[Block]:
@@ -170,6 +226,9 @@ def _marked(block: Block) -> list[str]:
             return [f"- **{escaped(block.term)}**{formula} {escaped(block.meaning)}"]
         case Marked():
             return list(block.lines)
+        case NextStep():
+            command = block.command().replace("`", "'")
+            return ["", f"**Next:** {escaped(block.why)}{f': `{command}`' if command else '.'}", ""]
         case TextPair():
             texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))
             fenced = [line for text in texts for line in (*fenced_block(text), "")]
@@ -179,6 +238,10 @@ def _marked(block: Block) -> list[str]:
     return [line for sentence in block for line in _marked(sentence)]
 
 
+LINES = 12
+"""Of a terminal's first screen."""
+_MOST_LINES = 3
+"""Of one finding there."""
 CAPTIONS = "captions.md"
 _LONGEST = 1000
 """Columns of a text in a terminal; a page has all of it."""
