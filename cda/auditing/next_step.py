@@ -122,10 +122,8 @@ def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
             ),
         )
     if audit.sources.contrasts in (EMBEDDED, OF_TRIPLES):
-        return NextStep("collect people's votes to calibrate it by; the contrasts for them", ("texts", "texts"))
-    return NextStep(
-        "collect people's votes to calibrate it by", ("study", "export", audit.sources.contrasts, "study", *flags)
-    )
+        return NextStep("collect votes to calibrate it by; contrasts for people", ("texts", "texts"))
+    return NextStep("collect votes to calibrate it by", ("study", "export", audit.sources.contrasts, "study", *flags))
 
 
 def _other_prompt(part: str, audit: AuditResult) -> str:
@@ -331,7 +329,7 @@ def _differing(audit: AuditResult, sections: Sequence[str]) -> Iterator[str]:
         )
     except ValidationError:  # of another version
         return
-    for section in sections:
+    for section in filter(found.get, sections):
         yield from _flat(
             section,
             {key: value for key, value in found.get(section, {}).items() if key not in ("name_or_path", "preset")},

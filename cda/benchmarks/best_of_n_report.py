@@ -12,7 +12,7 @@ from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Document, how_made, meaning
 from cda.report.next_step import after_best_of
-from cda.report.numbers import cell, clipped, counted, in_unit, p_value, percent, plain, share
+from cda.report.numbers import cell, clipped, counted, in_unit, listed, p_value, percent, plain, share
 from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.scoring import asked_line, model_label
@@ -28,6 +28,7 @@ from cda.results.benchmarks import (
     TiltedAttribute,
     TiltedPolicy,
 )
+from cda.stats.verdict import SIGNIFICANT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -102,7 +103,28 @@ def best_of_n_document(result: BestOfResult) -> Document:
     each = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
     subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {result.responses}."
     title = f"Best-of-n: what {clipped(' and '.join(models), 120)} picks"
-    return Document(title, subtitle, (), tuple(sections), next=after_best_of(result))
+    return Document(title, subtitle, (), tuple(sections), lead=_lead(result), next=after_best_of(result))
+
+
+def _lead(result: BestOfResult) -> str:
+    """What the last reward picks more of as n grows, and what it changes against the first one."""
+    label, n = result.scorings[-1], result.sizes[-1]
+    grown = [
+        f"{titled(curve)} by {change_text(curve.kind, slope)}"
+        for curve in result.attributes
+        if isinstance(slope := curve.slope[label], Estimate) and slope.low > 0
+    ]
+    model = model_label(result.models[label])
+    rises = f"each doubling of n raises {listed(grown)}" if grown else "no attribute is shown to rise with n"
+    text = f"Picking by {model}, up to the best of {n}: {rises}."
+    changed = [
+        f"{titled(curve)} {change_text(curve.kind, curve.at[-1].change)}"
+        for curve in result.attributes
+        if curve.p_holm is not None and curve.p_holm < SIGNIFICANT and curve.at[-1].change is not None
+    ]
+    return (
+        f"{text} Against {model_label(result.models[result.scorings[0]])}: {', '.join(changed)}." if changed else text
+    )
 
 
 def best_of_n_sentences(result: BestOfResult) -> list[str]:

@@ -370,7 +370,7 @@ def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult 
 
     def audit(_: str, loaded: LoadedRecipe) -> None:
         share_purse(loaded, purse, agreed_calls(opened))
-        carry_out(loaded)
+        carry_out(replace(loaded, brief=True))
 
     failed |= _each(asked, agreed, audit, without=tuple(failed))
     if purse is not None and purse.n_calls:

@@ -108,7 +108,8 @@ def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
         how_made(result.versions, _method(result), _facts(result)),
         meaning(*(_TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS)),
     )
-    return Document(title, subtitle, tuple(findings), (*sections, *closing), next=after_discovery(result))
+    lead = " ".join(topics_outcome(result) if isinstance(result, TopicsResult) else outcome(result))
+    return Document(title, subtitle, tuple(findings), (*sections, *closing), lead=lead, next=after_discovery(result))
 
 
 def model_name(one: SearchedModel) -> str:

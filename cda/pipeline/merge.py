@@ -28,6 +28,7 @@ from cda.models.config import ModelSpec, load_config, quiet_files
 from cda.models.load import load_reward_model
 from cda.models.weights import head_names
 from cda.recipe.schema import ModelSection
+from cda.report.next_step import after_merge
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
 from cda.results.base import load
@@ -92,11 +93,12 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
                 merge_adapter(spec, adapter, new, saved_in, dose)
         write_text(new / "README.md", card)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file()) / 2**20
-        then = f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}"
+        step = after_merge(str(out), section.name_or_path if adapter_only else None)
         lines = [
             f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)",
             *(f"  {line}" for line in doses),
-            then,
+            f"  base: {section.name_or_path}",
+            *step.lines(),
         ]
         return Made(Written(folder=out), remark="\n".join(lines))
 

@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.first_screen import headline
 from cda.auditing.report import audit_document
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
@@ -39,6 +40,7 @@ from cda.pipeline.plan import STAGES, check_conversations, planned_progress, sta
 from cda.progress import RunProgress, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
+from cda.report.next_step import after_stage
 from cda.resources.artifacts import check_form, of_this_version, stage_counts
 from cda.resources.dry_run import plan_text, planned
 from cda.resources.llm_access import llm_counts, note_models
@@ -139,12 +141,19 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
     try:
         if is_main():
             planning.check(loaded)
-            say(planning.plan(loaded, last, only))
+            if (
+                plan := planning.plan(loaded, last, only)
+                if planning.pays(loaded, last, only)
+                else planning.notes(loaded)
+            ):
+                say(plan)
             check_conversations(loaded, download=True)
             _open_hub(loaded, folder, last)
             with folder.lock(), run_progress(_planned(loaded, last, only)) as progress:
                 clear_failure(folder.path)
                 _run(loaded, folder, last, only, figures, progress)
+            if step := after_stage(last, str(folder.path)):
+                say("\n".join(["", *step.lines()]))
         else:
             _run(loaded, folder, last, only, figures, RunProgress([]))
     except BaseException as error:
@@ -180,7 +189,7 @@ def _run(
         progress.begin(training.stage(kind))
         if kind == "report":
             if is_main():
-                write_report(folder, figures)
+                write_report(folder, figures, brief=loaded.brief)
                 if not loaded.only_audit and asked_trackers(loaded.recipe.trainer):
                     log_audit(loaded, folder, train_result(folder).validation_accuracy)
                 if not loaded.only_audit:
@@ -355,9 +364,11 @@ def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
     return False
 
 
-def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | None = None) -> Path:
-    """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files.
-    With a folder `out` it is written there, and nothing in the run's folder."""
+def write_report(
+    run_folder: RunFolder, figures: str | None = None, out: Path | None = None, brief: bool = False
+) -> Path:
+    """Draw the report anew from audit.json, print the summary (`brief`: its headline alone), return the HTML file; `figures` is a format
+    (svg, pdf) for files. With a folder `out` it is written there, and nothing in the run's folder."""
     audit = audit_of(run_folder)
     file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
@@ -373,7 +384,7 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     write_text(folder / "report.md", text)
     if has_adapter and out is None:
         write_adapter_cards(run_folder, audit)
-    say("\n" + summary)
+    say(f"  {headline(audit)}" if brief else f"\n{summary}")
     if figures is not None:
         with of_this_version(file):
             say(document.write_figures(folder, figures))

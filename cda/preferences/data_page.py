@@ -27,6 +27,7 @@ from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
 from cda.results.data import DataBias, DataResult, OddsRegression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
+from cda.stats.verdict import SIGNIFICANT
 
 
 def odds(found: LogOdds) -> str:
@@ -146,8 +147,31 @@ def data_document(result: DataResult) -> Document:
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
         f"What the data favour: {clipped(result.pairs, 120)}", subtitle, tuple(_headlines(result)), sections,
-        next=after_data(result),
+        lead=_lead(result), glance=_glance(result), next=after_data(result),
     )  # fmt: skip
+
+
+def _lead(result: DataResult) -> str:
+    """What the data teach, in a sentence."""
+    groups: dict[str, list[str]] = {}
+    for bias in result.biases:
+        groups.setdefault("nothing" if isinstance(bias.contingency, Missing) else _taught(bias)[0], []).append(
+            bias.name
+        )
+    said = [f"{what} {listed(groups[what])}" for what in _TEACHES if what in groups]
+    unshown = [name for what, names in groups.items() if what not in _TEACHES for name in names]
+    said += [f"{'nothing is shown of' if said else 'no preference is shown for'} {listed(unshown)}"] if unshown else []
+    text = f"{'; '.join(said)}, in {result.n_pairs} pairs."
+    return f"The data teach {text}" if said[0].startswith(_TEACHES) else f"{text[:1].upper()}{text[1:]}"
+
+
+def _glance(result: DataResult) -> Table:
+    """The columns of the table that say most, for a terminal."""
+    whole, kept = choice_table(result), (0, 2, 5, 6, 1)
+    rows = tuple(tuple(row[at] for at in kept) for row in whole.rows)
+    return Table(
+        "Chosen where one side has it; odds of being chosen, adjusted", tuple(whole.header[at] for at in kept), rows
+    )
 
 
 def _without_odds(result: DataResult) -> Iterator[str]:
@@ -204,8 +228,11 @@ def _headlines(result: DataResult) -> Iterator[Headline]:
         yield Headline(f"{bias.name}:", f"{text}. {_verdict(bias)}")
 
 
-def _verdict(bias: DataBias) -> str:
-    """A sentence on what a model can learn of it, by Holm's p of the adjusted odds; of the exact test if there are none."""
+_TEACHES = ("a preference for", "an aversion to")
+
+
+def _taught(bias: DataBias) -> tuple[str, str]:
+    """What a model can learn of it, by Holm's p of the adjusted odds, or of the exact test if there are none; and the numbers."""
     odds_of = None if isinstance(bias.odds, Missing) else bias.odds
     if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
         test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
@@ -213,11 +240,17 @@ def _verdict(bias: DataBias) -> str:
     elif isinstance(bias.test, Test) and isinstance(bias.contingency, Contingency):
         test, for_it, by = bias.test, bias.contingency.selection_rate.value > 0.5, "not adjusted"
     else:
+        return "", ""
+    taught = _TEACHES[not for_it] if test.holm < SIGNIFICANT else "nothing"
+    return taught, f"{by}; Holm p {p_equals(test.holm)}"
+
+
+def _verdict(bias: DataBias) -> str:
+    """A sentence on what a model can learn of it."""
+    taught, numbers = _taught(bias)
+    if not taught:
         return "Whether the choices mind it is not known."
-    taught = "No preference is shown"
-    if test.holm < 0.05:
-        taught = f"The data teach {'a preference for' if for_it else 'an aversion to'} it"
-    return f"{taught} ({by}; Holm p {p_equals(test.holm)})."
+    return f"{f'The data teach {taught} it' if taught in _TEACHES else 'No preference is shown'} ({numbers})."
 
 
 def _differ_text(column: str, by: Mapping[str, Grouping]) -> str:

@@ -73,6 +73,8 @@ class LoadedRecipe:
     """To spending money: given in advance (`--yes`); by asking the user, as a command does; or, in calls from Python, by a budget."""
     fresh: bool = False
     """What was measured before is measured again (`--fresh`)."""
+    brief: bool = False
+    """It is one of several that are compared: a terminal has its headline alone."""
     prompts: Prompts = field(default_factory=ours)
     """The LLM's instructions; the judge's with the recipe's own order and place of reasons."""
     notes: tuple[str, ...] = ()

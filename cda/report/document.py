@@ -84,6 +84,8 @@ class Document:
     styles: tuple[str, ...] = ("report.css",)
     parts: Mapping[str, object] = field(default_factory=dict)
     """What the template asks for besides."""
+    lead: str = ""
+    """The finding in a sentence, which a terminal has in place of `findings`."""
     glance: Table | None = None
     """Table of the first screen in a terminal, if it is not the first one of the sections."""
     shows_texts: bool = False
@@ -105,7 +107,9 @@ class Document:
             return "\n\n".join(filter(None, map(_plain, self.terminal))).strip()
         last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named) if self.next else [])
         shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
-        lines = first_screen(self.findings or (self.subtitle,), self._table(), LINES - len(last))
+        lines = first_screen(
+            (self.lead,) if self.lead else self.findings or (self.subtitle,), self._table(), LINES - len(last)
+        )
         texts = [line for text in shown for line in ("", *_plain(text).split("\n"))]
         return "\n".join([*lines, *texts, *([""] if texts else []), *last])
 

@@ -33,7 +33,7 @@ COLUMNS = 100
 """Of a terminal's line."""
 WIDE = 0.1
 """Half of an interval of a share from which more texts are the next step, if nothing is shown."""
-_OPENING = "Next: "
+_OPENING, _GOES_ON = "Next: ", " \\"
 _MANY_FAILED = 0.2
 Named = Callable[[str], str]
 """A word of a command as the user typed it: results keep files without their folders."""
@@ -53,20 +53,19 @@ class NextStep:
         return inert(shlex.join(["cda", *map(named, self.words)])) if self.words else ""
 
     def lines(self, named: Named = str) -> list[str]:
-        """For a terminal: reason and command on one line; the command alone if both are too long, over several lines if it is."""
-        command = self.command(named)
-        if not command:
-            return textwrap.wrap(f"{_OPENING}{inert(self.why)}.", COLUMNS, break_long_words=False)
-        both = f"{_OPENING}{inert(self.why)}: {command}"
+        """For a terminal: reason and command on one line, or the command below the reason, over as many lines as it takes."""
+        opening = f"{_OPENING}{inert(self.why)}"
+        if not self.words:
+            return textwrap.wrap(f"{opening}.", COLUMNS, break_long_words=False)
+        both = f"{opening}: {self.command(named)}"
         if width(both) <= COLUMNS:
             return [both]
-        lines = [_OPENING.rstrip()]
+        lines = [*textwrap.wrap(f"{opening}:", COLUMNS, break_long_words=False), "   "]
         for word in map(inert, map(shlex.quote, ("cda", *map(named, self.words)))):
-            if width(lines[-1]) + width(word) + 3 <= COLUMNS or not lines[-1].strip():
-                lines[-1] += f" {word}"
-            else:
-                lines[-1] += " \\"
-                lines.append(f"    {word}")
+            if width(lines[-1]) + width(word) + len(_GOES_ON) >= COLUMNS and lines[-1].strip():
+                lines[-1] += _GOES_ON
+                lines.append("     ")
+            lines[-1] += f" {word}"
         return lines
 
 
@@ -147,6 +146,42 @@ def _decides(bias: DataBias) -> bool:
     return isinstance(test, Test) and test.holm < SIGNIFICANT
 
 
+def after_stage(stage: str, run: str) -> NextStep | None:
+    """After a run that ends with a stage: the next one, with the settings of the run's folder."""
+    steps = {
+        "label": NextStep("rewrite the rejected sides", ("synthesize", run)),
+        "synthesize": NextStep("look at the rewrites, then train on them", ("inspect", run)),
+        "train": NextStep("measure what it changed", ("train", run)),
+        "dose": NextStep("measure what it changed", ("train", run)),
+    }
+    return steps.get(stage)
+
+
+def after_merge(out: str, base: str | None) -> NextStep:
+    """Measure the model, or next to its `base` an adapter."""
+    if base is None:
+        return NextStep("measure the merged model", ("audit", out))
+    return NextStep("see if it still ranks pairs right", ("quality", base, "embedded", "--adapter", out))
+
+
+def after_triples(out: str, biases: Iterable[str]) -> NextStep:
+    """An audit on them."""
+    own = tuple(word for name in biases for word in _opened(name))
+    return NextStep(f"audit on them, with your model for {EMBEDDED}", ("audit", EMBEDDED, *own, "--triples", out))
+
+
+def after_texts(contrasts: str) -> NextStep:
+    """An audit on the contrasts, with changes of one's own."""
+    return NextStep(f"audit on them, with your model for {EMBEDDED}", ("audit", EMBEDDED, "--contrasts", contrasts))
+
+
+def after_export(folder: str, answers: str | None) -> NextStep:
+    """The import of what people answered: of a table that is filled in place."""
+    if answers is None:
+        return NextStep(f"when people have judged, cda study import {folder} and the files that their tool exports")
+    return NextStep("fill it in, then import it", ("study", "import", folder, answers))
+
+
 def after_discovery(result: DiscoverResult | TopicsResult) -> NextStep:
     """Train against the first bias file; or measure it, on a model that cannot be trained."""
     files = _bias_files(result)
@@ -204,7 +239,8 @@ def after_best_of(result: BestOfResult) -> NextStep:
         if isinstance(found := curve.slope[label], Estimate) and found.low > 0 and curve.name in biases
     ]
     if not grown:
-        return NextStep("nothing needs doing: optimising the reward is not shown to amplify a bias")
+        of = "" if len(result.scorings) == 1 else f" {label}"
+        return NextStep(f"nothing needs doing: picking by the{of} reward is not shown to amplify a bias")
     name, model = max(grown)[1], result.models[label]
     if model.adapter is not None:
         half = (1.0 if model.dose is None else model.dose) * 2
@@ -262,7 +298,7 @@ def after_dose(result: DoseResult) -> NextStep:
         return NextStep("nothing needs doing: the model before is closest to people")
     if not result.mixed:
         return NextStep("the adapter of the run has this dose")
-    return NextStep("an adapter has a curve of its own, on which cda dose chooses, given the folder of its training")
+    return NextStep("choose on the adapter itself, which has another curve: cda dose takes its run's folder")
 
 
 def after_calibration(result: CalibrationResult) -> NextStep:
@@ -292,7 +328,7 @@ def after_inspection(result: InspectResult) -> NextStep:
     if result.worst != "failed" and any(each.value > _MANY_FAILED for each in failed):
         return NextStep("see those that failed first", ("inspect", result.target, "--worst", "failed"))
     if result.target.endswith(".jsonl"):
-        return NextStep("audit on them; put your model for `embedded`", ("audit", EMBEDDED, "--triples", result.target))
+        return NextStep("audit on them; with your model for embedded", ("audit", EMBEDDED, "--triples", result.target))
     if result.target in names_in(FOLDERS["recipes"]) or result.target.endswith((".yaml", ".yml")):
         return NextStep("the rewrites look right? Train on them", ("train", result.target))
     if result.target in names_in(FOLDERS["biases"]):
@@ -305,4 +341,4 @@ def after_study(result: StudyResult, again: Sequence[str], audited: Sequence[str
     if missing := sum(item.missing for item in result.items):
         return NextStep(f"{missing} judgements are missing; once they are there", tuple(again))
     biases = tuple(word for name in result.biases for word in _opened(name))
-    return NextStep("audit by the votes; put your model for `embedded`", ("audit", EMBEDDED, *biases, *audited))
+    return NextStep("audit by the votes; with your model for embedded", ("audit", EMBEDDED, *biases, *audited))

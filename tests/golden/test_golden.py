@@ -15,6 +15,9 @@ from compared import SHOWN, TOLERANCES, all_differences, report, settled
 from data_files import read, write
 from helped import help_of_every_command
 from page_checks import unreadable
+from screens import COLUMNS, LINES, next_command, result_of
+
+from cda.inert import width
 
 DATA = Path(__file__).parent / "data"
 HELP = "help"
@@ -193,3 +196,22 @@ def test_a_record_that_was_edited_wrongly_says_so(lines: str, message: str, tmp_
     (tmp_path / "a.leaves").write_text(lines, encoding="utf-8")
     with pytest.raises(AssertionError, match=message):
         read(tmp_path)
+
+
+LOOK_UPS = ("version", "samples", "dry-run", "mistakes", "inspect-prompts")
+"""Cases without a result that something follows from: numbers and prompts that were asked for, plans, and mistakes."""
+PLANNED = [case for case in CASES if case.name not in LOOK_UPS]
+
+
+@pytest.mark.parametrize("case", PLANNED, ids=[case.name for case in PLANNED])
+def test_a_result_is_one_screen_and_its_next_step_runs(case: Case, bench: Bench) -> None:
+    bench.output(case)
+    for said in bench.said[case.name]:
+        lines = result_of(said)
+        assert len(lines) <= LINES, "\n".join(lines)
+        assert not [
+            line for line in lines if width(line) > COLUMNS and not any(len(word) > 60 for word in line.split())
+        ]
+        if (words := next_command(said)) is not None:
+            tried = bench.tried([*words, "--dry-run"])
+            assert tried.exit_code == 0, f"cda {words}: {tried.output}\n{said}"
