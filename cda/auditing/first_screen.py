@@ -39,23 +39,23 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 
 
 def audit_summary(
-    audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None, step: Sequence[str] = ()
+    audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None, below: int = 0
 ) -> str:
-    """The headline, a row for each bias and for quality, paths, the number of caveats, and the next `step`; then, as far as there is room,
-    few prompts, the spread of several trainings, what a policy would show more of, what length alone prefers, and how it was scored.
+    """The headline, a row for each bias and for quality, paths, and the number of caveats; before these, as far as there is room, few prompts, the spread of several trainings, what a policy would show more of, what length alone prefers, and how it was scored.
     If rows do not fit, those of the quietest verdicts become one line; a path is never cut. A clause that is too long for its row
-    stands there in short, or in the report alone."""
+    stands there in short, or in the report alone. `below`: lines that are to follow."""
     found = bias_verdicts(audit)
     end = []
     if adapter_path is not None:
         over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
-    end += [*_where(audit, report_path), *step]
+    end += _where(audit, report_path)
+    most = MAX_LINES - below
     fixed = len(end) + 2 + len(position.of_judge(audit))  # header and quality
-    opening = _wrapped(headline(audit), max(1, min(3, MAX_LINES - fixed - 2)))
+    opening = _wrapped(headline(audit), max(1, min(3, most - fixed - 2)))
     warned = [_wrapped(few_prompts(_prompts_of(audit)), 2), _wrapped(spread_line(audit), 1)]
-    room = MAX_LINES - len(opening) - fixed
+    room = most - len(opening) - fixed
     shown = _kept(found, room - sum(map(len, warned)))
     rest = [row for row in found if row not in shown]
     lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
@@ -66,7 +66,7 @@ def audit_summary(
         textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS),
     ]
     for own in more:
-        lines += own if len(lines) + len(own) + len(end) <= MAX_LINES else []
+        lines += own if len(lines) + len(own) + len(end) <= most else []
     return "\n".join([*lines, *end])
 
 

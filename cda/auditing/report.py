@@ -222,13 +222,14 @@ def _facts(audit: AuditResult) -> set[str]:
     return {name for name, true in holds.items() if true} | methods | by_method | words | measured | rules
 
 
-def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None) -> Document:
-    """The audit; `page` and `adapter` are paths that the text for a terminal ends with. Longer texts stand in fenced blocks."""
+def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None, below: int = 0) -> Document:
+    """The audit; `page` and `adapter` are paths that the text for a terminal ends with, where `below` lines follow. Longer texts stand in
+    fenced blocks."""
     rows, parts, step = bias_verdicts(audit), sections(audit), after_audit(audit)
     return Document(
         f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
         "", (), (_numbers(audit), *parts),
-        (Marked((audit_summary(audit, page, adapter, step.lines()),)),), _markdown_parts(audit, parts, step),
+        (Marked((audit_summary(audit, page, adapter, below + len(step.lines())),)),), _markdown_parts(audit, parts, step),
         figures=(skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)),
         template="audit.html.j2", next=step,
         parts={

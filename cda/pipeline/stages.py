@@ -376,18 +376,17 @@ def write_report(
     folder = run_folder.path / "report" if out is None else out
     html = folder / PAGE
     with of_this_version(file):
-        document = with_rewrites(audit_document(audit, str(html), adapter), run_folder)
-        page, text, summary = document.page(), document.markdown(), document.text()
+        document = with_rewrites(audit_document(audit, str(html), adapter, int(figures is not None)), run_folder)
+        page, text = document.page(), document.markdown()
     if out is None:
         own_folder(folder)
     write_text(html, page)
     write_text(folder / "report.md", text)
     if has_adapter and out is None:
         write_adapter_cards(run_folder, audit)
-    say(f"  {headline(audit)}" if brief else f"\n{summary}")
-    if figures is not None:
-        with of_this_version(file):
-            say(document.write_figures(folder, figures))
+    with of_this_version(file):
+        drawn = [] if figures is None else [document.write_figures(folder, figures)]
+        say(f"  {headline(audit)}" if brief else f"\n{document.text(drawn)}")
     return html
 
 

@@ -101,15 +101,14 @@ class Document:
         )
 
     def text(self, end: Sequence[str] = (), named: Named = str) -> str:
-        """The document for a terminal: its first screen with the `end`, such as the files that were written, and the next step last;
-        then the texts, if they are what was asked for. `named`: words of the next command as the user typed them."""
-        if self.terminal:
-            return "\n\n".join(filter(None, map(_plain, self.terminal))).strip()
+        """The document for a terminal: its first screen, the texts if they are what was asked for, then the `end`, such as the files that
+        were written, and the next step. `named`: words of the next command as the user typed them."""
         last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named) if self.next else [])
+        if self.terminal:
+            return "\n".join(["\n\n".join(filter(None, map(_plain, self.terminal))).strip(), *last])
         shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
-        lines = first_screen(
-            (self.lead,) if self.lead else self.findings or (self.subtitle,), self._table(), LINES - len(last)
-        )
+        found = (self.lead,) if self.lead else self.findings or (self.subtitle,)
+        lines = first_screen(found, self._table(), LINES - len(last))
         texts = [line for text in shown for line in ("", *_plain(text).split("\n"))]
         return "\n".join([*lines, *texts, *([""] if texts else []), *last])
 
@@ -141,7 +140,7 @@ class Document:
             name = f"{save_plot(plot, folder, form).name} ({plot.width:g} × {plot.height:.1f} inches)"
             lines += [f"## {escaped(name)}", "", f"{escaped(plot.title)}.", "", escaped(plot.description), ""]
         write_text(folder / CAPTIONS, "\n".join(lines))
-        return f"Figures: {len(self.plots)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
+        return f"Figures: {len(self.plots)} files in {folder} ({CAPTIONS} says what each shows)"
 
     def page(self) -> str:
         """The document as a self-contained page; text from outside is escaped."""

@@ -279,7 +279,8 @@ def after_comparison(result: ComparisonResult) -> NextStep:
     if row.training is None and rewarded and trains(row.model):
         name = max(rewarded, key=lambda bias: rewarded[bias])
         return NextStep(f"train {name} away from the first one", ("train", *against([name]), *of_model(row.model)))
-    return NextStep("the first one by itself", ("report", result.sources[leader]))
+    source = result.sources[leader]
+    return NextStep("the first one by itself", () if source.endswith(".json") else ("report", source))
 
 
 def after_discoveries(result: DiscoveriesResult) -> NextStep:
@@ -298,7 +299,7 @@ def after_dose(result: DoseResult) -> NextStep:
         return NextStep("nothing needs doing: the model before is closest to people")
     if not result.mixed:
         return NextStep("the adapter of the run has this dose")
-    return NextStep("choose on the adapter itself, which has another curve: cda dose takes its run's folder")
+    return NextStep("choose on the adapter itself, which has another curve (cda dose, with its run's folder)")
 
 
 def after_calibration(result: CalibrationResult) -> NextStep:

@@ -450,7 +450,7 @@ def export_study(reference: str, folder: str | Path, options: ExportOptions) -> 
     if n_guarded:
         lines.append(f"{n_guarded} cells start with an apostrophe, so that no spreadsheet runs them")
     lines += [
-        f"Study {study.fingerprint}: {out}; README.md says what to do with it. Keep {KEY} to yourself",
+        f"Study {study.fingerprint}: {out}; see its README.md, and keep {KEY} to yourself",
         *after_export(str(out), str(out / "items.csv") if options.tool == "csv" else None).lines(),
     ]
 
@@ -620,6 +620,6 @@ def _asked(study: Study, plan: StudyPlan, exclusions: Exclusions, reference: str
     loads = [sum(not study.items[task.item].is_check for task in given) for given in study.participants.values()]
     return (
         f"{n} contrasts of {shown_path(reference)} ({exclusions})",
-        f"{plan.people} participants ({study.kind}), {_low_to_high(loads)} contrasts and {plan.checks} attention checks each; "
-        f"{plan.judgements} judgements on every contrast, {n * plan.judgements} in all",
+        f"{plan.people} participants ({study.kind}), {_low_to_high(loads)} contrasts and {plan.checks} checks each; "
+        f"{plan.judgements} judgements a contrast, {n * plan.judgements} in all",
     )

@@ -24,8 +24,7 @@ def result_of(printed: str) -> list[str]:
 
 def next_command(printed: str) -> list[str] | None:
     """Words of the next command behind `cda`; None if nothing is to be run. AssertionError: there is no next step at all."""
-    _, found, step = printed.partition("\nNext: ")
+    found = re.search(r"^Next: .*(?:\n +.*)*", printed, re.MULTILINE)
     assert found, f"no next step in:\n{printed}"
-    _, _, command = step.replace("\\\n", " ").rpartition("cda ")
-    opened = re.search(r"(?::|\n)\s+cda ", step)
-    return shlex.split(command) if opened else None
+    command = re.search(r":\s+cda ((?:.|\n)*)", found[0].replace("\\\n", " "))
+    return shlex.split(command[1]) if command else None
