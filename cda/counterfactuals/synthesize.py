@@ -10,6 +10,7 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.counterfactuals import label
+from cda.counterfactuals.dataset_card import dataset_card
 from cda.counterfactuals.label import LABEL_TOKENS
 from cda.counterfactuals.pairs import (
     BATCH,
@@ -28,14 +29,14 @@ from cda.counterfactuals.pairs import (
 )
 from cda.data.contrasts import CleanContrasts
 from cda.errors import DataError
-from cda.files.jsonl import write_jsonl
+from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
 from cda.prompts import RewritePrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ObjectiveSection, Recipe, SynthesizeSection
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
-from cda.resources.artifacts import read_labelled, training_row
+from cda.resources.artifacts import read_labelled, stage_counts, training_row
 from cda.resources.llm_access import Planned, llm_access, llm_settings
 from cda.resources.sources import (
     audit_inputs,
@@ -47,7 +48,7 @@ from cda.resources.sources import (
     source_fingerprint,
     taught_contrasts,
 )
-from cda.results.stages import Rewritten, SynthesizeCounts, TaughtContrasts
+from cda.results.stages import LabelCounts, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import GatedRewriter, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stats.draws import Stream, drawn, generator
@@ -130,13 +131,16 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
-    return SynthesizeCounts(
+    counts = SynthesizeCounts(
         in_audit=in_audit,
         biases=biases,
         contrasts=contrasts,
         mix={"train": len(mix) - n_validation, "validation": n_validation},
         kinds=dict(sorted(Counter(row.kind for row in mix).items())),
     )
+    labels = stage_counts(run_folder, "label", LabelCounts)
+    write_text(folder / "README.md", dataset_card(MIX, recipe, loaded.biases, labels, counts))
+    return counts
 
 
 def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Exclusions]) -> list[LabelledPair]:

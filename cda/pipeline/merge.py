@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.model_card import ExportedTraining, model_card
+from cda.auditing.model_card import ExportedTraining, model_card, save_card
 from cda.auditing.report_cells import EMBEDDED, applied
 from cda.errors import DataError, ModelError, RunError
-from cda.files.jsonl import write_text
 from cda.files.paths import user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
@@ -91,7 +90,7 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
                     adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
                     compose_adapters(weighted, read_head(spec), adapter)
                 merge_adapter(spec, adapter, new, saved_in, dose)
-        write_text(new / "README.md", card)
+        save_card(new, card, [source.part for source in read])
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file()) / 2**20
         step = after_merge(str(out), section.name_or_path if adapter_only else None)
         lines = [
@@ -179,7 +178,7 @@ def write_adapter_cards(run: RunFolder, audit: AuditResult) -> None:
     for at, (training, dose) in enumerate(zip(trainings(seeds.seeds if seeds else (0,)), doses, strict=True)):
         if applied_dose(run, training) == dose:
             part = _part(run, dose, audit, None if at else audit.dose, training.stage("train"), at)
-            write_text(run.stage(training.stage(NAME)) / "README.md", model_card([part], base, None))
+            save_card(run.stage(training.stage(NAME)), model_card([part], base, None), [part])
 
 
 def _public_name(base: ModelSection) -> str:
