@@ -17,6 +17,7 @@ from cda.results.base import BeforeAfter, Estimate, Missing
 from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection
 
 _MARKS = {"before": SCORINGS["before"], "after": SCORINGS["after"], "people": PEOPLE_MARK}
+_HARDLY = "The margins hardly follow people's votes"
 _TERMS = (
     Entry("offset", "bias of the first side only", "What is taken off a margin if the first side has the bias and the second has not."),
     Entry("slope", "measure of the first side − of the second", "What is taken off for each unit of the difference."),
@@ -36,7 +37,9 @@ def calibration_document(result: CalibrationResult) -> Document:
         meaning(*_TERMS),
     )
     title = f"Calibration of {clipped(result.scorer, 120)}"
-    return Document(title, calibration_verdict(result), (), sections, next=after_calibration(result))
+    verdict, step = calibration_verdict(result), after_calibration(result)
+    lead = f"{verdict} {_HARDLY}." if result.following.low <= LEAST_FOLLOWING else verdict
+    return Document(title, verdict, (), sections, lead=lead, next=step)
 
 
 def calibration_verdict(result: CalibrationResult) -> str:
@@ -113,8 +116,7 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
         )
     if result.following.low <= LEAST_FOLLOWING:
         lines.append(
-            "With the terms held fixed, the margins hardly follow people's votes (log odds of "
-            f"{_number(result.following)} per root mean square of the margins): a correction moves how often the side with the "
+            f"{_HARDLY}, with the terms held fixed (log odds of {_number(result.following)} per root mean square): a correction moves how often the side with the "
             "bias is preferred, and says little about which pairs people prefer."
         )
     lines += [

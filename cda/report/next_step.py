@@ -305,8 +305,8 @@ def after_dose(result: DoseResult) -> NextStep:
 def after_calibration(result: CalibrationResult) -> NextStep:
     """Audit with the calibration; where none helps, ask in another way or collect more votes."""
     name = result.scorer
-    if name.startswith("memory:"):
-        return NextStep("pass it on as score={'calibration': …} to the functions that score your model")
+    if result.strength and name.startswith("memory:"):
+        return NextStep("give the functions that score your model its file as score={'calibration': …}")
     if result.strength:
         biases = tuple(word for bias in result.corrections for word in _opened(bias))
         files = tuple(
