@@ -157,7 +157,7 @@ def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> Ne
 def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
     """RATE's rewrites of rewrites carry no difference but the bias."""
     model = audit.model.name
-    if model.startswith("memory:") or name not in EMBEDDED_BIASES:
+    if model.startswith("memory:") or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
         return NextStep(f"rewrite the sides of {name} so that they differ in it alone, or give RATE triples of it")
     words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *_asked(audit))
     return NextStep(f"measure {name} by RATE, whose sides differ in it alone", words)
