@@ -174,7 +174,9 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
         inspection = _inspection(target, rewrites, goal, options)
         document = inspect_document(inspection)
         page = {html.name: document.page} if html else {}
-        text = document.text([f"Page: {html}"] if html else [], as_called(as_given(target), None))
+        text = document.text(
+            [f"Page: {html}" if html else "All tables: --html PAGE"], as_called(as_given(target), None)
+        )
         return Made(inspection, page, text)
 
     plan, costs = partial(inspection_plan, goal, answers, options), partial(_costs, goal, answers, options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -231,7 +232,11 @@ def inspect_document(inspection: InspectResult) -> Document:
     ]  # fmt: skip
     title = f"Rewrites: {', '.join(bias.name for bias in inspection.biases)}"
     subtitle, step = f"Rewrites of {inspection.where}{who}.{scored}", after_inspection(inspection)
-    return Document(title, subtitle, (), tuple(sections), shows_texts=True, next=step)
+    whole = rewrites_table(inspection)
+    # n and who labelled stand on the page.
+    rows = tuple(tuple(re.split(r", n = | \(", shown)[0] for shown in row) for row in whole.rows)
+    glance = replace(whole, caption=f"Rewrites, with {PERCENT} intervals by prompt", rows=rows)
+    return Document(title, subtitle, (), tuple(sections), glance=glance, shows_texts=True, next=step)
 
 
 def _tables(inspection: InspectResult) -> tuple[Table, ...]:

@@ -7,12 +7,15 @@ import re
 import shutil
 import threading
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from changed import changed
 from made_audits import make_audit
+from page_checks import words as page_words
 from replies import reply
 from typer.testing import CliRunner
 
@@ -75,10 +78,13 @@ def asked(*words: object) -> Any:
 
 
 def told(*words: object) -> str:
-    """All that a command prints, lines joined; it has to succeed."""
-    result = asked(*words)
-    assert result.exit_code == 0, result.output
-    return " ".join(result.stdout.split())
+    """All that a command prints, lines joined, and what its page says; it has to succeed."""
+    with TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        result = asked(*words, *([] if "--html" in words else ["--html", page]))
+        assert result.exit_code == 0, result.output
+        read = unescape(page_words(page.read_text(encoding="utf-8"))) if page.is_file() else ""
+    return f"{' '.join(result.stdout.split())} {read}"
 
 
 def test_training_pairs_stand_beside_what_they_were_made_from(run: Path) -> None:

@@ -162,7 +162,6 @@ def test_overcorrection_has_a_smaller_dose(make_audit: Any) -> None:
         (
             (0.88, 0.86),
             (0.75, 0.74),
-            None,
             ("train", "runs/one", "train.num_train_epochs=4", "run.folder=runs/one-more"),
         ),
         ((0.88, 0.40), None, ("train", "runs/one", "audit.quality=embedded")),
