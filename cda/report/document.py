@@ -230,8 +230,8 @@ def _marked(block: Block) -> list[str]:
         case Marked():
             return list(block.lines)
         case NextStep():
-            command = block.command().replace("`", "'")
-            return ["", f"**Next:** {escaped(block.why)}{f': `{command}`' if command else '.'}", ""]
+            command = fenced_block(block.command()) if block.words else []
+            return ["", f"**Next:** {escaped(block.why)}{':' if command else '.'}", "", *command, ""]
         case TextPair():
             texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))
             fenced = [line for text in texts for line in (*fenced_block(text), "")]

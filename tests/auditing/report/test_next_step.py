@@ -176,7 +176,7 @@ def test_what_a_training_showed_decides(
 def test_every_form_has_the_step(make_audit: Any) -> None:
     document = audit_document(as_model(make_audit({"jargon": (0.88,)}, quality=(0.75,), others=()), "embedded"))
     assert document.text().splitlines()[-1] == "Next: train jargon away: cda train jargon"
-    assert "**Next:** train jargon away: `cda train jargon`" in document.markdown()
+    assert "**Next:** train jargon away:\n\n```text\ncda train jargon\n```\n" in document.markdown()
     assert (
         '<p class="next"><strong>Next:</strong> train jargon away: <code>cda train jargon</code></p>' in document.page()
     )
