@@ -138,7 +138,9 @@ def test_a_card_opens_with_the_audits_first_screen_as_a_figure_and_in_words(
         "- Base: my-org/reward-8b\n- Dose: 1, of the trained update\n- Measured on: contrasts: embedded; quality pairs: embedded"
         in card
     )
-    assert "- Votes: none: no people's votes say what is right" in card and "majorities: jargon 100, length 100" in card
+    assert (
+        "- Votes: none: no people's votes say what is right" in card and "majorities: jargon 100 and length 100" in card
+    )
 
 
 def test_the_hub_reads_the_cards_metadata_as_it_was_meant(voted: Audit) -> None:
