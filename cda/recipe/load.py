@@ -110,8 +110,8 @@ def load_recipe(
     settings: Mapping[str, object] = NO_SETTINGS,
     where: str = "command line",
 ) -> LoadedRecipe:
-    """Resolve a recipe; the folder of a run stands for the settings that it was made with, a bias file for the recipe that debiases it, on the embedded model and data unless overridden,
-    and also teaches the contrasts that a discovery left next to it, on pairs of its topic, unless `data.contrasts` and `data.topic`
+    """Resolve a recipe; the folder of a run stands for the settings that it was made with, a bias file for the recipe that debiases it,
+    on the embedded model and data unless overridden, which also teaches the contrasts that a discovery left next to it, on pairs of its topic, unless `data.contrasts` and `data.topic`
     say otherwise. Overrides
     (`section.key=value`) win over the file, the nested mapping `settings` over them; RecipeError carries every mistake in all
     of these, and names the file, or `where` for both of the others."""
