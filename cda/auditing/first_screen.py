@@ -42,8 +42,8 @@ def audit_summary(
     audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None, below: int = 0
 ) -> str:
     """The headline, a row for each bias and for quality, paths, and the number of caveats; before these, as far as there is room, few
-    prompts, the spread of several trainings, what a policy would show more of, what length alone prefers, and how it was scored. If rows do not fit, those of the quietest verdicts become one line; a path is never cut. A clause that is too long for its row
-    stands there in short, or in the report alone. `below`: lines that are to follow."""
+    prompts, the spread of several trainings, what a policy would show more of, what length alone prefers, and how it was scored. If
+    rows do not fit, those of the quietest verdicts become one line; a path is never cut. A clause that is too long for its row stands there in short, or in the report alone. `below`: lines that are to follow."""
     found = bias_verdicts(audit)
     end = []
     if adapter_path is not None:

@@ -111,10 +111,9 @@ def load_recipe(
     where: str = "command line",
 ) -> LoadedRecipe:
     """Resolve a recipe; the folder of a run stands for the settings that it was made with, a bias file for the recipe that debiases it,
-    on the embedded model and data unless overridden, which also teaches the contrasts that a discovery left next to it, on pairs of its topic, unless `data.contrasts` and `data.topic`
-    say otherwise. Overrides
-    (`section.key=value`) win over the file, the nested mapping `settings` over them; RecipeError carries every mistake in all
-    of these, and names the file, or `where` for both of the others."""
+    on the embedded model and data unless overridden, which also teaches the contrasts that a discovery left next to it, on
+    pairs of its topic, unless `data.contrasts` and `data.topic` say otherwise. Overrides (`section.key=value`) win over the file, the
+    nested mapping `settings` over them; RecipeError carries every mistake in all of these, and names the file, or `where` for both of the others."""
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
     if (
