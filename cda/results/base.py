@@ -345,17 +345,15 @@ class Shown(Saved):
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame.
 
-        Columns: measure, of, scoring (before, after, change, unpaired or empty), key (of a number in the table of measures), value,
-        low, high (95% interval), n, n_prompts, unit, method, p_value and p_holm of a change, and reason if there is no value.
+        Columns: measure, bias, moment (`model` as it is, or before, after, change, unpaired), value, low, high (95% interval) and n;
+        what else the numbers are of, such as topic, audit, judge or a column of the data, each a column, empty in rows of none of it;
+        n_prompts, unit, method, p_value and p_holm of a test, and reason if there is no value.
 
         Raises:
             DataError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise DataError("to_frame needs pandas: pip install 'cda-debias[pandas]'") from None
-        return pandas.DataFrame(list(of_room("cda.numbers.views:rows_of")(self)))
+        made: DataFrame = of_room("cda.numbers.frames:frame")(of_room("cda.numbers.frames:rows_of")(self))
+        return made
 
 
 def of_room(place: str) -> Any:
