@@ -70,8 +70,8 @@ def test_what_does_not_go_together_is_said() -> None:
     def twin(prompts: list[Any], responses: list[str]) -> list[int]:
         return shorter(prompts, responses)
 
-    twin.__qualname__ = "longer"
-    with pytest.raises(cda.RecipeError, match="two objects of the name memory:longer"):
+    twin.__name__ = "longer"
+    with pytest.raises(cda.RecipeError, match="two objects of the name longer"):
         cda.quality(longer, PAIRS, against=twin)
     with pytest.raises(cda.RecipeError, match="data: has no effect"):
         cda.quality(longer, PAIRS, data={"split": "test"})

@@ -91,7 +91,7 @@ def test_the_share_decided_by_place_is_measured_once_and_stands_everywhere(made:
 def test_the_headline_and_each_bias_say_what_the_place_leaves(made: tuple[cda.Audit, Path]) -> None:
     audit, _ = made
     said = headline(audit)
-    assert said.startswith("memory:by_place goes by the place in 79% [57, 91] of comparisons, whatever the answers say")
+    assert said.startswith("by_place goes by the place in 79% [57, 91] of comparisons, whatever the answers say")
     assert (
         "picking the first in 89% of verdicts; bias estimates are weak. Whether it rewards jargon is unclear." in said
     )
@@ -100,7 +100,7 @@ def test_the_headline_and_each_bias_say_what_the_place_leaves(made: tuple[cda.Au
     assert row.split(maxsplit=3)[1:] == ["(by", "place)", "79% [57, 91]  38"]
     (shown,) = [part for part in sections(audit) if part.id == "position"]
     judges, biases = shown.tables
-    assert judges.rows == (("memory:by_place", "79% [57, 91]", "2% [0.4, 14]", "89%", "40", "1"),)
+    assert judges.rows == (("by_place", "79% [57, 91]", "2% [0.4, 14]", "89%", "40", "1"),)
     # One of the 39 contrasts with a margin was read in one order only.
     assert biases.rows == (("jargon", "79% [57, 91]", "38", "8"),)
 
