@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "audit_row": (AuditRow, "a row to share: `--export` of `cda audit` and `cda compare`, `audit.export`"),
     "topics": (TopicsResult, "`topics.json`: `cda discover --by-topic`, `cda.discover(…, by_topic=True)`"),
     "study": (StudyResult, "`votes.summary.json`: `cda study import`"),
-    "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),
+    "inspect": (InspectResult, "what `cda inspect --json` prints"),
 }
 
 
