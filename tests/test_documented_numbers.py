@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 import statistics
 from collections.abc import Callable, Iterator
@@ -193,6 +194,78 @@ def real_debias() -> list[float]:
 
 
 @made
+def rules_undone() -> list[float]:
+    """Additions by rules that rules take out again: the least of four biases, and of vagueness; whole percents that they reach."""
+    found = {check["threshold"].partition(":")[0]: check["found"] for check in result("flip_rates")["checks"][:5]}
+    shares = {bias: float(re.findall(r"([\d.]+)% \[", words)[0]) / 100 for bias, words in found.items()}
+    vagueness = shares.pop("vagueness")
+    return [math.floor(100 * min(shares.values())), math.floor(100 * vagueness)]
+
+
+@made
+def differ_alone() -> list[float]:
+    return [numbers_of(check["found"].replace("%", " "))[0][0] for check in result("embedded_texts")["checks"][:10]]
+
+
+@made
+def noise() -> list[float]:
+    """Quality before and after noise, and how often the interval of skew alone called the model less biased."""
+    found = {
+        key: own
+        for key, own in result("verdict_words")["numbers"].items()
+        if re.match(r"noise to quality (72|68|63)%, c", key)
+    }
+    levels = [float(key[17:19]) for key in found]
+    called = [float(own["words by the rule before"]["less biased"].partition("%")[0]) for own in found.values()]
+    return [77, max(levels), min(levels), min(called) + 0.01, max(called)]
+
+
+@made
+def tilt_missing() -> list[float]:
+    """Percents of the shift and of the KL that are missing with 4 responses; 8 and 1, if the others miss 1% at most."""
+    found = result("policy_tilt")["numbers"]["shift at the strongest supported β"]
+    few = found.pop("4")
+    assert all(1 - own[key] <= 0.01 for own in found.values() for key in ("jackknifed", "kl"))
+    return [100 * (1 - few["jackknifed"]), 100 * (1 - few["kl"]), 4, 1, 8]
+
+
+@made
+def padding() -> list[float]:
+    sets = result("bench_training")["numbers"]["sets"].values()
+    return [100 * own[kind]["padding_share"] for own in sets for kind in ("cda", "TRL")]
+
+
+def _real(way: str) -> list[Any]:
+    return [run for name, run in sorted(result("real_debias")["numbers"]["runs"].items()) if name.startswith(way)]
+
+
+@made
+def real_skews() -> list[float]:
+    """Least and most skew of the base models, and people's, by bias."""
+    runs, found = _real("paired"), []
+    for bias in ("jargon", "structure", "length"):
+        skews = [run["frontier"]["0"]["skew"][bias] for run in runs]
+        found += [min(skews), max(skews), runs[0]["at"]["1"]["people"][bias]["human_skew"]["value"]]
+    return found
+
+
+@made
+def real_quality() -> list[float]:
+    return [run["at"]["1"]["quality"]["pooled"]["before"]["value"] for run in _real("paired")]
+
+
+@made
+def real_structure() -> list[float]:
+    return [run["frontier"]["1"]["skew"]["structure"] for run in _real("paper")]
+
+
+@made
+def real_alike() -> list[float]:
+    found = [run["at"]["1"]["quality"]["by people, alike"] for run in _real("paired")]
+    return [*(own["before"]["value"] for own in found), *(own["change"]["value"] for own in found)]
+
+
+@made
 def voted_contrasts() -> float:
     """Of a bias in the release, to ten."""
     return round(statistics.mean(own["n"] for own in result("dose_release")["numbers"]["biases"].values()), -1)
@@ -270,7 +343,7 @@ def pool(source: str) -> Iterator[float]:
             file, _, keys = name.partition(":")
             found = result(file)
             for key in _keys(found, keys):
-                found = found[key]
+                found = found[int(key) if isinstance(found, list) else key]
             yield from leaves(found)
         elif kind == "code":
             module, _, constant = name.partition(":")
@@ -288,9 +361,10 @@ def pool(source: str) -> Iterator[float]:
 def _keys(found: Any, keys: str) -> Iterator[str]:
     """Keys of a dotted place; a key may have dots itself."""
     while keys:
-        key = max((key for key in found if keys == key or keys.startswith(f"{key}.")), key=len)
+        names = map(str, range(len(found))) if isinstance(found, list) else found
+        key = max((name for name in names if keys == name or keys.startswith(f"{name}.")), key=len)
         yield key
-        found, keys = found[key], keys[len(key) + 1 :]
+        found, keys = found[int(key) if isinstance(found, list) else key], keys[len(key) + 1 :]
 
 
 def spans(document: Path) -> Iterator[tuple[int, int, str, str]]:

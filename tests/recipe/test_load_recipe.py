@@ -218,5 +218,7 @@ def test_a_setting_that_is_null_is_given(write: Write) -> None:
     for override in ("synthesize.counterfactuals=null", "synthesize.counterfactuals=5"):
         loaded = load_recipe("jargon", ["data.pairs=mine.jsonl", override])
         assert not [note for note in loaded.notes if "numbers of pairs are kept" in note]
-    path = write("biases: jargon\nmodel: embedded\ndata: {preset: embedded, pairs: mine.jsonl}\nsynthesize: {counterfactuals: null}\n")
+    path = write(
+        "biases: jargon\nmodel: embedded\ndata: {preset: embedded, pairs: mine.jsonl}\nsynthesize: {counterfactuals: null}\n"
+    )
     assert not [note for note in load_recipe(path).notes if "numbers of pairs are kept" in note]
