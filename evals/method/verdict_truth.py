@@ -463,7 +463,10 @@ def cases(limit: int | None) -> list[dict[str, object]]:
         Group(load_bias(bias), True, own, tuple(prompt_id(one.prompt) for one in own), {}, "reward", 0)
         for bias, own in by_bias.items()
     ]
-    measured = {group.bias.name: {"features": group.features, "amounts": group.amounts} for group in groups}
+    measured = {
+        group.bias.name: {"features": group.features, "amounts": group.amounts, "wording": group.wording}
+        for group in groups
+    }
     found = []
     for planted in scorers:
         unit = "preference" if planted.judge else "reward"
