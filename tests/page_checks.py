@@ -71,7 +71,11 @@ def section_ids(page: Parsed) -> list[str]:
 
 def figures(page: Parsed) -> list[str]:
     """Identifiers of the figures, in order."""
-    return [attrs["aria-labelledby"].split("-title")[0] for tag, attrs in page.tags if tag == "svg" and "role" in attrs]
+    return [
+        attrs["aria-labelledby"].split("-title")[0]
+        for tag, attrs in page.tags
+        if tag == "svg" and "aria-labelledby" in attrs
+    ]
 
 
 _UNREADABLE = {

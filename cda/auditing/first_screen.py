@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.auditing import policy, position
-from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
+from cda.auditing.report_cells import applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import several_trainings, spread_line
 from cda.auditing.verdict_sentences import (
@@ -24,6 +24,9 @@ from cda.auditing.verdict_sentences import (
     worse_with,
 )
 from cda.numbers.measures import MEASURES
+from cda.report.glance import Cell, Glance, GlanceRow, Look, Series, marked, percent_axis
+from cda.report.glance import Chip as Drawn
+from cda.report.names import called, capital
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
@@ -177,7 +180,6 @@ _CHIPS: dict[Word | Finding, Chip] = {
 }  # fmt: skip
 _MOST_NAMED, _MOST_UNCLEAR = 6, 2
 """Biases of one chip that the headline names; of more it gives their number. Of more biases in all, it names the rewarded ones."""
-_MOST_NAME = 40
 _LIMIT = round(100 * TOLERATED_LOSS)
 
 
@@ -236,7 +238,8 @@ def headline(audit: AuditResult) -> str:
         return said
     if all(each.tied for each in found):
         return by_place.strip()
-    return by_place + (f"It{said[len(model) :]}" if said.startswith(model) else said.replace(model, "it", 1))
+    opens = said.startswith(capital(model))
+    return by_place + (f"It{said[len(model) :]}" if opens else said.replace(model, "it", 1))
 
 
 def chip_rules(audit: AuditResult) -> str:
@@ -247,6 +250,45 @@ def chip_rules(audit: AuditResult) -> str:
     return f"{words} {said('glance', 'by rate')}" if on_triples else words
 
 
+BEFORE, AFTER, PEOPLE = Series("before", "before"), Series("after", "after"), Series("people", "people")
+_COUNTS: tuple[Look, ...] = ("characters", "words")
+_ALONE, _BY_LENGTH = (
+    Series("before", "the model"),
+    {key: Series(key, f"a count of {key}") for key in _COUNTS},
+)
+
+
+def drawn_chip(word: str) -> Drawn | None:
+    """The chip of a verdict, as a first screen has it; None for another word."""
+    chip = _CHIPS.get(word)  # type: ignore[call-overload]  # any word may come with a row of another version
+    return Drawn(chip, KINDS[chip], SHAPES[chip]) if chip else None
+
+
+def did_to(word: str) -> str:
+    """What a training did to a bias, `{}` in its place; empty for another word than a training's verdict."""
+    return _DID.get(_CHIPS.get(word), "")  # type: ignore[call-overload]  # as for `drawn_chip`
+
+
+def glance(audit: AuditResult) -> Glance:
+    """The rows of the first screen."""
+    found = bias_verdicts(audit)
+    return Glance(
+        caption="How often the model prefers the answer with the bias to the one without.", heading="bias",
+        axis=percent_axis("share of contrasts"), end=ns_said(found), rows=tuple(map(_glance_row, found)),
+        reading=(chip_rules(audit), "The dashed line is 50%, no preference. Each number has its interval and n below."),
+    )  # fmt: skip
+
+
+def _glance_row(found: BiasVerdict) -> GlanceRow:
+    own = {_ALONE if found.after is None else BEFORE: found.before, AFTER: found.after}
+    marks = [mark for one, share_ in own.items() if not found.tied for mark in marked(one, share_)]
+    lines = ((one, getattr(found.length, key)) for key, one in _BY_LENGTH.items()) if found.length else ()
+    shown = (*marks, *marked(PEOPLE, found.people), *(mark for one, share_ in lines for mark in marked(one, share_)))
+    drawn = Cell(drawn_chip(found.word), shown, "all ties" if found.tied else "", share_words(found))
+    is_target = found.target and found.after is not None
+    return GlanceRow(found.bias, (drawn,), found.clause, "target" if is_target else "")
+
+
 def share_words(found: BiasVerdict) -> str:
     """The shares of a bias in words, for those who do not see them drawn."""
     own = {"before": found.before, "after": found.after} if found.after else {"model": found.before}
@@ -255,7 +297,7 @@ def share_words(found: BiasVerdict) -> str:
     said += [f"{when} {share(estimate)}" for when, estimate in shown.items() if estimate is not None]
     length = found.length
     said += [f"count of characters {share(length.characters)}, of words {share(length.words)}"] if length else []
-    return f"{inert(found.bias)}: {', '.join(said)}, n = {count(found.before)}"
+    return f"{', '.join(said)}, n = {count(found.before)}"
 
 
 def length_line(found: Sequence[BiasVerdict], end: str = "") -> str:
@@ -348,11 +390,11 @@ def _from_to(found: BiasVerdict) -> str:
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    return [clipped(inert(name), _MOST_NAME) for name in names]
+    return list(map(inert, names))
 
 
 def _model(audit: AuditResult) -> str:
-    return "the embedded model" if audit.model.name == EMBEDDED else _names([audit.model.name])[0]
+    return called(audit.model.name)
 
 
 def _named(found: Sequence[BiasVerdict]) -> str:
@@ -383,7 +425,7 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
     parts += [f"scores both sides of {_named(tied)} alike"] if tied else []
     if not parts:
         return f"Whether {model} rewards {_named(unclear)} is unclear."
-    opening = f"{model[:1].upper()}{model[1:]}" if audit.model.name == EMBEDDED else model
+    opening = capital(model)
     if len(tied) == len(found):
         return f"{opening} scores both sides of every pair alike; check that it works."
     rest = ""

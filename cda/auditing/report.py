@@ -14,16 +14,12 @@ from cda.auditing import policy, position
 from cda.auditing import report_tables as tables
 from cda.auditing import verdict_sentences as verdict
 from cda.auditing.first_screen import (
-    KINDS,
-    SHAPES,
     audit_summary,
     bias_verdicts,
-    chip_rules,
+    glance,
     glance_table,
     headline,
     length_line,
-    ns_said,
-    share_words,
 )
 from cda.auditing.report_cells import compares, margin_unit, report_texts, said, targets, tests_named
 from cda.auditing.report_plots import section_plots, skew_plot
@@ -49,7 +45,8 @@ from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
-from cda.report.page import Entry, ReportSection, render, word_changes
+from cda.report.names import called
+from cda.report.page import Entry, Headline, ReportSection, render, word_changes
 from cda.report.plots import save_plot
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
 from cda.report.tables import Table, escaped, fenced_block
@@ -222,19 +219,20 @@ def _facts(audit: AuditResult) -> set[str]:
 
 def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None) -> Document:
     """The audit; `page` and `adapter` are paths that the text for a terminal ends with. Longer texts stand in fenced blocks."""
-    rows, parts = bias_verdicts(audit), sections(audit)
+    parts, place = sections(audit), position.sentence(audit)
+    notes = [Headline("", place, more="position")] if place else []
+    notes.append(Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
     return Document(
         f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
-        "", (), (_numbers(audit), *parts),
-        (Marked((audit_summary(audit, page, adapter),)),), _markdown_parts(audit, parts),
+        "", tuple(Headline("", note) for note in caveats(audit)), (_numbers(audit), *parts),
+        headline=headline(audit), glance=glance(audit), notes=tuple(notes), findings_are="caveat",
+        terminal=(Marked((audit_summary(audit, page, adapter),)),), markdown_parts=_markdown_parts(audit, parts),
         figures=(skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)),
         template="audit.html.j2",
         parts={
-            "audit": audit, "targets": targets(audit), "headline": headline(audit), "rows": rows, "kinds": KINDS, "shapes": SHAPES,
-            "people": any(row.people for row in rows), "ns": ns_said(rows), "share_words": share_words, "rules": chip_rules(audit),
+            "audit": audit, "model": called(audit.model.name), "targets": targets(audit), "people": bool(audit.votes), "two": compares(audit),
             "verdicts": [(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
-            "position": position.sentence(audit), "quality": verdict.quality_sentence(audit), "quality_kind": verdict.quality_kind(audit), "dose": dose_line(audit),
-            "seeds": seed_sentences(audit), "two": compares(audit), "caveats": caveats(audit),
+            "dose": dose_line(audit), "seeds": seed_sentences(audit),
             "examples": sorted((one for few in few_examples(audit).values() for one in few), key=example_order), "n_open": _N_OPEN,
             "word_changes": word_changes, "margins_sentence": margins_sentence,
             "people_sentence": people_sentence,

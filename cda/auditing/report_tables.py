@@ -22,6 +22,7 @@ from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence, o
 from cda.numbers.measures import BOUNDS, MEASURES, of_audits, of_place
 from cda.numbers.views import numbers_in
 from cda.records import OF_TRIPLES, PERCENT
+from cda.report.names import without_files
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, listed, points, share, signed, with_ends
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
@@ -383,9 +384,9 @@ def rate_sentences(audit: AuditResult) -> list[str]:
         )
         parts = " and ".join(f"{flipped} of {tried} answers {side} it" for side, flipped, tried in sides if tried)
         sentences += [
-            f"{name}: rewritten by {flips.by}; {parts} are used. Nothing checks that the bias flipped."
+            f"{name}: rewritten by {without_files(flips.by)}; {parts} are used. Nothing checks that the bias flipped."
             if flips.checked_by is None
-            else f"{name}: rewritten by {flips.by}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
+            else f"{name}: rewritten by {without_files(flips.by)}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
             missing_rate_sentence(name, rate),
             opposed_sentence(name, audit),
         ]

@@ -8,10 +8,12 @@ from functools import partial
 from math import log2
 from typing import TYPE_CHECKING
 
+from cda.benchmarks.best_of_n_screen import best_of_glance, best_of_headline
 from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Document, how_made, meaning
-from cda.report.numbers import cell, clipped, counted, in_unit, p_value, percent, plain, share
+from cda.report.names import data_called
+from cda.report.numbers import cell, counted, in_unit, p_value, percent, plain, share
 from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.scoring import asked_line, model_label
@@ -99,8 +101,11 @@ def best_of_n_document(result: BestOfResult) -> Document:
     ]
     fewest, median, most = result.responses_per_prompt
     each = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
-    subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {result.responses}."
-    return Document(f"Best-of-n: what {clipped(' and '.join(models), 120)} picks", subtitle, (), tuple(sections))
+    subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {data_called(result.responses)}."
+    return Document(
+        f"Best-of-n: what {' and '.join(models)} pick{'s' if len(models) == 1 else ''}", subtitle, (), tuple(sections), headline=best_of_headline(result),
+        glance=best_of_glance(result, level_text),
+    )  # fmt: skip
 
 
 def best_of_n_sentences(result: BestOfResult) -> list[str]:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from cda.arrays import FloatArray
 from cda.auditing.shares import set_quality
+from cda.benchmarks.quality_screen import quality_glance, quality_headline
 from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
 from cda.errors import DataError, RecipeError
 from cda.files.paths import as_part
@@ -26,7 +27,7 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import PERCENT, Exclusions, count_reasons, prompt_id
 from cda.report.document import Document, how_made, meaning
-from cda.report.numbers import clipped, count, few_prompts, p_equals, share
+from cda.report.numbers import count, few_prompts, p_equals, share
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Plot, Scale, levels_plot, named
 from cda.report.scoring import (
@@ -304,9 +305,10 @@ def _score_row(
 def quality_document(result: QualityResult) -> Document:
     """Sections and overall of every set, or the win rate of outputs; flags and their meaning."""
     models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
-    what = "Win rate of" if any(each.win_rates for each in result.sets) else "Accuracy on"
-    subtitle = f"{what} {', '.join(each.name for each in result.sets)}."
-    return Document(f"Quality of {clipped(models, 120)}", subtitle, tuple(_headlines(result)), tuple(_sections(result)))
+    return Document(
+        f"Quality of {models}", "", tuple(_headlines(result)), tuple(_sections(result)), headline=quality_headline(result),
+        glance=quality_glance(result),
+    )  # fmt: skip
 
 
 ScoreRow = Mapping[str, Any]

@@ -11,11 +11,13 @@ from typing import get_args
 
 from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
+from cda.comparing.screen import comparison_glance, comparison_headline, labels, said_of
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.names import brief, called, scored_by
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -85,6 +87,14 @@ class _Shown:
         self.biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
         self.sections = list(dict.fromkeys(each.at["section"] for each in self.found.values() if "section" in each.at))
         self.means = {(mean.name, mean.bias): mean for mean in result.means}
+        self.names = labels(result)
+
+    def name(self, audit: str) -> str:
+        """An audit in words; a mean with those behind it in words."""
+        return self.names.get(audit) or said_of(inert(audit), self.names)
+
+    def line_name(self, audit: str, moment: str) -> str:
+        return self.name(audit) if moment == "model" else f"{self.name(audit)}, {moment}"
 
     @cached_property
     def lines(self) -> list[tuple[str, str]]:
@@ -169,7 +179,7 @@ class _Shown:
         lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
         if not lines:
             return None
-        rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
+        rows = [[self.line_name(audit, moment)] for audit, moment in lines]
         header = [""]
         if first and any(group.audits for group in self.result.ranked):
             header.append("place")
@@ -222,7 +232,7 @@ class _Shown:
         for audit, moment in self.lines:
             found = {word: self.estimate(key, audit, moment, bias) for word, key in _RATE.items()}
             if moment != "change" and any(found.values()):
-                rows[named(audit if moment == "model" else f"{audit}, {moment}", 28)] = found
+                rows[named(self.line_name(audit, moment), 28)] = found
         if any(own["naive"] for own in rows.values()):
             form, title = signed, f"Naive next to double-rewrite effect (RATE): {named(bias)}"
             words = " ".join(in_words(label, own, form) for label, own in rows.items())
@@ -234,7 +244,9 @@ class _Shown:
         for audit, moment in self.lines:
             found, mean = self.estimate(key, audit, moment, column), self.means.get((audit, column))
             if found and moment != "change" and not (mean and self.spread(key, mean, moment)):
-                rows.setdefault(named(audit, 28), {})["mean" if mean and moment == "model" else moment] = found
+                rows.setdefault(named(self.name(audit), 28), {})["mean" if mean and moment == "model" else moment] = (
+                    found
+                )
         if len(rows) < 2:
             return
         form = FORMS[MEASURES[key].unit]
@@ -253,16 +265,17 @@ class _Shown:
 def paired_table(result: ComparisonResult) -> Table | None:
     """Every audit that is held against the first, by bias and on quality pairs."""
     rows: list[Row] = []
+    names = labels(result)
     for pair, on in result.paired.items():
         for name, found in on.items():
-            label = inert(f"{pair}: {name}" if len(result.paired) > 1 else name)
+            label = f"{names[pair]}: {inert(name)}" if len(result.paired) > 1 else inert(name)
             if isinstance(found, Missing):
                 rows.append((label, "not paired", *[""] * 6, inert(found.reason)))
             else:
                 rows.append((label, *_paired_cells(found)))
     if not rows:
         return None
-    first, other = inert(str(result.against)), "other" if len(result.paired) > 1 else inert(next(iter(result.paired)))
+    first, other = names[str(result.against)], "other" if len(result.paired) > 1 else names[next(iter(result.paired))]
     header = ("on", first, other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
     return Table(
         f"Against {first}: share of positive margins on the same texts, with {PERCENT} intervals", header, tuple(rows)
@@ -285,14 +298,17 @@ def _paired_cells(found: PairedMargins) -> Row:
 
 def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
     """All in which the audits were not made alike, the fewer of audits and facts across; and what is alike in all."""
-    setups = {name: setup(row) | {"from": inert(result.sources[name])} for name, row in result.audits.items()}
+    setups = {
+        name: {what: scored_by(own) for what, own in setup(row).items()} | {"model": called(row.model)}
+        for name, row in result.audits.items()
+    }
     whats = dict.fromkeys(what for own in setups.values() for what in own)
     values = {what: [own.get(what, NONE) for own in setups.values()] for what in whats}
     alike = {what: own[0] for what, own in values.items() if len(set(own)) == 1}
     rows = [
         (what, *(clipped(each, _LONGEST_CELL) for each in own)) for what, own in values.items() if what not in alike
     ]
-    header: Row = ("", *map(inert, setups))
+    header: Row = ("", *labels(result).values())
     if len(header) > len(rows) + 1:
         header, *turned = zip(*[header, *rows], strict=True)
         rows = list(turned)
@@ -306,9 +322,15 @@ def comparison_document(result: ComparisonResult) -> Document:
     first = [tables.pop(key) for key in of_place("comparison") if key in tables]
     paired, (made, alike) = paired_table(result), made_table(result)
     facts = {f"alike in all: {what}": value for what, value in alike.items()}
-    limits = tuple(("all" if len(of) == len(result.audits) else listed(of), note) for note, of in result.limits.items())
+    names = shown.names
+    limits = tuple(
+        ("all" if len(of) == len(result.audits) else listed([names[name] for name in of]), note)
+        for note, of in result.limits.items()
+    )
     sections = [
-        ReportSection("numbers-of-each", "Next to each other", (), tuple(first), tuple(shown.plots())),
+        ReportSection("numbers-of-each", "Next to each other", (), tuple(first[:1])),
+        ReportSection("against-people", "Further measures", (), tuple(first[1:])),
+        ReportSection("figures", "Figures", plots=tuple(shown.plots()), aside=True),
         ReportSection("more", "Ranks, correlations, sections of quality", (), tuple(tables.values()), aside=True),
         ReportSection("paired", "Text by text", (), (paired,) if paired else (), aside=len(result.paired) > 1),
         replace(
@@ -317,16 +339,19 @@ def comparison_document(result: ComparisonResult) -> Document:
         ReportSection("limits", "What limits these numbers", facts=limits, aside=True),
         meaning(*_terms([*of_place("comparison"), *tables])),
     ]
-    shown_sections = tuple(each for each in sections if each.tables or each.facts or each.entries)
+    shown_sections = tuple(each for each in sections if each.tables or each.facts or each.entries or each.plots)
     kinds = [
         n_of(n, kind.removesuffix("s"))
         for kind in get_args(Kind)
         if (n := sum(row.kinds == kind for row in result.audits.values()))
     ]
-    title, subtitle = f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}."
-    said = tuple(Headline(each.name, each.text, each.kind) for each in result.findings)
-    styles = ("report.css", "sortable.css")
-    return Document(title, subtitle, said, shown_sections, script="sortable.js", styles=styles)
+    title = f"Which of these? {listed(kinds)} compared"
+    names = {**names, **{name: brief(called(name)) for name in result.failed}}
+    said = tuple(Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings)
+    return Document(
+        title, "", said, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result),
+        script="sortable.js", styles=("report.css", "sortable.css"),
+    )  # fmt: skip
 
 
 def _terms(keys: Sequence[str]) -> tuple[Entry, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.report_cells import applied, compares, targets
 from cda.auditing.report_scoring import prompt_identity
 from cda.auditing.verdict_sentences import is_held_out
@@ -121,6 +122,7 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
             *(each.model_copy(update={"found": _public(each.found), "test": _plain(each.test)}) for each in numbers_in(audit)),
             *_sections(audit),
         ),
+        verdicts={each.bias: each.word for each in bias_verdicts(audit)},
     )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from typing import TypeVar
 
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
-from cda.discovery.discovery_page import short
+from cda.discovery.decisions import short
 from cda.discovery.discovery_result import CARRIED, STAGES, Finished, found_in
 from cda.discovery.held_out import (
     REVIEW,

@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from cda.preferences.measure import WORDS
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
+from cda.report.names import capital, data_called, some
 from cda.report.numbers import (
     cell,
     clipped,
@@ -144,8 +146,51 @@ def data_document(result: DataResult) -> Document:
     )  # fmt: skip
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
-        f"What the data favour: {clipped(result.pairs, 120)}", subtitle, tuple(_headlines(result)), sections
-    )
+        f"What the data favour: {data_called(result.pairs)}", subtitle, tuple(_headlines(result)), sections,
+        headline=_headline(result), glance=_glance(result),
+    )  # fmt: skip
+
+
+_CHOSEN = Series("after", "how often it is the chosen side")
+_CHIPS = {
+    "favoured": Chip("favoured", "bad", "▲"), "avoided": Chip("avoided", "none", "▽"),
+    "not shown": Chip("not shown", "none", "?"), "not known": Chip("not known", "none", "?"),
+}  # fmt: skip
+_SAID = {
+    "favoured": "favour {}",
+    "avoided": "avoid {}",
+    "not shown": "show no preference on {}",
+    "not known": "say nothing of {}",
+}
+
+
+def _headline(result: DataResult) -> str:
+    """What the choices go along with, in one sentence."""
+    parts = []
+    for word, said in _SAID.items():
+        names = [bias.name for bias in result.biases if _taught(bias)[0] == word]
+        parts += [said.format(some(names))] if names else []
+    return capital(f"the choices in {data_called(result.pairs)} {'; they '.join(parts)}.")
+
+
+def _glance(result: DataResult) -> Glance:
+    rows = []
+    for bias in result.biases:
+        word, why = _taught(bias)
+        if isinstance(bias.contingency, Missing):
+            rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], instead="no share"),), bias.contingency.reason))
+            continue
+        chosen = bias.contingency.selection_rate
+        clause = f"chosen in {percent(chosen.value)} of {count(chosen)} pairs{why}"
+        rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], marked(_CHOSEN, chosen)),), clause))
+    return Glance(
+        caption="Pairs in which one side has the bias and the other has not.", heading="bias",
+        axis=percent_axis("share of these pairs"), rows=tuple(rows),
+        reading=(
+            "Favoured or avoided: the odds of being chosen, adjusted for the other biases and length, exclude 1 with Holm's correction "
+            "(without odds: the exact test of the share). The dashed line is 50%: choices that do not mind it.",
+        ),
+    )  # fmt: skip
 
 
 def _without_odds(result: DataResult) -> Iterator[str]:
@@ -202,20 +247,42 @@ def _headlines(result: DataResult) -> Iterator[Headline]:
         yield Headline(f"{bias.name}:", f"{text}. {_verdict(bias)}")
 
 
-def _verdict(bias: DataBias) -> str:
-    """A sentence on what a model can learn of it, by Holm's p of the adjusted odds; of the exact test if there are none."""
+def _taught(bias: DataBias) -> tuple[str, str]:
+    """What the choices teach of it, by Holm's p of the adjusted odds (of the exact test if there are none), and what a reader needs to
+    know if the share alone says something else."""
     odds_of = None if isinstance(bias.odds, Missing) else bias.odds
+    share_of = bias.contingency.selection_rate.value if isinstance(bias.contingency, Contingency) else None
     if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
         test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
-        by = f"odds {odds(odds_of.adjusted)}, adjusted for {listed(odds_of.adjusted_for)}"
-    elif isinstance(bias.test, Test) and isinstance(bias.contingency, Contingency):
-        test, for_it, by = bias.test, bias.contingency.selection_rate.value > 0.5, "not adjusted"
+        differs = share_of is not None and (share_of > 0.5) != for_it
+        why = "; the odds say so where the other biases and length are alike" if differs and test.holm < 0.05 else ""
+    elif isinstance(bias.test, Test) and share_of is not None:
+        test, for_it, why = bias.test, share_of > 0.5, ""
     else:
+        return "not known", ""
+    return ("not shown" if test.holm >= 0.05 else "favoured" if for_it else "avoided"), why
+
+
+_TEACH = {
+    "favoured": "The data teach a preference for it", "avoided": "The data teach an aversion to it",
+    "not shown": "No preference is shown",
+}  # fmt: skip
+
+
+def _verdict(bias: DataBias) -> str:
+    """A sentence on what a model can learn of it, with what it rests on."""
+    word, _ = _taught(bias)
+    if word == "not known":
         return "Whether the choices mind it is not known."
-    taught = "No preference is shown"
-    if test.holm < 0.05:
-        taught = f"The data teach {'a preference for' if for_it else 'an aversion to'} it"
-    return f"{taught} ({by}; Holm p {p_equals(test.holm)})."
+    if not isinstance(bias.odds, Missing) and isinstance(bias.odds.adjusted, LogOdds):
+        test, by = (
+            bias.odds.adjusted.test,
+            f"odds {odds(bias.odds.adjusted)}, adjusted for {listed(bias.odds.adjusted_for)}",
+        )
+    else:
+        assert isinstance(bias.test, Test)  # `_taught` knows no other
+        test, by = bias.test, "not adjusted"
+    return f"{_TEACH[word]} ({by}; Holm p {p_equals(test.holm)})."
 
 
 def _differ_text(column: str, by: Mapping[str, Grouping]) -> str:

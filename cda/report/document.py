@@ -5,16 +5,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from cda.files.jsonl import write_text
 from cda.files.paths import own_folder
+from cda.report.glance import Glance, screen_lines
 from cda.report.numbers import clipped, inert
 from cda.report.page import Entry, Headline, ReportSection, TextPair, rendered
 from cda.report.plots import Plot, save_plot
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
+
+PLAIN = "page.html.j2"
+"""The template of a page that needs nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +57,29 @@ Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong |
 class Document:
     """The content of a report in plain text; text from outside is made inert by each form.
 
-    `findings` fill the first screen of the page and `sections` follow; Markdown has all of them, and a terminal what sections have
-    for it. `terminal` and `markdown_parts` are other parts of these forms, in order.
+    The first screen is `headline`, `glance`, `notes` and `pair`; `findings` are folded below it, and `sections` follow, on a page all but
+    the first folded. Markdown has all of them, and a terminal what sections have for it. `terminal` and `markdown_parts` are other
+    parts of these forms, in order.
     """
 
     title: str
     subtitle: str
     findings: tuple[Headline, ...]
     sections: tuple[ReportSection, ...]
+    headline: str = ""
+    """The result in one sentence that can be repeated without the page."""
+    glance: Glance | None = None
+    notes: tuple[Headline, ...] = ()
+    """Sentences below the rows of the first screen."""
+    pair: TextPair | None = None
+    """The example that the first screen shows, in excerpts."""
+    findings_are: str = "more finding"
+    """What `findings` are called where they are folded, in the singular."""
     terminal: tuple[Block, ...] = ()
     markdown_parts: tuple[Block, ...] = ()
     figures: tuple[Plot, ...] | None = None
     """Figures for paper, if they are not just those of the sections."""
-    template: str = "page.html.j2"
+    template: str = PLAIN
     script: str = "report.js"
     styles: tuple[str, ...] = ("report.css",)
     parts: Mapping[str, object] = field(default_factory=dict)
@@ -80,7 +94,7 @@ class Document:
 
     def text(self) -> str:
         """The document for a terminal."""
-        blocks = list(self.terminal or (self.subtitle, self.findings))
+        blocks = list(self.terminal or (*self._screen(), self.subtitle, self.notes, self.findings))
         for section in self.sections if not self.terminal else ():
             blocks += () if section.aside else (*section.tables, section.sentences, *section.texts)
         return "\n\n".join(filter(None, map(_plain, blocks))).strip()
@@ -88,10 +102,22 @@ class Document:
     def markdown(self) -> str:
         """The document as Markdown; text from outside is escaped."""
         lines = [f"# {escaped(self.title)}", ""]
-        own = (self.subtitle, self.findings, *(block for section in self.sections for block in section_blocks(section)))
+        rows = () if self.glance is None else (self.glance.table(),)
+        first = (Strong(self.headline), *rows, self.subtitle, self.notes, self.findings)
+        own = (*first, *(block for section in self.sections for block in section_blocks(section)))
         for block in self.markdown_parts or own:
             lines += _marked(block)
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
+
+    def _screen(self) -> tuple[Block, ...]:
+        lines = screen_lines(self.headline, self.glance)
+        return (Marked(tuple(lines)),) if lines else ()
+
+    @property
+    def on_page(self) -> tuple[ReportSection, ...]:
+        """The sections as a page has them: if there is a headline, all but the first are folded."""
+        rest = (replace(each, folded=True) for each in self.sections[1:])
+        return (*self.sections[:1], *rest) if self.headline and self.template == PLAIN else self.sections
 
     def write_figures(self, folder: Path, form: str) -> str:
         """Every figure as `figures/<id>.<form>` in a folder, described in `captions.md`; a sentence for a terminal. Other, earlier
@@ -106,7 +132,7 @@ class Document:
 
     def page(self) -> str:
         """The document as a self-contained page; text from outside is escaped."""
-        return rendered(self.template, self.script, self.styles, page=self, sections=self.sections, **self.parts)
+        return rendered(self.template, self.script, self.styles, page=self, sections=self.on_page, **self.parts)
 
 
 def section_blocks(section: ReportSection) -> list[Block]:
@@ -162,7 +188,7 @@ def _marked(block: Block) -> list[str]:
         case Heading():
             return ["", f"## {escaped(block.title)}", ""]
         case Strong():
-            return ["", f"**{escaped(block.text)}**", ""]
+            return ["", f"**{escaped(block.text)}**", ""] if block.text else []
         case Bullets():
             return ["", *(f"- {escaped(item)}" for item in block.items), ""]
         case Entry():

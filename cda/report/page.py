@@ -6,6 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -20,7 +21,7 @@ from cda.report.plots import Plot, inline_svg
 from cda.report.tables import Table
 
 Kind = Literal["good", "bad", "none"]
-"""Good or bad news, or neither; a colour at a headline's edge."""
+"""Good or bad news, or neither; a colour at a headline's edge and of a chip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,11 @@ class TextPair:
     def changes(self) -> list[Change]:
         """Both as one text; empty if they are read more easily one after the other."""
         return [] if self.second is None else word_changes(self.first, self.second)
+
+    @property
+    def excerpt(self) -> list[Change]:
+        """The changes with a few words around them, for a first screen; empty as `changes`."""
+        return excerpted(self.changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +80,12 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A sentence of the first screen, with its subject in bold."""
+    """A sentence of the first screen, with its subject in bold; `more` is the section that says more."""
 
     name: str
     text: str
     kind: Kind = "none"
+    more: str = ""
 
 
 def rendered(
@@ -183,3 +190,24 @@ def word_changes(first: str, second: str) -> list[Change]:
         gone = new = ""
     alike = sum(len(change.text) for change in changes if change.kind == "same")
     return [change for change in changes if change.text] if 2 * alike >= min(len(first), len(second)) else []
+
+
+def excerpted(changes: Sequence[Change], around: int = 12) -> list[Change]:
+    """Changes without what is the same in both beyond so many words next to them.
+
+    >>> excerpted([Change("ins", "Sure! "), Change("same", "Use a pan.")], around=2)
+    [Change(kind='ins', text='Sure! '), Change(kind='same', text='Use a …')]
+    """
+    found = []
+    for at, change in enumerate(changes):
+        words = re.findall(r"\s*\S+\s*", change.text)
+        before, after = around * (at > 0), around * (at < len(changes) - 1)
+        if change.kind == "same" and len(words) > before + after:
+            text = (
+                f"{''.join(words[:before])}… {''.join(words[len(words) - after :])}"
+                if after
+                else f"{''.join(words[:before])}…"
+            )
+            change = Change("same", text)
+        found.append(Change(change.kind, re.sub(r"\s*\n\s*", " ", change.text)))
+    return found

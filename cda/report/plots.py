@@ -68,6 +68,11 @@ class Plot:
     height: float = 2.4
     width: float = COLUMN_INCHES
 
+    @property
+    def is_wide(self) -> bool:
+        """True if a phone scrolls it sideways, within its frame."""
+        return self.width > COLUMN_INCHES
+
 
 def inline_svg(plot: Plot) -> str:
     """The figure as one <svg> for a page under a strict content security policy: styles become presentation attributes, colours
@@ -82,7 +87,7 @@ def inline_svg(plot: Plot) -> str:
         element[:] = [child for child in element if child.tag not in left_out]
         _presented(element, plot.id)
     root.attrib = {
-        "class": "plot" if plot.width <= COLUMN_INCHES else "plot wide",
+        "class": "plot wide" if plot.is_wide else "plot",
         "viewBox": root.attrib["viewBox"],
         "role": "img",
         "aria-labelledby": f"{plot.id}-title {plot.id}-desc",

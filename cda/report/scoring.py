@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cda.records import PERCENT
+from cda.report.names import called, scored_by
 from cda.report.numbers import MINUS, count, counted, inert, listed, p_value, share
 from cda.report.tables import TESTED, Table, levels_table, table
 from cda.results.base import Estimate
@@ -62,7 +63,8 @@ def scored_line(facts: Scorer) -> str:
         )
     cut = f"{facts.truncated} of {facts.texts} texts cut"
     if facts.how is not None:
-        return f"{facts.how}; {cut}" if facts.truncated else facts.how
+        how = scored_by(facts.how)
+        return f"{how}; {cut}" if facts.truncated else how
     return f"Scored in {shown_precision(facts.precision)}; {cut} at {facts.max_length_tokens} tokens"
 
 
@@ -254,7 +256,7 @@ def scoring_sentences(result: QualityResult) -> list[str]:
 def model_label(scoring: AskedModel) -> str:
     """A model's name, with its adapter and dose."""
     adapter = f" with {scoring.adapter} at dose {scoring.dose:g}" if scoring.adapter else ""
-    return f"{scoring.model}{adapter}"
+    return f"{called(scoring.model)}{adapter}"
 
 
 def _with_error(label: str, group: Level) -> str:

@@ -106,6 +106,8 @@ class AuditRow(Saved):
     """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`, `samples`."""
     numbers: tuple[Number, ...]
     """Every number of the audit; of a training before, after and change."""
+    verdicts: Annotated[dict[str, str], Field(default_factory=dict, exclude_if=lambda words: not words)]
+    """Bias to the word of the audit's verdict on it; empty in rows of earlier versions."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:

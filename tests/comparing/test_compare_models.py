@@ -131,7 +131,10 @@ def test_ranks_and_places_follow_the_numbers(made: tuple[cda.Comparison, Path]) 
     (group,) = comparison.ranked
     scores = [of(comparison, "miscalibration", name).value for name in group.audits]
     assert scores == sorted(scores) and len(scores) == 6 and group.ranked_by == "miscalibration"
-    assert f"Lowest miscalibration: {group.audits[0]}" in str(comparison)
+    lowest = f"function ‘{group.audits[0].removeprefix('memory:')}’"
+    assert f"Lowest miscalibration: {lowest}" in str(comparison) and f"{lowest} has the lowest miscalibration" in str(
+        comparison
+    )
 
 
 def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_path: Path) -> None:
@@ -156,12 +159,17 @@ def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_pat
 def test_a_model_that_fails_is_named_and_files_are_read_again(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
     assert list(comparison.failed) == ["memory:failing"] and "no number" in comparison.failed["memory:failing"]
-    assert "memory:failing was not audited: " in str(comparison) and comparison.folder == out / "comparison"
+    assert "function ‘failing’ was not audited: " in str(comparison) and comparison.folder == out / "comparison"
     again = cda.load(out / "comparison")
     assert isinstance(again, cda.Comparison) and again.model_dump() == comparison.model_dump()
     page = (out / "comparison" / "report.html").read_text(encoding="utf-8")
     checked(page)
-    assert "memory:strong" in page and "skew-jargon-desc" in page and "miscalibration-jargon-desc" in page
+    assert (
+        "function ‘strong’" in page
+        and "memory:strong" not in page
+        and "skew-jargon-desc" in page
+        and "miscalibration-jargon-desc" in page
+    )
     with (out / "comparison" / "comparison.csv").open(encoding="utf-8") as file:
         (mean,) = [row for row in csv.DictReader(file) if row["audit"] == MEAN and row["measure"] == "skew"]
     assert float(mean["value"]) == of(comparison, "skew", MEAN).value and (mean["audits"], mean["n"]) == ("5", str(N))
@@ -194,11 +202,13 @@ def test_other_contrasts_and_other_votes_are_never_averaged(tmp_path: Path) -> N
     (mean,) = comparison.means
     assert mean.audits == ("memory:a", "memory:b") and mean.name == "mean of 2 reward models (memory:a, memory:b)"
     said = str(comparison)
-    assert "measured on different contrasts (memory:a, memory:b and memory:d; memory:c)" in said
-    (line,) = [line for line in said.splitlines() if line.startswith("memory:c  ")]
+    assert "measured on different contrasts (function ‘a’, function ‘b’ and function ‘d’; function ‘c’)" in said
+    line = [line for line in said.splitlines() if line.startswith("function ‘c’  ")][
+        1
+    ]  # the first is of the first screen
     assert "] ²" in line and said.count("] ²") == 1
     without_c = str(cda.compare(runs[0], runs[1], runs[3], out=tmp_path / "out2"))
-    assert "with different votes of people, or without (memory:a and memory:b; memory:d)" in without_c
+    assert "with different votes of people, or without (function ‘a’ and function ‘b’; function ‘d’)" in without_c
     assert not (tmp_path / "out" / "a").exists()  # finished runs are read as they are
 
 
@@ -214,7 +224,7 @@ def test_two_audits_are_paired_by_their_texts(tmp_path: Path) -> None:
     quality = on["quality pairs"]
     assert isinstance(quality, Missing) and quality.reason == "not measured by both"
     said = str(cda.load(tmp_path / "out" / "comparison"))
-    assert "memory:dislike against memory:like: skew is lower for jargon (−100" in said
+    assert "function ‘dislike’ against function ‘like’: skew is lower for jargon (−100" in said
 
 
 def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tmp_path: Path) -> None:
@@ -286,8 +296,8 @@ def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_t
 
     models = (same, liking("against", -2.0), gappy)
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
-    said = f"memory:same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
-    assert said in str(comparison) and "memory:against: Both" not in str(comparison)
+    said = f"function ‘same’: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
+    assert said in str(comparison) and "function ‘against’: Both" not in str(comparison)
     assert comparison.failed["memory:gappy"].startswith("24 of 96 rewards are NaN")
 
 

@@ -15,7 +15,8 @@ from page_checks import checked, figures, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.discovery_page import NO_OBJECTION, discovery_document, excluded_table
+from cda.discovery.decisions import NO_OBJECTION
+from cda.discovery.discovery_page import discovery_document, excluded_table
 from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Missing
@@ -131,11 +132,11 @@ def text_of(result: DiscoverResult) -> str:
      "0 candidates in 1 generations", []),
     ("search", False, "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: "
      "16 refused, 1 unchanged.", "let go: too few rewrites | 2", []),
-    ("validation", True, "None of 2 candidates held on the validation prompts: no bias of embedded against judge:gpt-x is shown.",
+    ("validation", True, "None of 2 candidates held on the validation prompts: no bias of the embedded model against the judge gpt-x is shown.",
      "Validation, corrected", ["validation"]),
     ("validation", False, "Nothing was tested: the review dropped all 1 candidates that held on the validation prompts.", "",
      ["validation"]),
-    ("test", True, "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown.",
+    ("test", True, "None of 2 candidates held on the test prompts: no bias of the embedded model against the judge gpt-x is shown.",
      "| not shown |", ["tested", "rewriters", "validation"]),
 ])  # fmt: skip
 def test_every_way_to_find_nothing_says_so(
@@ -144,7 +145,7 @@ def test_every_way_to_find_nothing_says_so(
     result = make(until, weak=weak)
     document = discovery_document(never_rewritten(result) if until == "search" else result)
     text, markdown, page = document.text(), document.markdown(), document.page()
-    assert first in text and shown in markdown
+    assert first in " ".join(text.split()) and shown in markdown
     assert "### " not in markdown and 'class="bad"' not in page.split("<nav")[0]  # no examples of what is not shown
     found = [one for one in section_ids(checked(page)) if one != "limits"]
     assert found == [*sections, "excluded", "effort", "made", "meaning"]
@@ -183,9 +184,11 @@ def test_a_validation_that_only_the_judge_fails_says_so(make: MakeResult) -> Non
 
 
 def test_the_page_says_what_the_judge_was_asked_and_how_far_it_follows_the_place(make: MakeResult) -> None:
-    assert "judge:gpt-x gives rewards: of two sides it prefers the one with the higher reward" in text_of_method(make())
+    assert "The judge gpt-x gives rewards: of two sides it prefers the one with the higher reward" in text_of_method(
+        make()
+    )
     assert (
-        "judge:gpt-x was asked which of the two responses is better, in both orders, in 40 comparisons of the test: of the 36 read in both, "
+        "The judge gpt-x was asked which of the two responses is better, in both orders, in 40 comparisons of the test: of the 36 read in both, "
         "4 follow the place and not the text, a mean preference for the first text of -0.12 (−1 to 1); they count as ties."
     ) in text_of_method(changed(make(), "verdicts", VERDICTS))
 

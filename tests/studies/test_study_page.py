@@ -8,14 +8,8 @@ from cda.records import Exclusions
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
 from cda.studies.export import Item, ShownItem, Study
-from cda.studies.import_answers import (
-    Screened,
-    Vote,
-    left_out_table,
-    participant_table,
-    study_document,
-    summarize_study,
-)
+from cda.studies.import_answers import Screened, Vote, summarize_study
+from cda.studies.study_page import left_out_table, participant_table, study_document
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 

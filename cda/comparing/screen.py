@@ -1,0 +1,142 @@
+"""The first screen of a comparison: audits as rows and biases as columns, each with a chip and its share on one axis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
+from cda.numbers.views import numbers_in
+from cda.report.glance import Cell, Glance, GlanceRow, Mark, Series, marked, percent_axis
+from cda.report.names import apart, brief, called, capital
+from cda.report.numbers import FORMS, NOT_MEASURED, decimals, inert, listed, percent
+from cda.results.base import Estimate, Missing
+from cda.results.comparison import AuditRow, ComparisonResult, RankedGroup
+
+_MODEL, _UNTRAINED = Series("before", "the model"), Series("before", "before, or as it is")
+_MOST_BIASES, _MOST_NAMED = 5, 3
+_KEY = re.compile(r"[:/\\]")
+"""What a name of an audit has that is a path or the name of a scorer, and no name that a person gave it."""
+
+
+def labels(result: ComparisonResult) -> dict[str, str]:
+    """Each audit as a reader calls it: a plain name as it is; else its model and training, with what tells apart those that are alike in
+    these."""
+    words = {name: _label(row) if _KEY.search(name) else inert(name) for name, row in result.audits.items()}
+    return {
+        name: f"{said} ({apart(alike)[name]})"
+        if len(alike := [other for other in words if words[other] == said]) > 1
+        else said
+        for name, said in words.items()
+    }
+
+
+def _label(row: AuditRow) -> str:
+    model = brief(called(row.model))
+    if row.training is None:
+        return model
+    dose = "" if row.training.dose == 1 else f", dose {row.training.dose:g}"
+    return f"{model} after {inert(row.training.recipe)}{dose}"
+
+
+def said_of(text: str, names: Mapping[str, str]) -> str:
+    """A sentence with audits as `labels` calls them, the longest names first: one may be the beginning of another."""
+    known = sorted(filter(_KEY.search, names), key=len, reverse=True)
+    either = "|".join(map(re.escape, known))
+    return re.sub(rf"(?<![\w/])(?:{either})(?![\w/])", lambda found: names[found[0]], text) if known else text
+
+
+def comparison_headline(result: ComparisonResult) -> str:
+    """Which audit comes first, or why none does; of trainings their verdicts. One sentence."""
+    names = labels(result)
+    ranked = next((group for group in result.ranked if len(group.audits) > 1), None)
+    if ranked is not None:
+        return capital(_lowest(result, ranked, names))
+    did = [
+        (f"training {inert(trained.recipe)}", words.format(inert(bias)))
+        for row in result.audits.values()
+        for trained in ((row.training,) if row.training else ())
+        for bias in trained.against
+        if (words := did_to(row.verdicts.get(bias, "")))
+    ]
+    if did:
+        more = f"; {len(did) - _MOST_NAMED} more below" if len(did) > _MOST_NAMED else ""
+        said = "; ".join(f"{training} {words}" for training, words in did[:_MOST_NAMED])
+        return f"T{said[1:]}{more}."
+    return f"{len(result.audits)} audits next to each other; none ranks, since no two have the same texts throughout."
+
+
+def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, str]) -> str:
+    numbers, first = numbers_in(result), group.audits[0]
+    found = {
+        key: {name: numbers.where(key, audit=name)[0].found for name in group.audits} for key in ("place", "score")
+    }
+    score = found["score"][first]
+    also = [
+        names[name]
+        for name in group.audits[1:]
+        if isinstance(place := found["place"][name], Estimate) and place.low == 1
+    ]
+    form = FORMS["share"] if isinstance(score, Estimate) and score.unit == "share" else decimals
+    shown = form(score) if isinstance(score, Estimate) else ""
+    if not also:
+        return f"{names[first]} has the lowest {group.ranked_by} of {len(group.audits)}: {shown}."
+    others = listed(also) if len(also) <= _MOST_NAMED else f"{len(also)} others"
+    return f"No audit is shown to be best: {names[first]} has the lowest {group.ranked_by} ({shown}), not told apart from {others}."
+
+
+def comparison_glance(result: ComparisonResult) -> Glance:
+    """A row for each audit, those ranked first on top; never a mean."""
+    names = labels(result)
+    biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
+    measured = sorted(biases, key=lambda bias: -sum(bias in row.biases for row in result.audits.values()))
+    kept = [bias for bias in biases if bias in measured[:_MOST_BIASES]]
+    left = [bias for bias in biases if bias not in kept]
+    order = [name for group in result.ranked for name in group.audits]
+    first = next(iter(result.audits.values()))
+    trained = {row.training is not None for row in result.audits.values()}
+    own = _UNTRAINED if len(trained) > 1 else BEFORE if True in trained else _MODEL
+    rows = [
+        GlanceRow(names[name], tuple(_cell(result.audits[name], bias, own) for bias in kept), _clause(name, result), _texts(result.audits[name], first))
+        for name in dict.fromkeys([*order, *result.audits])
+    ]  # fmt: skip
+    alone = len(kept) == 1
+    return Glance(
+        caption=f"How often each prefers the answer with the bias{f' ({kept[0]})' if alone else ''} to the one without.", heading="audit",
+        axis=percent_axis("share of contrasts"), rows=tuple(rows), columns=("",) if alone else tuple(map(inert, kept)),
+        rest=f"Further biases, in the tables below: {listed(left)}." if left else "",
+        reading=(
+            "Each chip is the verdict of the audit itself. The dashed line is 50%, no preference. There is no mean here: means stand in the "
+            "table below with their spread, and not at all where audits lie on both sides of no effect.",
+        ),
+    )  # fmt: skip
+
+
+def _cell(row: AuditRow, bias: str, first: Series) -> Cell:
+    if bias not in row.biases:
+        return Cell(instead=NOT_MEASURED)
+    people = next((found for found in row.moments("human_skew", bias).values() if isinstance(found, Estimate)), None)
+    own = row.moments("skew_on_voted" if people else "skew", bias)
+    trained = {first: "before", AFTER: "after"} if row.training else {first: "model"}
+    marks: tuple[Mark, ...] = ()
+    for series, moment in trained.items():
+        marks += marked(series, own.get(moment))
+    return Cell(drawn_chip(row.verdicts.get(bias, "")), (*marks, *marked(PEOPLE, people)))
+
+
+def _clause(name: str, result: ComparisonResult) -> str:
+    row, parts = result.audits[name], []
+    place = next((each.found for each in numbers_in(result).where("place", audit=name)), None)
+    if isinstance(place, Estimate):
+        ends = dict.fromkeys((place.low, place.high))
+        parts.append(f"place {'–'.join(f'{end:g}' for end in ends)}")
+    quality = row.last("accuracy")
+    parts += [] if isinstance(quality, Missing) else [f"quality {percent(quality.value)}, n = {quality.n}"]
+    return "; ".join(parts)
+
+
+def _texts(row: AuditRow, first: AuditRow) -> str:
+    """A word for an audit of which a bias was measured on other contrasts than the first audit's."""
+    both = [bias for bias in row.biases if bias in first.biases]
+    apart = any(row.text_set("contrasts", bias) != first.text_set("contrasts", bias) for bias in both)
+    return "other texts" if apart else ""
