@@ -22,7 +22,7 @@ SLOW_FILES = (
     "test_records.py", "test_run.py", "test_user_errors.py", "test_audit.py", "test_rewards.py", "test_command_habits.py",
     "test_hub_commits.py", "test_scorer_kinds.py", "test_train_keys.py", "test_plot.py", "test_own.py",
     # Trials of a trainer's settings, and trainings.
-    "test_objectives_stage.py", "test_prompt_stages.py", "test_recipe_sources.py", "test_plans_without.py",
+    "test_objectives_stage.py", "test_pair_weights.py", "test_prompt_stages.py", "test_recipe_sources.py", "test_plans_without.py",
     # Four seconds of computing or more.
     "test_engine.py", "test_dialects.py", "test_classifier_scores.py", "test_pair_models.py",
     "test_endpoints.py", "test_scorers.py", "test_export_texts.py", "test_rules.py",

@@ -20,6 +20,7 @@ from cda.jobs.options import (
     Data,
     DataArguments,
     DoseArguments,
+    LabelArguments,
     Model,
     QualityArguments,
 )
@@ -34,9 +35,13 @@ from cda.jobs.terms import (
     set_at,
     several,
 )
+from cda.llm.purse import Purse
+from cda.preferences.label_file import label_file as run_label_file
 from cda.preferences.stage import DataOptions, run_data, without_effect
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import folder_suffix
+from cda.resources.llm_access import share_purse
+from cda.results.stages import LabelCounts
 
 
 @declared(QualityArguments)
@@ -148,9 +153,25 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
         others += [] if split == "train" else [split]
         inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": options["limit"]}
         set_at(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
-    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None)
+    rows = path_text(options["rows"])
+    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None, rows)
     with loaded_for_model("embedded", settled, terms) as loaded:
         return run_data(file, loaded, asked)
+
+
+def label_file(data: str, columns: Mapping[str, str], **options: Any) -> tuple[LabelCounts, str]:
+    """The counts of `cda label FILE`, whose options these are, and the file that it wrote. CdaError: as `audit_data`."""
+    terms = Terms.of("cda label", LabelArguments, options)
+    settled = terms.nested()
+    given = [word.partition("=")[0] for word in terms["overrides"] or ()]
+    if problems := without_effect([*given, *settled], terms.where, "cda label FILE"):
+        raise RecipeError(problems)
+    others = [*terms.words, *(f"{ours}={theirs}" for ours, theirs in columns.items()), *several(options["biases"])]
+    default = RUNS / f"label{folder_suffix('label', {'of': data}, others)}.jsonl"
+    out = str(default if options["out"] is None else options["out"])
+    with loaded_for_model("embedded", settled, terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder of results: a budget is for one call
+        return run_label_file(data, loaded, out, columns, options["split"], options["limit"]), out
 
 
 def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:

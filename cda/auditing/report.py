@@ -142,6 +142,10 @@ def _training_words(audit: AuditResult) -> list[str]:
     if synthesize := audit.stages.synthesize:
         mix = synthesize.mix
         sentences.append(f"The training mix held {mix['train']} pairs, and {mix['validation']} more for validation.")
+        if weights := synthesize.weights:
+            sentences.append(
+                f"{weights.n} unchanged pairs were weighted by the column {weights.column}: effective n {weights.effective_n:.0f}."
+            )
     return sentences
 
 

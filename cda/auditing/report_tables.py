@@ -566,6 +566,8 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
             yield f"choosing {name} to teach", dropped.seen, dropped.reasons
         for name, made in synthesize.biases.items():
             yield f"rewriting for {name}", made.tried, made.rejected
+        if weights := synthesize.weights:
+            yield "drawing unchanged pairs", None, {"weight 0 (data.weights)": weights.zero}
         if taught := synthesize.contrasts:
             yield "loading taught contrasts", taught.file.seen, taught.file.reasons
             yield "choosing taught contrasts", None, taught.left_out

@@ -30,6 +30,7 @@ from cda.cli.app import (
     Overrides,
     Recipe,
     app,
+    columns_of,
     job,
     settings_apart,
 )
@@ -95,10 +96,36 @@ def train(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
     run_until(call, recipe, overrides, "train" if call.only else "report", call.only)
 
 
-@job(TRAIN, "limit seed columns out")
-def label(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
-    """Load and clean the pairs, and label each side for the bias."""
-    run_until(call, recipe, overrides, "label")
+@job(TRAIN, "limit seed columns out", declared.LabelArguments)
+def label(
+    call: Call,
+    target: Annotated[
+        str,
+        Argument(
+            help="A recipe, as for `cda train`; or preference pairs by themselves, as for `cda data`.",
+            autocompletion=complete.recipes,
+        ),
+    ],
+    overrides: Overrides = None,
+    **options: Any,
+) -> None:
+    """Load and clean the pairs of a recipe, or of a file, and label each side for the bias."""
+    from cda.data.load import is_data
+    from cda.recipe.load import is_recipe
+
+    if is_recipe(target) or not is_data(target):
+        call.refuse(
+            {
+                "bias": "only with a file of pairs; use biases=...",
+                "split": "only with a file of pairs; use data.split=...",
+            }
+        )
+        run_until(call, target, overrides, "label", **{name: options[name] for name in ("out", "limit")})
+        return
+    from cda.api.benchmarks import label_file
+
+    counts, out = label_file(target, columns_of(call.columns or ()), **options, **call.paid(overrides))
+    call.output.show(counts, f"Written: {out}")
 
 
 @job(TRAIN, "only limit seed columns out")

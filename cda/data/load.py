@@ -151,6 +151,27 @@ def looks_like_path(reference: str) -> bool:
     )
 
 
+def is_data(reference: str) -> bool:
+    """True for what can only be data, not a recipe: `embedded`, a file of a known type, a folder, or a hub id whose owner is no folder."""
+    if reference == "embedded" or reference.removesuffix(".gz").endswith(FILE_TYPES) or is_a_folder(reference):
+        return True
+    owner, slash, name = reference.partition("/")
+    return (
+        bool(owner and slash and name)
+        and "/" not in name
+        and not name.endswith((".yaml", ".yml"))
+        and not is_there(owner)
+    )
+
+
+def is_same_place(reference: str, file: str) -> bool:
+    """True if a file that is to be written is a data source, or lies in the folder of one."""
+    if not (looks_like_path(reference) and is_there(user_path(reference))):
+        return False
+    source, target = user_path(reference).resolve(), user_path(file).resolve()
+    return target.is_relative_to(source) or (target.exists() and target.samefile(source))
+
+
 def load_rows(reference: str, split: str = "train") -> list[Row]:
     """All rows of a data source; messages that a table holds as text are read as messages.
 

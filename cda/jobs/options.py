@@ -202,10 +202,25 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     """Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model."""
     by: Annotated[str | Sequence[str] | None, Arg(form=_NAMES)]
     """Columns by whose values the pairs are measured too, such as source."""
+    rows: Place | None
+    """Also write every row to this .jsonl file: your columns, the side with each bias, measured values, and a suggested weight for
+    `data.weights`, smaller where biases and length alone tell the choice."""
     columns: Columns
     split: Split
     out: Annotated[Place | None, folder("data-of-<pairs>")]
     figures: Figures
+    limit: Limit
+
+
+class LabelArguments(Paid, ModelSettings, DoseSettings, total=False):
+    """Options of `cda label`."""
+
+    biases: Annotated[Biases | None, Arg(**_BIAS)]
+    """Of a file of pairs: names or bias files. Default: all five."""
+    split: Annotated[str, Arg("Of pairs in a folder or hub id with several splits: one of them.", "train")]
+    out: Place | None
+    """Of a recipe: folder of the run; default: runs/<recipe>. Of a file of pairs: the .jsonl file for its rows with labels; default:
+    runs/label-of-<pairs>.jsonl."""
     limit: Limit
 
 

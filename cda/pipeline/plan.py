@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cda.auditing.groups import contrast_comparisons, pair_comparisons
 from cda.auditing.rate import triple_comparisons
 from cda.biases import Bias
@@ -41,13 +43,16 @@ from cda.resources.sources import (
     AuditInputs,
     audit_inputs,
     model_spec,
+    pair_weights,
     supplementary_pairs,
     taught_contrasts,
     training_pairs,
+    unchanged_source,
 )
 from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
 from cda.scorers.compared import distinct_texts
+from cda.stats.choice_weights import effective_n
 from cda.stats.draws import drawn
 from cda.training.arguments import PAPER_DEFAULTS, check_arguments
 from cda.training.hub import asked_repository, only_here
@@ -99,6 +104,8 @@ def check(loaded: LoadedRecipe) -> None:
     for name, read, _ in _files(loaded):
         if is_local(name):
             attempt(read)
+    if not loaded.only_audit and is_local(unchanged_source(recipe.data)[0]) and not problems:
+        attempt(partial(pair_weights, recipe.data, loaded.opened))
     if audit.contrasts is not None and is_local(audit.contrasts):
         attempt(inputs.check_opinions)
     attempt(inputs.triples)
@@ -259,6 +266,7 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
         audit += f"; biases: {_names(loaded.biases)}"
     else:
         stages |= _training(recipe, loaded.biases)
+        stages["synthesize"] += _weights(loaded)
     stages["audit"] = [audit]
     stages["report"] = [f"report      {recipe.run_path / 'report' / 'report.html'}"]
     shown = stages_of(loaded, last, only)
@@ -317,6 +325,21 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
             *_pushed(recipe),
         ],
     }
+
+
+def _weights(loaded: LoadedRecipe) -> list[str]:
+    """The line of `data.weights`, with what the weights are worth as far as the file is here; none without it."""
+    data = loaded.recipe.data
+    if data.weights is None:
+        return []
+    file, _ = unchanged_source(data)
+    line = f"            unchanged pairs weighted by column '{data.weights}' of {file}"
+    if not is_local(file):
+        return [line]
+    weights = np.array([*pair_weights(data, loaded.opened).values()])
+    n_zero = int((weights == 0).sum())
+    zero = f", {n_zero} of weight 0 left out" if n_zero else ""
+    return [f"{line}: effective n {effective_n(weights):,.0f} of {len(weights):,}{zero}"]
 
 
 def _pushed(recipe: Recipe) -> list[str]:

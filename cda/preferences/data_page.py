@@ -26,7 +26,7 @@ from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import AFTER, Mark, Plot, in_words, levels_plot, named, percent_scale, rows_plot, slugs
 from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
-from cda.results.data import DataBias, DataResult, OddsRegression
+from cda.results.data import DataBias, DataResult, DataWeights, OddsRegression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
 
 
@@ -129,6 +129,49 @@ _TERMS = (
 )  # fmt: skip
 
 
+_WEIGHT = Entry(
+    "weight", "1 − p(choice | differences of the sides), of mean 1", "p is out of fold: from a logistic regression on the other prompts' pairs. In alike pairs both choices then have the same total weight (Clark et al. 2019; overlap weights, Li et al. 2018). It says nothing of quality: where the better answer also has the bias, it counts less too."
+)  # fmt: skip
+
+
+def _weights_sections(result: DataResult) -> Iterator[ReportSection]:
+    """What the weights of the rows are and do; none without rows."""
+    found, file = result.weights, clipped(str(result.rows), 80)
+    if isinstance(found, Missing):
+        said = f"No weights: {found.reason}. {file} has the rows without them."
+        yield ReportSection("weights", "Weights of the pairs", sentences=(said,))
+    elif found is not None:
+        rows = [
+            (bias.name, cell(bias.r_train, decimals), cell(found.r[bias.name], decimals), str(found.alone[bias.name]))
+            for bias in result.biases
+        ]
+        header = ("bias", "r with being chosen", "r, weighted", "pairs that it decides alone")
+        caption = (
+            f"What the weights change, with {PERCENT} intervals; alone: the one bias that a pair's sides differ in"
+        )
+        yield ReportSection(
+            "weights", "Weights of the pairs", (_WEIGHTS_TEXT,), (Table(caption, header, tuple(rows)),),
+            sentences=tuple(_weights_sentences(found, file)),
+        )  # fmt: skip
+
+
+_WEIGHTS_TEXT = (
+    "Each pair has a weight: the less, the better biases and length alone tell its choice. A training that is given the weights learns "
+    "less of what they tell."
+)
+
+
+def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
+    has_texts = any(term.startswith(WORDS) for term in found.terms)
+    by = "Biases and length alone" if has_texts else "Biases alone"
+    told = f"{by} tell {share(found.told)} of the choices of {found.n} pairs, each from pairs of other prompts"
+    yield f"{told} ({found.folds} folds)."
+    capped = f"; {found.capped} were cut there" if found.capped else ""
+    yield f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}. Effective n {found.effective_n:,.0f} of {found.n:,}."
+    trains = f" A training with them has data.pairs={file} data.weights=weight." if has_texts else ""
+    yield f"Rows and weights: {file}.{trains}"
+
+
 def data_document(result: DataResult) -> Document:
     """A sentence for each bias, the table, groups, and how it was made."""
     names = slugs(result.by)
@@ -136,13 +179,14 @@ def data_document(result: DataResult) -> Document:
     sections = (
         ReportSection("choices", "What is chosen", (_TEXT,), (choice_table(result),), _choice_plots(result),
                       sentences=tuple(_without_odds(result))),
+        *_weights_sections(result),
         *(
             ReportSection(f"by-{names[column]}", f"By {clipped(column, 60)}", (), (by_table(column, by),),
                           tuple(filter(None, [_by_plot(names[column], column, by)])), sentences=(_differ_text(column, by),))
             for column, by in result.by.items()
         ),
         how_made(result.versions, data_sentences(result), {"LLM": llm, "split": result.split, "seed": result.seed}),
-        meaning(*_TERMS),
+        meaning(*_TERMS, *([] if result.weights is None else [_WEIGHT])),
     )  # fmt: skip
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
