@@ -421,7 +421,7 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
 def _rival_sentence(length: LengthBaseline | None) -> str:
     if length is None or length.rival is None:
         return ""
-    return f" The change in {_words(length.rival)} may explain the margin: little of it is left to the bias."
+    return f" The change in {_words(length.rival)} may explain the margins as well as the bias does, or better."
 
 
 def drift_sentence(name: str, audit: AuditResult) -> str:
@@ -454,9 +454,7 @@ def length_sentence(name: str, audit: AuditResult) -> str:
     parts = (length.explained, length.left)
     mean = "; ".join(
         f"{signed(part)} of the mean margin {what}"
-        for part, what in zip(
-            parts, ("goes with what changes in length and wording", "is left to the bias"), strict=True
-        )
+        for part, what in zip(parts, ("goes with the change in length", "is left to the bias"), strict=True)
         if isinstance(part, Estimate)
     )
     return f" It is not told apart from length: {by}{f'; {mean}' if mean else ''}."

@@ -172,12 +172,7 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     audit = measured(make_audit, NOISE + 3 * LONGER)
     found, page = verdict_of(audit), audit_document(audit).markdown()
     assert audit.effects["jargon"].before.identification.verdict == "identified"
-    assert found.word == "not told apart from length"
-    assert "a count of characters would prefer the biased side in 87%" in found.sentence
-    assert re.search(
-        r"\+[\d.]+ \[.*\] of the mean margin goes with what changes in length and wording; .* is left to the bias\.$",
-        found.sentence,
-    )
+    assert found.word == "not identified"
     drift = drift_sentence("jargon", audit)
     assert "may explain this: among pairs that are alike otherwise " in drift and "adjusted for it linear " in drift
     assert re.search(
@@ -194,6 +189,15 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     assert "may explain" not in found.sentence + audit_document(audit).markdown().split("## Effects")[0]
     found = verdict_of(measured(make_audit, NOISE + 3 * LONGER, votes=True))
     assert found.word == "over-rewarded" and "may explain" not in found.sentence
+
+
+def test_margins_that_grow_with_length_are_not_told_apart_from_it(make_audit: Any) -> None:
+    found = verdict_of(measured(make_audit, NOISE / 2 + LONGER * (4 + np.arange(100) % 5)))
+    assert found.word == "not told apart from length"
+    assert "a count of characters would prefer the biased side in 87%" in found.sentence
+    assert re.search(
+        r"\+[\d.]+ \[.*\] of the mean margin goes with the change in length; .* is left to the bias\.$", found.sentence
+    )
 
 
 def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
@@ -213,7 +217,7 @@ def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
     assert confounds_sentence(few) == "" == confounds_sentence(Missing(reason="one prompt"))
 
 
-@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not told apart from length"), (0.05, "no effect shown")])
+@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not identified"), (0.05, "no effect shown")])
 def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p_holm: float, word: str) -> None:
     audit = changed(measured(make_audit, NOISE + 3 * LONGER), "effects.jargon.test.p_holm", p_holm)
     assert verdict_of(audit).word == word
