@@ -13,6 +13,7 @@ from cda.benchmarks.quality import measure_quality
 from cda.calibration.calibrate import run_calibrate
 from cda.dosing.stage import run_mixed
 from cda.errors import RecipeError
+from cda.files.paths import refuse_prose
 from cda.finetuning.applied import asked_subjects
 from cda.jobs.options import (
     BestOfArguments,
@@ -25,6 +26,7 @@ from cda.jobs.options import (
     QualityArguments,
 )
 from cda.jobs.terms import (
+    ROWS,
     RUNS,
     Terms,
     as_reference,
@@ -187,6 +189,8 @@ def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
 def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     """One file, several, or rows as a file."""
     if isinstance(data, list | tuple) and all(isinstance(path, str | Path) for path in data):
+        for path in data:
+            refuse_prose(path, "data", ROWS)
         return list(dict.fromkeys(map(str, data)))
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
 

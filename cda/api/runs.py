@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from os import PathLike
@@ -11,6 +11,7 @@ from typing import Any, Unpack
 
 from cda.api.results import Audit, Comparison, Discovery, Run
 from cda.comparing.compare import compare_targets
+from cda.comparing.members import places_of
 from cda.counterfactuals.own_rows import labels_of_rows, rewrites_of_rows
 from cda.discovery.discover import run_discover
 from cda.errors import DataError, RecipeError, RunError, type_in_words
@@ -51,7 +52,7 @@ from cda.resources.llm_access import share_purse
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.reward_function import RewardFunction
 from cda.resources.scorers import open_scorer
-from cda.results.comparison import DiscoveriesResult
+from cda.results.comparison import AuditRow, DiscoveriesResult
 from cda.rewriting.labels import PairLabel, ResponseLabel
 from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector
@@ -104,13 +105,16 @@ def audit_run(target: Model, terms: Terms) -> Run:
 
 
 @declared(AuditArguments)
-def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison | DiscoveriesResult:
+def compare(
+    *targets: Model | Run | Audit | Comparison | AuditRow | Discovery | Mapping[str, object],
+    **options: Unpack[AuditArguments],
+) -> Comparison | DiscoveriesResult:
     """Which of these? Models, which are audited now on the same texts, finished audits and shared rows next to each other, as
     `cda compare` does.
 
     Args:
-        targets: Models as for `cda.audit`; folders of finished runs; files that `audit.save` or `audit.export` wrote; folders of
-            these. With two or more, or a folder. Or two or more folders of discoveries.
+        targets: Models as for `cda.audit`; finished runs, audits, shared rows (also as a dict) and comparisons, whose audits are all
+            taken; their folders and files, and folders of these. Two or more, or one that holds several. Or two or more discoveries.
         settings: As for `cda.audit`, for the models that are audited now.
 
     Returns:
@@ -125,7 +129,8 @@ def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison | 
         >>> comparison = cda.compare("my-org/my-reward-model", "embedded", "judge:gpt-4o")  # doctest: +SKIP
         >>> comparison.numbers.where("skew", bias="length").pivot("audit", "moment")  # doctest: +SKIP
     """
-    return compare_targets(targets, Terms.of("cda.compare", AuditArguments, options))
+    terms = Terms.of("cda.compare", AuditArguments, options)
+    return compare_targets(places_of(targets, terms.inputs), terms)
 
 
 @declared(TrainArguments)
@@ -332,7 +337,7 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
             scorer, calibration = named.as_pointwise().text_scorer(), named.calibration()
             name = shown_target(subject.name) if adapter is None else shown_path(str(adapter).rstrip("/"))
             corrector = None if calibration is None else Corrector(calibration)
-            return Made(RewardFunction(name.removeprefix("memory:"), scorer, corrector, stack.pop_all(), again))
+            return Made(RewardFunction(name, scorer, corrector, stack.pop_all(), again))
 
         return perform(Job(lambda: steps, work), loaded)
 

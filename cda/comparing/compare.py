@@ -52,6 +52,7 @@ from cda.results.comparison import (
 )
 from cda.run import fingerprint
 from cda.scorers.kinds import scorer_kind
+from cda.scorers.own_code import bare_name
 from cda.stats.estimators import ROUNDING
 from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
@@ -561,7 +562,7 @@ def _planned(
         if recipe.run.folder not in (None, str(terms["out"])):
             found.append(f"{terms.where}: run.folder: names the folder of one run; that of several is `out`, or --out")
         own = recipe.run_path if terms["out"] is None else user_path(terms["out"]) / recipe.name
-        name = recipe.model.name_or_path
+        name = bare_name(recipe.model.name_or_path)
         if not isinstance(target, str | PathLike) and any(each.name == name for each in planned):
             found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")
         if any(each.run == own for each in planned):  # org/model and org-model

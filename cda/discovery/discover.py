@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
@@ -80,7 +80,7 @@ from cda.discovery.setup import (
     topics_to_write,
 )
 from cda.embedded.model import EMBEDDED
-from cda.errors import CdaError, RecipeError, RunError
+from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import write_json
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
@@ -100,6 +100,9 @@ from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.run import Stage
 from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
 """Tokens of a response whose length is not known yet are the last."""
@@ -305,6 +308,12 @@ class Discovery:
         return tuple(
             sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})
         )
+
+    def to_frame(self) -> DataFrame:
+        """Its numbers as a pandas frame, as of every result. DataError: it is not finished, or pandas is not installed."""
+        if isinstance(self.found, str):
+            raise DataError(f"{self.folder}: the search is not finished: {self.found.splitlines()[0]}")
+        return self.found.to_frame()
 
     def __str__(self) -> str:
         return self.summary

@@ -488,6 +488,12 @@ class Option(NamedTuple):
             return True
         return is_of_type(value, self.plain) and ("min" not in self.arg.more or value >= self.arg.more["min"])
 
+    @property
+    def names_files(self) -> bool:
+        """True if a text among its values is the name of a file, folder or model."""
+        members = {each for member in get_args(self.kind) for each in (member, *get_args(member))}
+        return bool({Path, PathLike[str]} & members) and "texts" not in (self.arg.form or "")
+
     def word(self, name: str) -> str:
         """Its name on the command line, without the dashes."""
         return (self.arg.flag or name).replace("_", "-")

@@ -19,7 +19,8 @@ from cda.data.load import load_rows
 from cda.data.tables import rows_in
 from cda.errors import RecipeError
 from cda.files.jsonl import write_jsonl
-from cda.files.paths import is_a_file, place_for, user_path, writing
+from cda.files.paths import is_a_file, place_for, prose_problem, refuse_prose, user_path, writing
+from cda.inert import clipped
 from cda.installed import check_installed
 from cda.jobs.options import Biases, Confirm, Data, Model, Option, defaults_of, options_of
 from cda.launch import use_all_cores
@@ -30,9 +31,12 @@ from cda.resources.artifacts import check_form, folder_suffix
 from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
 from cda.scorers.own import opened_model
+from cda.scorers.own_code import bare_name
 from cda.terminal import progress_bars, quiet_libraries
 
 RUNS = Path("runs")
+ROWS = "a file, hub id or list of dicts"
+"""What data are given as."""
 MEMORY_TOKENS = 2048
 """Default of `model.max_length_tokens` for a model in memory."""
 
@@ -40,7 +44,16 @@ MEMORY_TOKENS = 2048
 def check_types(function: str, known: Mapping[str, Option], given: Mapping[str, Any]) -> None:
     """Refuse values of another type than their options are declared with: a RecipeError carries all of them."""
     wrong = {name: value for name, value in given.items() if name in known and not known[name].takes(value)}
-    problems = [f"{function}: {name}: give {known[name].form}; found {value!r}" for name, value in wrong.items()]
+    problems = [
+        f"{function}: {name}: give {known[name].form}; found {clipped(repr(value), 80)}"
+        for name, value in wrong.items()
+    ]
+    for name, value in given.items():
+        if name in known and known[name].names_files and name not in wrong:
+            wanted = ROWS if known[name].plain == Data else known[name].form or "a path or name"
+            each = value if isinstance(value, list | tuple) else [value]
+            texts = dict.fromkeys(prose_problem(one, f"{function}: {name}", wanted) for one in each)
+            problems += [text for text in texts if text]
     if problems:
         raise RecipeError(problems)
 
@@ -222,6 +235,7 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
     `name` is the kind of data, such as `contrasts`; part of the file's name and of messages. Equal rows share one file, which is
     never overwritten with other rows. Raises DataError for no rows, or what JSON cannot hold; RunError if nothing can be written.
     """
+    refuse_prose(data, name, ROWS)
     if isinstance(data, str | PathLike):
         return str(data)
     rows = rows_from(data, name)
@@ -234,6 +248,7 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
 
 def rows_from(data: Data, name: str) -> list[dict[str, object]]:
     """Rows of data in memory, or of a file; DataError as `as_reference`, or for a file that cannot be read."""
+    refuse_prose(data, name, ROWS)
     if isinstance(data, str | PathLike):
         return [dict(row) for row in load_rows(str(data))]
     return [dict(row) for row in rows_in(data, name)]
@@ -285,7 +300,7 @@ def loaded_for_model(model: Model, settings: Mapping[str, object], terms: Terms)
             ]
             if problems:
                 raise RecipeError(problems)
-            loaded.opened.once(("scorer", name), lambda: scorer)
+            loaded.opened.once(("scorer", bare_name(name)), lambda: scorer)
         yield loaded
 
 
@@ -325,7 +340,7 @@ def loaded_with_folder(
         if scorer is not None:
             if other == loaded.recipe.model.name_or_path:
                 raise RecipeError(
-                    [f"model and {argument}: two objects of the name {other}; rename one of the functions"]
+                    [f"model and {argument}: two objects of the name {bare_name(other)}; rename one of the functions"]
                 )
-            loaded.opened.once(("scorer", other), lambda: scorer)
+            loaded.opened.once(("scorer", bare_name(str(other))), lambda: scorer)
         yield loaded, other

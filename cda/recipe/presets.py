@@ -130,7 +130,8 @@ def _note_numbers_of_data(presets: Layer, layers: Sequence[Layer], notes: list[s
     """Note that a preset's sizes for its own pairs are kept although the pairs are others."""
     made_for = value_at(presets, "data", "pairs")
     (_, pairs), (_, preset) = (_last_given(layers, "data", key) for key in ("pairs", "preset"))
-    given = value_at(merge_layers(*layers), "synthesize", "counterfactuals") is not None
+    section = value_at(merge_layers(*layers), "synthesize")
+    given = isinstance(section, Mapping) and "counterfactuals" in section  # null is a value: every eligible pair
     if made_for is not None and pairs not in (None, made_for) and not given:
         notes.append(
             f"the preset data={preset} is made for {made_for}, not for {pairs}: its numbers of pairs are kept; "

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from cda.errors import DataError
+from cda.errors import DataError, did_you_mean
 from cda.files.jsonl import read_json, write_json, write_page
 from cda.files.paths import place_for, user_path, writing
 from cda.inert import clipped
@@ -27,12 +27,46 @@ Scoring = Literal["model", "before", "after"]
 """Name of a scoring in reports: `model` if one model is measured, else `before` and `after` its training."""
 
 
+class UnknownNameError(KeyError):
+    """A name that a part of a result does not have; the nearest that it has, and all of them."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ByName(dict[str, T]):
+    """Parts of a result by name. Another name raises UnknownNameError, which is a KeyError."""
+
+    what: ClassVar[str] = "bias"
+    are: ClassVar[str] = "measured"
+
+    def __missing__(self, name: object) -> T:
+        meant = did_you_mean(str(name), self).replace(" Did", " did")
+        raise UnknownNameError(f"'{name}': no such {self.what};{meant} {self.are}: {', '.join(self) or 'none'}")
+
+
+class _Audits(ByName[T]):
+    what = "audit"
+    are = "compared"
+
+
+ByBias = Annotated[dict[str, T], AfterValidator(ByName)]
+"""Dict of biases as every result has it; an unknown one is said with the nearest."""
+ByAudit = Annotated[dict[str, T], AfterValidator(_Audits)]
+
+
 class Result(BaseModel):
     """A measured result, or a part of one. Values cannot be reassigned, unknown fields and NaN are refused."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, protected_namespaces=()
     )
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """With other values of some fields; parts by name stay such."""
+        named = {name: type(had) for name in update or () if isinstance(had := getattr(self, name, None), ByName)}
+        given = {name: named[name](value) if name in named else value for name, value in (update or {}).items()}
+        return super().model_copy(update=given, deep=deep)
 
 
 class Told(Result):
@@ -345,17 +379,15 @@ class Shown(Saved):
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame.
 
-        Columns: measure, of, scoring (before, after, change, unpaired or empty), key (of a number in the table of measures), value,
-        low, high (95% interval), n, n_prompts, unit, method, p_value and p_holm of a change, and reason if there is no value.
+        Columns: measure, bias, moment (`model` as it is, or before, after, change, unpaired), value, low, high (95% interval) and n;
+        what else the numbers are of, such as topic, audit, judge or a column of the data, each a column, empty in rows of none of it;
+        n_prompts, unit, method, p_value and p_holm of a test, and reason if there is no value.
 
         Raises:
             DataError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise DataError("to_frame needs pandas: pip install 'cda-debias[pandas]'") from None
-        return pandas.DataFrame(list(of_room("cda.numbers.views:rows_of")(self)))
+        made: DataFrame = of_room("cda.numbers.frames:frame")(of_room("cda.numbers.frames:rows_of")(self))
+        return made
 
 
 def of_room(place: str) -> Any:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cda.results.base import Estimate, MadeBy, Missing, Number, Result, Saved, Shown, Test, of_room
+from cda.results.base import ByAudit, Estimate, MadeBy, Missing, Number, Result, Saved, Shown, Test, of_room
 from cda.results.discover import SearchedModel, SearchSettings
 
 Kind = Literal["reward models", "judges", "trainings"]
@@ -195,7 +195,7 @@ class ComparisonResult(Shown):
 
     made_by = MadeBy("cda compare", "comparison.json", "cda.comparing.page:comparison_document")
     schema_version: Literal[3] = 3
-    audits: dict[str, AuditRow]
+    audits: ByAudit[AuditRow]
     """By a name of their own."""
     sources: dict[str, str]
     """Name to the run's folder or the row's file."""

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, MadeBy, Missing, Result, Shown, Test
+from cda.results.base import ByBias, ByName, Estimate, MadeBy, Missing, Result, Shown, Test
 from cda.results.benchmarks import AskedLLM
 from cda.results.effects import ChoiceOdds, Grouping, LabelRates
 
@@ -88,7 +88,7 @@ class DataResult(Shown):
     words: ChoiceOdds | Missing
     """Length as a term of its own: odds for each doubling of the words."""
     regression: OddsRegression | Missing
-    by: dict[str, dict[str, Grouping]]
+    by: dict[str, ByBias[Grouping]]
     """By column, then by bias: `chosen`, the share of pairs with it on one side in which that side is the chosen one; the shares of
     `chosen responses` and `rejected responses` that have it; and `r`, its correlation with being chosen. Holm over the cells of a column."""
     rows: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
@@ -100,8 +100,8 @@ class DataResult(Shown):
     """Versions of the packages that a result depends on."""
 
     def bias(self, name: str) -> DataBias:
-        """The bias of this name; KeyError for another one."""
-        return {bias.name: bias for bias in self.biases}[name]
+        """The bias of this name; KeyError for another one, with the nearest."""
+        return ByName({bias.name: bias for bias in self.biases})[name]
 
     def __repr__(self) -> str:
         return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"

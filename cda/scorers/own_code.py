@@ -345,6 +345,19 @@ class OwnCode:
         return _as_numbers(returned, len(rows), where)
 
 
+MEMORY = "memory:"
+"""Begins the name by which settings know a model or function that is in memory; no reader sees it."""
+
+
+def bare_name(name: str) -> str:
+    """A model's name for readers: of an object in memory its own.
+
+    >>> bare_name("memory:score"), bare_name("mine.py:score")
+    ('score', 'mine.py:score')
+    """
+    return name.removeprefix(MEMORY)
+
+
 def is_own(name: str) -> bool:
     """True if a name has the form of a user's scorer.
 

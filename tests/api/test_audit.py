@@ -41,7 +41,7 @@ def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any
         audit.report(name)
         assert Path(name).read_text() == (audit.folder / "report" / name).read_text()
     frame = audit.to_frame()
-    row = frame[(frame.measure == "skew") & (frame.of == "jargon") & (frame.scoring == "before")].iloc[0]
+    row = frame[(frame.measure == "skew") & (frame.bias == "jargon") & (frame.moment == "model")].iloc[0]
     assert (row.value, row.n, row.unit) == (8 / 12, 12, "share")
     assert not (frame.reason == NOT_TRAINED.reason).any()
     html = audit._repr_html_()

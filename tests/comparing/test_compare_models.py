@@ -52,7 +52,7 @@ def liking(name: str, strength: float) -> Callable[[Sequence[Any], Sequence[str]
     def score(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
         return [strength * ("paradigm" in text) + noise(text, name) for text in responses]
 
-    score.__qualname__ = name
+    score.__name__ = name
     return score
 
 
@@ -111,10 +111,10 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
     distance = of(comparison, "signed_gap", MEAN)
     assert distance.value == pytest.approx(of(comparison, "skew_on_voted", MEAN).value - 0.4)
     for name in MODELS:
-        expected, own = share_of(*hits_in(out, name)), of(comparison, "skew", f"memory:{name}")
+        expected, own = share_of(*hits_in(out, name)), of(comparison, "skew", f"{name}")
         assert (own.value, own.low, own.high) == (expected.value, expected.low, expected.high)
         voted = cda.load(out / f"audit-memory-{name}").audit.votes["jargon"]  # type: ignore[union-attr]
-        assert of(comparison, "miscalibration", f"memory:{name}") == voted.miscalibration.before
+        assert of(comparison, "miscalibration", f"{name}") == voted.miscalibration.before
     # The models lie on both sides of 50%, so that the table shows no mean of skews; miscalibration has no sides.
     first, _, third = (table for table in str(comparison).split("\n\n") if MEAN in table)
     assert "no mean: " in first and "no mean" not in third
@@ -122,19 +122,16 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
 
 def test_ranks_and_places_follow_the_numbers(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
-    shares = {f"memory:{name}": hits_in(out, name)[0].mean() for name in MODELS}
+    shares = {f"{name}": hits_in(out, name)[0].mean() for name in MODELS}
     ranks = {name: of(comparison, "rank_by_skew", name) for name in shares}
-    assert (ranks["memory:strong"].value, ranks["memory:strong"].low) == (1, 1)
+    assert (ranks["strong"].value, ranks["strong"].low) == (1, 1)
     assert [rank.value for rank in ranks.values()] == pytest.approx(stats.rankdata([-each for each in shares.values()]))
     assert all(1 <= of(comparison, "rank_by_distance", name).low <= 5 for name in shares)
-    assert not [each for each in comparison.numbers.where("rank_by_skew") if each.at["audit"] == "memory:judging"]
+    assert not [each for each in comparison.numbers.where("rank_by_skew") if each.at["audit"] == "judging"]
     (group,) = comparison.ranked
     scores = [of(comparison, "miscalibration", name).value for name in group.audits]
     assert scores == sorted(scores) and len(scores) == 6 and group.ranked_by == "miscalibration"
-    lowest = f"function ‘{group.audits[0].removeprefix('memory:')}’"
-    assert f"Lowest miscalibration: {lowest}" in str(comparison) and f"{lowest} has the lowest miscalibration" in str(
-        comparison
-    )
+    assert f"Lowest miscalibration: {group.audits[0]}" in str(comparison)
 
 
 def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_path: Path) -> None:
@@ -143,11 +140,11 @@ def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_pat
 
     models = (liking("strong", 2.0), liking("mild", 0.3), first)
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "three", **COMMON)
-    judge = "memory:first"
+    judge = "first"
     (group,) = comparison.ranked
     assert group.ranked_by == "distance of skew from 50%" and group.by_place == (judge,)
     assert of(comparison, "skew", judge).value == 0.5 and not comparison.numbers.where("place", audit=judge)
-    assert group.audits == ("memory:mild", "memory:strong") and of(comparison, "place", "memory:mild").value == 1
+    assert group.audits == ("mild", "strong") and of(comparison, "place", "mild").value == 1
     (said,) = [each.text for each in comparison.findings if each.name == f"{judge}:" and "no place" in each.text]
     assert said.startswith("no place: it goes by the place of an answer in 100% [")
     voted = cda.compare(*models, contrasts=contrasts(), votes=votes(), out=tmp_path / "voted", **COMMON)
@@ -158,27 +155,20 @@ def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_pat
 
 def test_a_model_that_fails_is_named_and_files_are_read_again(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
-    assert list(comparison.failed) == ["memory:failing"] and "no number" in comparison.failed["memory:failing"]
-    assert "function ‘failing’ was not audited: " in str(comparison) and comparison.folder == out / "comparison"
+    assert list(comparison.failed) == ["failing"] and "no number" in comparison.failed["failing"]
+    assert "failing was not audited: " in str(comparison) and comparison.folder == out / "comparison"
     again = cda.load(out / "comparison")
     assert isinstance(again, cda.Comparison) and again.model_dump() == comparison.model_dump()
     page = (out / "comparison" / "report.html").read_text(encoding="utf-8")
     checked(page)
-    assert (
-        "function ‘strong’" in page
-        and "memory:strong" not in page
-        and "skew-jargon-desc" in page
-        and "miscalibration-jargon-desc" in page
-    )
+    assert "strong" in page and "skew-jargon-desc" in page and "miscalibration-jargon-desc" in page
     with (out / "comparison" / "comparison.csv").open(encoding="utf-8") as file:
         (mean,) = [row for row in csv.DictReader(file) if row["audit"] == MEAN and row["measure"] == "skew"]
     assert float(mean["value"]) == of(comparison, "skew", MEAN).value and (mean["audits"], mean["n"]) == ("5", str(N))
     frame = comparison.to_frame()
     assert ((frame.unit == "rank") & (frame.value == 1)).any()
     assert comparison.failures("jargon.skew>0.99") == [
-        problem
-        for problem in comparison.failures("jargon.skew>0.99")
-        if problem.startswith("memory:strong: jargon.skew")
+        problem for problem in comparison.failures("jargon.skew>0.99") if problem.startswith("strong: jargon.skew")
     ]
     rows = comparison.export(out / "rows")
     assert len(rows) == 6 and cda.compare(out / "rows", out=out / "again").means == ()
@@ -200,15 +190,13 @@ def test_other_contrasts_and_other_votes_are_never_averaged(tmp_path: Path) -> N
     ]
     comparison = cda.compare(*runs, out=tmp_path / "out")
     (mean,) = comparison.means
-    assert mean.audits == ("memory:a", "memory:b") and mean.name == "mean of 2 reward models (memory:a, memory:b)"
+    assert mean.audits == ("a", "b") and mean.name == "mean of 2 reward models (a, b)"
     said = str(comparison)
-    assert "measured on different contrasts (function ‘a’, function ‘b’ and function ‘d’; function ‘c’)" in said
-    line = [line for line in said.splitlines() if line.startswith("function ‘c’  ")][
-        1
-    ]  # the first is of the first screen
+    assert "measured on different contrasts (a, b and d; c)" in said
+    (line,) = [line for line in said.splitlines() if line.startswith("c  ")]
     assert "] ²" in line and said.count("] ²") == 1
     without_c = str(cda.compare(runs[0], runs[1], runs[3], out=tmp_path / "out2"))
-    assert "with different votes of people, or without (function ‘a’ and function ‘b’; function ‘d’)" in without_c
+    assert "with different votes of people, or without (a and b; d)" in without_c
     assert not (tmp_path / "out" / "a").exists()  # finished runs are read as they are
 
 
@@ -224,7 +212,7 @@ def test_two_audits_are_paired_by_their_texts(tmp_path: Path) -> None:
     quality = on["quality pairs"]
     assert isinstance(quality, Missing) and quality.reason == "not measured by both"
     said = str(cda.load(tmp_path / "out" / "comparison"))
-    assert "function ‘dislike’ against function ‘like’: skew is lower for jargon (−100" in said
+    assert "dislike against like: skew is lower for jargon (−100" in said
 
 
 def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tmp_path: Path) -> None:
@@ -254,13 +242,13 @@ def test_each_target_counts_once_and_two_runs_of_a_model_are_told_apart(tmp_path
     first, second = (finished(tmp_path / name, "same", 1.0) for name in ("x", "y"))
     comparison = cda.compare(first, str(second), f"{first}/", out=tmp_path / "out")
     assert f"Given more than once, counted once: {first}/." in str(comparison)
-    assert list(comparison.audits) == ["memory:same (same) 1", "memory:same (same) 2"]
+    assert list(comparison.audits) == ["same 1", "same 2"]
 
 
 def test_mistakes_are_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     wrong: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
-        "two objects of the name memory:a": ((liking("a", 1), liking("a", 2)), {}),
+        "two objects of the name a": ((liking("a", 1), liking("a", 2)), {}),
         "jargon is a recipe": (("jargon", judging), {}),
         "'embedded'": (("embeded", judging), {}),
         r"two or more to compare, or a folder of them; found none": ((), {}),
@@ -271,7 +259,7 @@ def test_mistakes_are_refused_before_anything_runs(tmp_path: Path, monkeypatch: 
         with pytest.raises(cda.RecipeError, match=said):
             cda.compare(*models, **{**COMMON, "contrasts": contrasts(), **given})
     assert not Path("runs").exists() or [path.name for path in Path("runs").iterdir()] == ["inputs"]
-    with pytest.raises(cda.RunError, match=r"memory:failing: .*no number"):
+    with pytest.raises(cda.RunError, match=r"failing: .*no number"):
         cda.compare(failing, liking("broken", float("nan")), contrasts=contrasts(), out=tmp_path / "out", **COMMON)
     run = finished(tmp_path, "a", 1.0)
     with pytest.raises(cda.RecipeError, match=r"a: the folder of a finished run.*`cda compare .*a …` compares it"):
@@ -296,9 +284,9 @@ def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_t
 
     models = (same, liking("against", -2.0), gappy)
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
-    said = f"function ‘same’: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
-    assert said in str(comparison) and "function ‘against’: Both" not in str(comparison)
-    assert comparison.failed["memory:gappy"].startswith("24 of 96 rewards are NaN")
+    said = f"same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
+    assert said in str(comparison) and "against: Both" not in str(comparison)
+    assert comparison.failed["gappy"].startswith("24 of 96 rewards are NaN")
 
 
 SCORERS = """

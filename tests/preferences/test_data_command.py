@@ -106,7 +106,10 @@ def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
     assert again.model_dump(exclude={"pairs"}) == found.model_dump(exclude={"pairs"})
     assert "Columns that may say where pairs come from: source; see each with --by source" in command.output
     assert found.folder is not None and found.folder.name.startswith("data-of-") and not Path(found.pairs).is_absolute()
-    assert found.to_frame().query("measure == 'biases'").unit.isin(["share", "correlation", "log odds"]).all()
+    frame = found.to_frame()
+    own = frame[frame.measure == "selection_rate"].iloc[0]
+    assert (own.bias, own.value, own.n) == ("structure", found.bias("structure").contingency.selection_rate.value, 60)
+    assert frame.unit.dropna().isin(["share", "correlation", "log odds"]).all()
     found.report("page.html")
     assert Path("page.html").is_file()
 

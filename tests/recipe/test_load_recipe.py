@@ -207,3 +207,18 @@ def test_a_mistake_is_said_of_the_place_that_made_it(tmp_path: Path) -> None:
     # A section that the file does not have.
     with pytest.raises(RecipeError, match=r"^command line: trian: unknown key"):
         load_recipe("jargon", ["trian.learning_rate=1"])
+
+
+def test_a_setting_that_is_null_is_given(write: Write) -> None:
+    """`null` takes every eligible pair, and is no reason to say that a preset's number is kept."""
+    said = [
+        note for note in load_recipe("jargon", ["data.pairs=mine.jsonl"]).notes if "numbers of pairs are kept" in note
+    ]
+    assert len(said) == 1
+    for override in ("synthesize.counterfactuals=null", "synthesize.counterfactuals=5"):
+        loaded = load_recipe("jargon", ["data.pairs=mine.jsonl", override])
+        assert not [note for note in loaded.notes if "numbers of pairs are kept" in note]
+    path = write(
+        "biases: jargon\nmodel: embedded\ndata: {preset: embedded, pairs: mine.jsonl}\nsynthesize: {counterfactuals: null}\n"
+    )
+    assert not [note for note in load_recipe(path).notes if "numbers of pairs are kept" in note]
