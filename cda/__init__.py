@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Run,
         load,
     )
-    from cda.api.runs import audit, compare, discover, label, reward_function, rewrite, train
+    from cda.api.runs import audit, compare, discover, label, new_bias, reward_function, rewrite, train
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
     from cda.resources.reward_function import RewardFunction
     from cda.results.base import Estimate, Missing
@@ -60,7 +60,7 @@ _NAMES = {
         "Run",
         "load",
     ),
-    "cda.api.runs": ("audit", "compare", "discover", "label", "reward_function", "rewrite", "train"),
+    "cda.api.runs": ("audit", "compare", "discover", "label", "new_bias", "reward_function", "rewrite", "train"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
     "cda.resources.reward_function": ("RewardFunction",),
     "cda.results.base": ("Estimate", "Missing"),
@@ -102,6 +102,7 @@ __all__ = [
     "dose",
     "label",
     "load",
+    "new_bias",
     "quality",
     "reward_function",
     "rewrite",

@@ -30,6 +30,7 @@ RESULTS = {
     "report": "TrainResult; AuditResult for a folder",
     "triples": "Written",
     "texts": "Written",
+    "bias new": "NewBias",
     "study export": "Written",
     "study import": "StudyResult",
     "samples": "SampleSizes",

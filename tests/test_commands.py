@@ -30,7 +30,7 @@ RUN = {"samples", *NOT_DRY}
 # What a command may miss here: runs, and files that no test makes.
 ABSENT = re.compile(
     r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|calibration\.json|filled\.csv|results-\*"
-    r"|(?<=compare )rows|^rows$"
+    r"|(?<=compare )rows|^rows$|uses-hedging\.yaml"
 )
 
 

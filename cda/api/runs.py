@@ -14,6 +14,8 @@ from cda.comparing.compare import compare_targets
 from cda.comparing.members import places_of
 from cda.counterfactuals.own_rows import labels_of_rows, rewrites_of_rows
 from cda.discovery.discover import run_discover
+from cda.discovery.new_bias import Asked
+from cda.discovery.new_bias import new_bias as write_new_bias
 from cda.errors import DataError, RecipeError, RunError, type_in_words
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
@@ -23,6 +25,7 @@ from cda.jobs.options import (
     Data,
     DiscoverArguments,
     Model,
+    NewBiasArguments,
     Option,
     Place,
     RewardArguments,
@@ -52,6 +55,7 @@ from cda.resources.llm_access import share_purse
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.reward_function import RewardFunction
 from cda.resources.scorers import open_scorer
+from cda.results.commands import NewBias
 from cda.results.comparison import AuditRow, DiscoveriesResult
 from cda.rewriting.labels import PairLabel, ResponseLabel
 from cda.run import RunFolder
@@ -272,6 +276,37 @@ def rewrite(data: Data, bias: str | Path, /, **options: Unpack[RewriteArguments]
         raise DataError(f"direction: 'add' or 'remove'; found {direction!r}")
     with _loaded("cda.rewrite", RewriteArguments, options, data, bias) as (rows, loaded):
         return rewrites_of_rows(rows, direction, loaded)
+
+
+@declared(NewBiasArguments)
+def new_bias(words: str, /, **options: Unpack[NewBiasArguments]) -> NewBias:
+    """Draft a bias file from a description in words, try it on pairs and write it, as `cda bias new` does.
+
+    Args:
+        words: One sentence on what an answer with the bias does, such as `uses hedging`, in any language.
+        settings: By the recipe's names; `llm` is the model that drafts, labels and rewrites, or its section, as for `cda.label`.
+            Without it, words, quoted wordings and measured features that are known give what they can.
+
+    Returns:
+        The file, for `cda.train` and `biases` of `cda.audit`; labels of 20 pairs, three rewrites, and what is `missing`.
+
+    Raises:
+        RunError: The file is there already; or the words name a bias that ships with cda, and no `name` was given.
+        CdaError: As `cda.label`.
+
+    Example:
+        >>> import cda
+        >>> found = cda.new_bias("uses hedging")  # doctest: +SKIP
+        >>> run = cda.train(found.file)  # doctest: +SKIP
+    """
+    check_types("cda.new_bias", {"words": Option(str, Arg("", form="a description in words"))}, {"words": words})
+    if isinstance(llm := options.get("llm"), str):
+        options["llm"] = {"model": llm}
+    terms = Terms.of("cda.new_bias", NewBiasArguments, options)
+    with loaded_for_model("embedded", {"name": "bias-new"} | terms.nested(), terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
+        own = {name: path_text(options[name]) for name in ("name", "out", "prompt")}
+        return write_new_bias(loaded, Asked(words, **own, settings=terms["overrides"] or ()))
 
 
 @contextmanager

@@ -459,6 +459,26 @@ def samples(
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
 
 
+bias = typer.Typer(no_args_is_help=True, help="A bias of your own: a file from a description in words.")
+app.add_typer(bias, name="bias", rich_help_panel=MAKE)
+
+
+@job(
+    None,
+    "seed columns",
+    declared.NewBiasArguments,
+    name="new",
+    group=bias,
+    does="cda.api.runs:new_bias",
+    files=("pairs",),
+)
+def new(
+    words: Annotated[str, Argument(help="What an answer with the bias does, in quotation marks: 'uses hedging'.")],
+    overrides: Overrides = None,
+) -> None:
+    """Draft a bias file from words, try it on 20 pairs and in three rewrites, and say what is missing."""
+
+
 study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")
 app.add_typer(study, name="study", rich_help_panel=MAKE)
 

@@ -251,6 +251,17 @@ def _hint(options: InspectOptions) -> Iterator[None]:
         raise RunError(f"{error}\n--model none shows the rewrites without rewards") from None
 
 
+def looked_at(material: SourcedRewrites) -> list[RewriteShown]:
+    """Every rewrite with its label, and what the gate and the features say of it."""
+    groups = samples_of(material, InspectOptions())
+    return [
+        row
+        for group in groups
+        if group.rows
+        for row in _looked_at(group.rows, group.bias, material, group.n_available).rows
+    ]
+
+
 def _check_worst(rows: Sequence[RewriteShown], material: SourcedRewrites, options: InspectOptions) -> None:
     if options.worst == "reward" and all(row.difference is None for row in rows):
         raise RunError("--worst reward: there are no rewards here; name a model with --model TARGET")

@@ -302,6 +302,17 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     limit: Annotated[int | None, LIMIT._replace(setting="discover.max_prompts")]
 
 
+class NewBiasArguments(Paid, ModelSettings, DoseSettings, total=False):
+    name: Annotated[str, Arg()]
+    """Name of the bias, which also stands in tables. Default: from the words."""
+    pairs: Annotated[Data | None, Arg(setting="data.pairs")]
+    """Preference pairs to take thresholds and phrases from, and to try it on. Default: the embedded ones."""
+    prompt: Place | None
+    """Prompt file by which the LLM drafts. Default: ours."""
+    out: Place | None
+    """The bias file, which must not be there yet. Default: <name>.yaml in this folder."""
+
+
 class RewardArguments(Called, ModelSettings, total=False):
     adapter: Annotated[Place | None, Arg(flag="")]
     """Score with an adapter: its folder, or that of a finished run."""

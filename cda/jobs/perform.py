@@ -126,16 +126,21 @@ class NewFolder:
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """A file that the user named, in a folder with others; `more`: names of files that are written next to it."""
+    """A file that the user named, in a folder with others; `more`: names of files that are written next to it. One that has to be
+    `new` is not written over."""
 
     path: Path
     more: tuple[str, ...] = ()
+    new: bool = False
 
     def planned(self) -> list[str]:
+        if self.new and self.path.is_file():
+            raise RunError(f"{self.path}: is there, and nothing is written over. Give another file with --out")
         return [f"writes      {', '.join([str(free_place(self.path)), *self.more])}"]
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
+        self.planned()
         yield place_for(self.path).parent
 
 
