@@ -67,7 +67,7 @@ def check_processes() -> None:
         number, n, hint = "several", "N", " If only one was meant: unset MASTER_ADDR."
     raise RunError(
         f"the launch asked for {number} processes, but this one runs alone. Start them with "
-        f"`torchrun --nproc_per_node {n} -m cda train ...`, or with "
+        f"`cda launch --num_processes {n} train ...`, `torchrun --nproc_per_node {n} -m cda train ...`, or "
         f"`accelerate launch --multi_gpu --num_processes {n} -m cda train ...` without --cpu (on CPUs too); "
         f"for one process leave --num_processes out.{hint}"
     )

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
+from cda.api.finished import as_the_run
 from cda.api.results import BestOf, Calibration, DataAudit, Dose, Quality
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
@@ -71,12 +72,12 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
         >>> outcome.sets[0].win_rates["model"].wins  # doctest: +SKIP
     """
     terms = Terms.of("cda.quality", QualityArguments, options)
-    adapter, dose = path_text(options["adapter"]), options["dose"]
+    settings, model, held = as_the_run(terms.nested(), model, options["adapter"])
+    adapter, dose = path_text(held), options["dose"]
     files = _files(data, terms)
     missing = "pairs: has no rows" if terms["overrides"] is None else "give at least one file of preferences"
     over = terms.files.get("over")
     inputs = {"on": sorted(files), "over": over, "with": adapter, "at": dose}
-    settings = terms.nested()
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
     opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
     with opened as (loaded, other):
@@ -105,14 +106,14 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
         >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
     terms = Terms.of("cda.best_of", BestOfArguments, options)
-    adapter, dose = path_text(options["adapter"]), options["dose"]
+    settings, model, held = as_the_run(terms.nested(), model, options["adapter"])
+    adapter, dose = path_text(held), options["dose"]
     columns, split = options["columns"], options["split"]
     file = as_reference(responses, "responses", terms.inputs)
     names, ns, tilts = several(options["biases"]), list(options["sizes"] or ()), list(options["betas"] or ())
     inputs = {"on": file, "with": adapter, "at": dose}
     read = [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()]
     others = (*terms.words, names, ns, read, "" if split == "train" else split, *([tilts] if tilts else []))
-    settings = terms.nested()
     problems = _data_settings(settings, terms)
     opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
     with opened as (loaded, other):

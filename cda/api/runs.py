@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
+from cda.api.finished import as_the_run, of_run
 from cda.api.results import Audit, Comparison, Discovery, Run
 from cda.comparing.compare import compare_targets
 from cda.comparing.members import places_of
@@ -16,8 +16,7 @@ from cda.counterfactuals.own_rows import labels_of_rows, rewrites_of_rows
 from cda.discovery.discover import run_discover
 from cda.discovery.new_bias import Asked
 from cda.discovery.new_bias import new_bias as write_new_bias
-from cda.errors import DataError, RecipeError, RunError, type_in_words
-from cda.files.paths import user_path
+from cda.errors import DataError, RecipeError, type_in_words
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.options import (
     Arg,
@@ -58,7 +57,6 @@ from cda.resources.scorers import open_scorer
 from cda.results.commands import NewBias
 from cda.results.comparison import AuditRow, DiscoveriesResult
 from cda.rewriting.labels import PairLabel, ResponseLabel
-from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector
 
 
@@ -202,8 +200,10 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms.of("cda.discover", DiscoverArguments, options)
+    settings, model, adapter = as_the_run(terms.nested(), model, options["adapter"])
+    options["adapter"] = adapter
     inputs = {
-        "with": path_text(options["adapter"]),
+        "with": path_text(adapter),
         "at": options["dose"],
         "of": "-".join(map(str, options["attributes"])) or None,
         "formats": options["formats"] or None,
@@ -212,7 +212,7 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         "judge": None,
         **terms.files,
     }
-    with loaded_with_folder(model, terms, terms.nested(), inputs, (), options["judge"], "judge") as (loaded, _):
+    with loaded_with_folder(model, terms, settings, inputs, (), options["judge"], "judge") as (loaded, _):
         return Discovery(loaded.recipe.run_path, run_discover(loaded, options))
 
 
@@ -355,7 +355,7 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
         [3.0, 10.0]
     """
     terms, again = Terms.of("cda.reward_function", RewardArguments, options), partial(reward_function, model, **options)
-    asked, model, adapter = _of_run(model, options["adapter"])
+    asked, model, adapter = of_run(model, options["adapter"])
     if problems := [*refuse_results(model), *refuse_recipe(model)]:
         raise RecipeError(problems)
     for section, value in terms.nested().items():
@@ -375,28 +375,3 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
             return Made(RewardFunction(name, scorer, corrector, stack.pop_all(), again))
 
         return perform(Job(lambda: steps, work), loaded)
-
-
-def _of_run(
-    model: Model | Run | Audit, adapter: str | Path | None
-) -> tuple[dict[str, object], Model, str | Path | None]:
-    """Settings, model and adapter of a finished run; anything else as it is. RunError: a run that names no model."""
-    if isinstance(model, Audit) and model.folder is None:
-        raise RunError("an audit that was read from a file has no settings: give the folder of its run, or the model")
-    asked: Any = model.folder if isinstance(model, Run | Audit) else model
-    if not isinstance(asked, str | PathLike):
-        return {}, asked, adapter
-    place = user_path(str(asked))
-    run = RunFolder(place)
-    trained = run.record("train")
-    if not trained and not run.record("audit"):
-        return {}, str(asked), adapter
-    recipe = run.manifest().recipe
-    section = dict(trained.settings.get("model") or recipe.get("model") or {})
-    if "name_or_path" not in section:
-        raise RunError(f"{asked}: its manifest.json, which names the model, is missing or damaged. Run it again")
-    if not trained:  # the settings of a training name a precision; `auto` may mean another on another machine
-        section["precision"] = getattr(Run(place).audit.model, "precision", None) or section.get("precision", "auto")
-    section.pop("preset", None)
-    held = str(asked) if trained and adapter is None else adapter
-    return {"model": section, "score": recipe.get("score", {})}, section["name_or_path"], held

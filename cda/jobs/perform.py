@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json, write_jsonl, write_page
 from cda.files.paths import free_place, place_for, refuse_link, unwritable, user_path, writing
-from cda.launch import is_main
+from cda.launch import check_processes, is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.recipe.load import LoadedRecipe
 from cda.resources.dry_run import stop_if_dry
@@ -200,6 +200,8 @@ def perform(job: Job[R], loaded: LoadedRecipe | None, figures: str | None = None
         place = job.place.planned()  # first: a folder that holds something else is refused before any reading
         return [*job.plan(), *place, *plan_lines(job.costs())]
 
+    if not isinstance(job.place, Within):  # copies that each take themselves for the main process would write one place
+        check_processes()
     stop_if_dry(loaded, steps, job.unused)
     with job.place.opened() as folder:
         made = job.work(folder)

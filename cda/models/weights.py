@@ -77,14 +77,19 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     stay out of 8-bit (a fresh head would become an uninitialised 8-bit layer) and are trained whole.
     """
     model = empty_model(spec, config)
-    names = tuple(
+    names = heads_of(model)
+    if not names:
+        raise ModelError(f"{spec.name_or_path}: no score head found outside '{model.base_model_prefix}'")
+    return names
+
+
+def heads_of(model: Any) -> tuple[str, ...]:
+    """As `head_names`, of a loaded or empty classifier; none if it has no weights outside the base model."""
+    return tuple(
         name
         for name, module in model.named_children()
         if name != model.base_model_prefix and any(True for _ in module.parameters())
     )
-    if not names:
-        raise ModelError(f"{spec.name_or_path}: no score head found outside '{model.base_model_prefix}'")
-    return names
 
 
 def empty_model(spec: ModelSpec, config: PretrainedConfig) -> Any:

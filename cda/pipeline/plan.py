@@ -25,10 +25,9 @@ from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, authored_triples
 from cda.errors import CdaError, RunError, refuse
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
+from cda.finetuning.fit import fit_of, is_here, length_words, template_of
 from cda.finetuning.train import Training, trainings
-from cda.launch import world_size
-from cda.models.config import load_config
-from cda.models.load import load_template
+from cda.launch import check_processes, world_size
 from cda.models.own_files import is_cached
 from cda.progress import RunProgress, StageWork, say_waiting
 from cda.prompts import OURS, Prompts
@@ -56,7 +55,6 @@ from cda.stats.choice_weights import effective_n
 from cda.stats.draws import drawn
 from cda.training.arguments import PAPER_DEFAULTS, check_arguments
 from cda.training.hub import asked_repository, only_here
-from cda.training.lora import check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
 """For each training: its adapter, and checkpoints of one."""
@@ -76,6 +74,8 @@ def check(loaded: LoadedRecipe) -> None:
         except CdaError as error:
             problems.extend(str(error).splitlines())
 
+    if loaded.only_audit:
+        check_processes()
     if not loaded.only_audit:
         # Raised at once: under a wrong launch the trainer's settings below would wait for processes that never come.
         sharded = sharded_by(recipe.train) is not None
@@ -95,8 +95,8 @@ def check(loaded: LoadedRecipe) -> None:
             if not recipe.rewrites_by_llm:
                 attempt(partial(rules_of, bias))
         attempt(partial(_check_push, recipe))
-        if Path(recipe.model.name_or_path).is_dir():
-            attempt(lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules))
+        if is_here(loaded):
+            attempt(lambda: fit_of(loaded))
         validates = recipe.data.validation_share > 0
         attempt(lambda: check_arguments(recipe.trainer, validates, model_spec(recipe.model).precision))
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm:
@@ -177,7 +177,7 @@ def check_conversations(loaded: LoadedRecipe, download: bool = False) -> None:
     if not section.kind.trainable or section.name_or_path in ADAPTERS or not (here or download):
         return
     try:
-        template = load_template(spec := model_spec(section), load_config(spec))
+        template = template_of(loaded)
     except CdaError:
         return
     lines = []
@@ -265,7 +265,7 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
         stages["model"] = [f"model       {scorer.name}, {scorer.how}", *_endpoints(recipe), *scorer.read_lines()]
         audit += f"; biases: {_names(loaded.biases)}"
     else:
-        stages |= _training(recipe, loaded.biases)
+        stages |= _training(loaded)
         stages["synthesize"] += _weights(loaded)
     stages["audit"] = [audit]
     stages["report"] = [f"report      {recipe.run_path / 'report' / 'report.html'}"]
@@ -292,9 +292,15 @@ def _endpoints(recipe: Recipe) -> list[str]:
     return [f"            {name}, asked at {place}" for name, place in where if place]
 
 
-def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
+def _training(loaded: LoadedRecipe) -> dict[str, list[str]]:
     """The lines of each stage before the audit."""
+    recipe, biases = loaded.recipe, loaded.biases
     lora, train, dosed = recipe.lora, recipe.train, dose_lines(recipe)
+    asked, longest = recipe.model.max_length_tokens, f"texts of at most {recipe.model.max_length_tokens:,} tokens"
+    layers = ", ".join(lora.target_modules or ["the layers that suit its architecture"])
+    if is_here(loaded):
+        fit = fit_of(loaded)
+        layers, longest = str(fit.targets), length_words(fit.template, asked)
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + "
         f"{recipe.n_pairs('supplementary', bias.name) or 0} unchanged"
@@ -314,9 +320,10 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
         "synthesize": [f"synthesize  {counts}, by {rewrites_by}"],
         "train": [
             f"train       objectives: {kinds}{each}{taught}",
-            f"            {recipe.model.name_or_path}, base in {precision_words(recipe.model)}, LoRA r {lora.r} on "
-            f"{'/'.join(lora.target_modules)} + head, {_how_long(train)}, "
-            f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
+            f"            {recipe.model.name_or_path}, base in {precision_words(recipe.model)}",
+            f"            LoRA r {lora.r} on {layers}, and the head",
+            f"            {_how_long(train)}, batch {train.get('per_device_train_batch_size', 16)}, learning rate "
+            f"{train.get('learning_rate', 2e-5)}, {longest}",
             *_several(recipe, bool(dosed)),
         ],
         "dose": dosed,

@@ -35,8 +35,9 @@ class Lora(BaseModel):
     """The update is scaled by alpha / r."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Dropout of the adapter's input in training."""
-    target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
-    """Names of the layers that get an adapter."""
+    target_modules: list[str] | None = Field(default=None, min_length=1)
+    """Names of the layers that get an adapter, whole or their ends behind a dot. null: PEFT's choice for the architecture, such as
+    query and value for BERT; of one that PEFT's table lacks, attention's queries and values. The plan names them."""
     per_bias: bool = False
     """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
 

@@ -104,7 +104,7 @@ def test_later_wins_defaults_model_preset_data_preset_recipe_command_line(tmp_pa
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("biases: jargon\nmodel: m\ndata: d\nlora: {dropout: 0.3}\nscore: {batch_tokens: 3}\n", "utf-8")
     found = load_recipe(str(recipe), ["score.batch_tokens=4"]).recipe
-    assert found.lora.target_modules == ["q_proj", "v_proj"]  # default
+    assert found.lora.target_modules is None  # default
     assert found.lora.r == 1
     assert found.lora.alpha == 2
     assert found.lora.dropout == 0.3
@@ -183,11 +183,27 @@ def test_what_a_recipe_must_say(write: Write) -> None:
 def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
     loaded = load_recipe("jargon", ["model.name_or_path=my/model", "train.weight_decay=0.1"])
     assert loaded.recipe.train == {"weight_decay": 0.1}
-    assert (loaded.recipe.lora.target_modules, loaded.recipe.model.preset) == (["q_proj", "v_proj"], "embedded")
+    assert (loaded.recipe.lora.target_modules, loaded.recipe.model.preset) == (None, "embedded")
     (note,) = loaded.notes
-    assert note.startswith("the preset model=embedded is made for embedded, not for my/model: its settings")
+    assert note.startswith(
+        "the preset model=embedded is made for embedded, not for my/model: its settings are left out"
+    )
+    assert "lora.dropout=0.05 (0 there), LoRA's layers are chosen for the model" in note
+    assert "train.learning_rate=2e-05 (0.0005 there)" in note and "weight_decay" not in note
     assert f"note        {note}" in plan(loaded)
     assert load_recipe("jargon").notes == load_recipe("jargon", ["model.name_or_path=embedded"]).notes == ()
+
+
+def test_a_preset_next_to_another_model_gives_sizes_and_no_names_of_layers() -> None:
+    loaded = load_recipe("jargon", ["model=llama-8b", "model.name_or_path=my/model"])
+    assert loaded.recipe.train["per_device_train_batch_size"] == 8
+    assert loaded.recipe.lora.target_modules is None
+    (note,) = loaded.notes
+    assert (
+        "as asked: model.precision=8bit_on_gpu, train.per_device_train_batch_size=8. LoRA's layers are chosen" in note
+    )
+    asked = load_recipe("jargon", ["model=llama-8b", "model.name_or_path=my/model", "lora.target_modules=[c_attn]"])
+    assert asked.recipe.lora.target_modules == ["c_attn"]
 
 
 def test_a_mistake_is_said_of_the_place_that_made_it(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora
 from cda.training.chunks import collator, encode_pairs
-from cda.training.lora import TrainingResult, check_targets, train_adapter
+from cda.training.lora import TrainingResult, train_adapter
 from cda.training.trainer import (
     EndAtBest,
     FindBest,
@@ -282,13 +282,6 @@ def test_most_pairs_alike_after_cutting_are_a_data_error(
         train(pairs=[*preference_pairs[:n_sound], *alike])
     assert f"2 of {2 + n_sound} training pairs are the same" in str(error.value)
     assert "Raise model.max_length_tokens" in str(error.value)
-
-
-def test_targets_are_checked_from_the_configuration_alone(llama: Path) -> None:
-    check_targets(ModelSpec(str(llama), "fp32", 64), ["q_proj", "value"])  # one that is there will do, as PEFT has it
-    check_targets(ModelSpec(str(llama), "fp32", 64), ["self_attn.v_proj"])
-    with pytest.raises(ModelError, match=r"match no layer .* as in lora\.target_modules=\[q_proj,v_proj\]"):
-        check_targets(ModelSpec(str(llama), "fp32", 64), ["proj"])
 
 
 def test_a_validation_loss_that_is_no_number_stops_the_training(train: Train, preference_pairs: list[Pair]) -> None:
