@@ -1,14 +1,11 @@
-"""The report of an audit: the sections below its first screen with a glossary, and its forms: a page, a <div> for notebooks, and
+"""The report of an audit: the sections below its first screen with a glossary, and its forms: a page and
 Markdown. Text from outside is escaped in all of them."""
 
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cda.auditing import policy, position
 from cda.auditing import report_tables as tables
@@ -46,8 +43,7 @@ from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
 from cda.report.names import called
-from cda.report.page import Entry, Headline, ReportSection, render, word_changes
-from cda.report.plots import save_plot
+from cda.report.page import Entry, Headline, ReportSection, word_changes
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
 from cda.report.tables import Table, escaped, fenced_block
 from cda.results.audit import AuditResult
@@ -244,28 +240,20 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
     )  # fmt: skip
 
 
+def _notes(audit: AuditResult) -> tuple[Headline, ...]:
+    """The verdicts, and what a training cost."""
+    words = (
+        Headline(f"{found.bias}: {found.word}.", found.reason, verdict.verdict_kind(found.word))
+        for found in verdicts(audit)
+    )
+    return (*words, Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
+
+
 def _numbers(audit: AuditResult) -> ReportSection:
     """The sentences and the table behind the first screen; a page draws the verdicts itself."""
     said = verdict.ties_sentence(audit), length_line(bias_verdicts(audit), "."), how_scored(audit)
     words = tuple(text for text in said if text)
     return ReportSection("numbers", report_texts()["numbers"]["title"], words, (tables.main_table(audit),))
-
-
-def notebook_html(audit: AuditResult) -> str:
-    """One <div> without script or style; the figure stands in it as an image."""
-    plot = skew_plot(audit)
-    with TemporaryDirectory() as folder:
-        figure = b64encode(save_plot(plot, Path(folder), "svg").read_bytes()).decode()
-    return render(
-        "notebook.html.j2",
-        headline=headline(audit),
-        verdicts=verdicts(audit),
-        quality=verdict.quality_sentence(audit),
-        main=tables.main_table(audit),
-        scored=how_scored(audit),
-        description=plot.description,
-        figure=figure,
-    )
 
 
 def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple[Block, ...]:

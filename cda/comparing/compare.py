@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import compress
+from itertools import compress, product
 from os import PathLike
 from pathlib import Path
 from statistics import fmean
@@ -175,22 +175,28 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
 
 
 def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOver]:
-    """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it.
-    Means and ranks go into `numbers`."""
-    for kind in get_args(Kind):
-        own = [member for member in members if member.row.kinds == kind]
+    """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it. If
+    several folders were given, over those of each by itself. Means and ranks go into `numbers`."""
+    groups = list(dict.fromkeys(member.group for member in members))
+    for kind, group in product(get_args(Kind), groups):
+        own = [member for member in members if (member.row.kinds, member.group) == (kind, group)]
+        of = group if len(groups) > 1 else ""
         for bias in dict.fromkeys(bias for member in own for bias in member.row.biases):
             sets: dict[tuple[str, ...] | None, list[Member]] = {}
             for member in own:
                 if bias in member.margins and (member.row.training is None or bias in member.row.training.against):
                     sets.setdefault(member.row.text_set("votes", bias), []).append(member)
             for alike in sorted(sets.values(), key=len, reverse=True):
-                if len(alike) > 1 and (found := _mean(bias, kind, alike, len(alike) == len(own))):
+                if len(alike) > 1 and (
+                    found := _mean(bias, kind, of, alike, len(sets) == 1 if of else len(alike) == len(own))
+                ):
                     numbers += found[1]
                     yield found[0]
 
 
-def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[Number]] | None:
+def _mean(
+    bias: str, kind: Kind, group: str, alike: Sequence[Member], are_all: bool
+) -> tuple[MeanOver, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
     margins = np.stack([[member.margins[bias].by_scoring[moment] for member in alike] for moment in moments])
@@ -198,7 +204,11 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     common: BoolArray = np.asarray(~np.isnan(hits).any(axis=(0, 1)))
     if not common.any():
         return None
-    name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
+    name = (
+        f"mean of {len(alike)} {kind}"
+        + f" in {group}" * bool(group)
+        + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
+    )
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
     shares = list(_shares(margins, hits, moments, common, people, ids))
@@ -207,7 +217,7 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
-        bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
+        bias=bias, kind=kind, name=name, group=group, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
         interval_over="models and prompts" if all(each.method == CROSSED for _, _, each in shares) else "prompts",
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip

@@ -63,6 +63,8 @@ class Member:
     margins: Mapping[str, Margins] = field(default_factory=dict)
     """By bias, and for quality pairs."""
     audit: AuditResult | None = None
+    group: str = ""
+    """The folder with others that it was given by; empty if it was given by itself."""
 
     @property
     def scorings(self) -> tuple[str, ...]:
@@ -181,7 +183,8 @@ def gather(targets: Sequence[str | Path], runs: Sequence[Path] = ()) -> Gathered
         places = audits_at(target) or []
         for path, said in places:
             try:
-                members.setdefault(path.resolve(), _member(path, shown_path(said)))
+                group = "" if said == str(target) else shown_path(str(target))
+                members.setdefault(path.resolve(), replace(_member(path, shown_path(said)), group=group))
             except (DataError, RunError) as error:
                 if len(places) == 1 and path == user_path(str(target)):
                     problems.append(str(error))

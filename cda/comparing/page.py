@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import get_args
 
+from cda.comparing.compared_numbers import ComparedNumbers
+from cda.comparing.figures import comparison_plots
 from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
 from cda.comparing.screen import comparison_glance, comparison_headline, labels, said_of
@@ -36,33 +38,14 @@ from cda.report.numbers import (
     signed,
 )
 from cda.report.page import Entry, Headline, ReportSection
-from cda.report.plots import (
-    BEFORE,
-    SCORINGS,
-    SHARE_LIMITS,
-    THIRD,
-    Mark,
-    Plot,
-    Scale,
-    in_words,
-    named,
-    rows_plot,
-    slugs,
-)
 from cda.report.tables import Row, Table
-from cda.results.base import Estimate, Missing, Number
-from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
+from cda.results.base import Estimate, Missing
+from cda.results.comparison import ComparisonResult, Kind, PairedMargins
 from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ABSENT = {"votes": NO_VOTES, "triples": NOT_ESTIMATED, "places": ""}
-_MARKS = {
-    **{moment: SCORINGS[moment] for moment in ("before", "after")},
-    "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
-}  # fmt: skip
-_RATE = {"naive": "rate_naive_standardised", "double": "rate_standardised"}
-_RATE_MARKS = {"naive": Mark("naive", BEFORE, "o", filled=False), "double": Mark("double rewrites", THIRD, "s")}
 _LONGEST_CELL = 60
 _OWN_TERMS = (
     Entry("place", "1 + audits whose interval lies below, to n − those whose interval lies above", "Among audits of the same texts throughout, by the mean over biases, each of the same weight, of the first measure that all of them have: miscalibration, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far a model leans and not whether people lean so too. Places are not corrected for the number of audits: of many, some are wrong by chance."),
@@ -74,40 +57,8 @@ _OWN_TERMS = (
 )  # fmt: skip
 
 
-class _Shown:
-    """The numbers of a comparison by measure, audit, moment, and bias or section; and the lines of its tables."""
-
-    def __init__(self, result: ComparisonResult) -> None:
-        self.result = result
-        self.found: dict[tuple[str, str, str, str], Number] = {}
-        for each in numbers_in(result):
-            column = each.at.get("bias") or each.at.get("section", "")
-            column += f", KL {each.at['kl']}" if "kl" in each.at else ""
-            self.found[each.measure, each.at["audit"], each.moment, column] = each
-        self.biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
-        self.sections = list(dict.fromkeys(each.at["section"] for each in self.found.values() if "section" in each.at))
-        self.means = {(mean.name, mean.bias): mean for mean in result.means}
-        self.names = labels(result)
-
-    def name(self, audit: str) -> str:
-        """An audit in words; a mean with those behind it in words."""
-        return self.names.get(audit) or said_of(inert(audit), self.names)
-
-    def line_name(self, audit: str, moment: str) -> str:
-        return self.name(audit) if moment == "model" else f"{self.name(audit)}, {moment}"
-
-    @cached_property
-    def lines(self) -> list[tuple[str, str]]:
-        """Audit or mean, and moment; kind by kind, those of the first places first."""
-        order = {name: at for at, name in enumerate(name for group in self.result.ranked for name in group.audits)}
-        lines = []
-        for kind in get_args(Kind):
-            own = [name for name, row in self.result.audits.items() if row.kinds == kind]
-            own = sorted(own, key=lambda name: order.get(name, len(order)))
-            moments = ("before", "after", "change") if kind == "trainings" else ("model",)
-            named = dict.fromkeys([*own, *(mean.name for mean in self.result.means if mean.kind == kind)])
-            lines += [(name, moment) for name in named for moment in moments]
-        return lines
+class _Tables(ComparedNumbers):
+    """The tables of a comparison."""
 
     @cached_property
     def stars(self) -> set[tuple[str, str]]:
@@ -119,10 +70,6 @@ class _Shown:
         cells = cross_bias(changes, {}) if changes else []
         return {(each.training, each.bias) for each in cells if each.is_shown}
 
-    def estimate(self, key: str, audit: str, moment: str, column: str) -> Estimate | None:
-        number = self.found.get((key, audit, moment, column))
-        return number.found if number and isinstance(number.found, Estimate) else None
-
     def mark(self, measure: AuditMeasure, audit: str, column: str) -> str:
         """A raised number for a measurement on other texts than the first audit's; empty for those alike."""
         rows, bias = self.result.audits, column.partition(", KL ")[0] if measure.of_bias else ""
@@ -133,13 +80,6 @@ class _Shown:
         }
         at = list(dict.fromkeys(sets.values())).index(sets[audit]) if audit in sets else 0
         return f" {at + 1}".translate(_RAISED) if at else ""
-
-    def spread(self, key: str, mean: MeanOver, moment: str) -> tuple[Estimate, Estimate] | None:
-        """The lowest and the highest number behind a mean if they lie on both sides of no effect; then no mean is shown."""
-        null = 0.0 if moment == "change" else MEASURES[key].null
-        own = [found for name in mean.audits if (found := self.estimate(key, name, moment, mean.bias))]
-        low, high = (pick(own, key=lambda each: each.value, default=None) for pick in (min, max))
-        return (low, high) if null is not None and low and high and low.value < null < high.value else None
 
     def cell(self, key: str, audit: str, moment: str, column: str) -> str:
         """A number without its n; a word where an audit has none, nothing where a mean has none."""
@@ -202,64 +142,10 @@ class _Shown:
         caption = measure.caption + ("" if measure.unit == "rank" else f", with {PERCENT} intervals")
         return Table(caption, tuple(header), tuple(map(tuple, rows)))
 
-    def people(self, key: str, column: str) -> Estimate | None:
-        """People's own number next to a measure."""
-        known = (
-            each.found for (of, _, _, at), each in self.found.items() if (of, at) == (MEASURES[key].people, column)
-        )
-        return next((each for each in known if isinstance(each, Estimate)), None)
-
     def _place(self, audit: str, moment: str) -> str:
         """The places that the intervals allow; of a training after it."""
         found = self.estimate("place", audit, "model", "") if moment in ("model", "after") else None
         return "" if found is None else "–".join(f"{end:g}" for end in dict.fromkeys((found.low, found.high)))
-
-    def plots(self) -> Iterator[Plot]:
-        """For each bias skew, miscalibration and correlation of every audit and mean, people's number dashed; then quality."""
-        for key, measure in sorted(MEASURES.items(), key=lambda item: not item[1].of_bias):
-            columns = (self.biases if measure.of_bias else ["", *self.sections]) if measure.axis else []
-            is_share, scale = measure.unit == "share", 100 if measure.unit == "share" else 1
-            reference = None if measure.marked is None else scale * measure.marked
-            drawn = Scale(measure.axis, is_share, SHARE_LIMITS if is_share else (-1.05, 1.05), reference)
-            for column, slug in slugs(columns).items():
-                yield from self._plot(key, column, f"{key}-{slug}" if column else key, drawn)
-        for bias, slug in slugs(self.biases).items():
-            yield from self._rate_plot(bias, f"rate-{slug}")
-
-    def _rate_plot(self, bias: str, name: str) -> Iterator[Plot]:
-        """RATE's naive next to its double-rewrite effect for every audit, as in the paper's second figure."""
-        rows: dict[str, dict[str, Estimate | None]] = {}
-        for audit, moment in self.lines:
-            found = {word: self.estimate(key, audit, moment, bias) for word, key in _RATE.items()}
-            if moment != "change" and any(found.values()):
-                rows[named(self.line_name(audit, moment), 28)] = found
-        if any(own["naive"] for own in rows.values()):
-            form, title = signed, f"Naive next to double-rewrite effect (RATE): {named(bias)}"
-            words = " ".join(in_words(label, own, form) for label, own in rows.items())
-            scale = Scale("effect, standard deviations of the reward", reference=0.0)
-            yield rows_plot(name, title, words, rows.items(), _RATE_MARKS, scale)
-
-    def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
-        rows: dict[str, dict[str, Estimate]] = {}
-        for audit, moment in self.lines:
-            found, mean = self.estimate(key, audit, moment, column), self.means.get((audit, column))
-            if found and moment != "change" and not (mean and self.spread(key, mean, moment)):
-                rows.setdefault(named(self.name(audit), 28), {})["mean" if mean and moment == "model" else moment] = (
-                    found
-                )
-        if len(rows) < 2:
-            return
-        form = FORMS[MEASURES[key].unit]
-        title = f"{MEASURES[key].caption}: {named(column)}" if column else MEASURES[key].caption
-        if people := self.people(key, column):
-            scale = replace(scale, reference=100 * people.value if scale.is_share else people.value)
-            title += f"; dashed: people, {form(people)} (n = {count(people)})"
-        words = " ".join(
-            in_words(label, {_MARKS[when].name: found for when, found in own.items()}, form)
-            for label, own in rows.items()
-        )
-        marks = {moment: mark for moment, mark in _MARKS.items() if any(moment in own for own in rows.values())}
-        yield rows_plot(name, title, words, rows.items(), marks, scale)
 
 
 def paired_table(result: ComparisonResult) -> Table | None:
@@ -317,7 +203,7 @@ def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
 
 def comparison_document(result: ComparisonResult) -> Document:
     """One first screen: what can be said, and audits by biases; then ranks, pairs, quality by section, and how each was made."""
-    shown = _Shown(result)
+    shown = _Tables(result)
     tables = {key: table for key, measure in MEASURES.items() if measure.caption and (table := shown.table(key))}
     first = [tables.pop(key) for key in of_place("comparison") if key in tables]
     paired, (made, alike) = paired_table(result), made_table(result)
@@ -330,7 +216,7 @@ def comparison_document(result: ComparisonResult) -> Document:
     sections = [
         ReportSection("numbers-of-each", "Next to each other", (), tuple(first[:1])),
         ReportSection("against-people", "Further measures", (), tuple(first[1:])),
-        ReportSection("figures", "Figures", plots=tuple(shown.plots()), aside=True),
+        ReportSection("figures", "Figures", plots=tuple(comparison_plots(shown)), aside=True),
         ReportSection("more", "Ranks, correlations, sections of quality", (), tuple(tables.values()), aside=True),
         ReportSection("paired", "Text by text", (), (paired,) if paired else (), aside=len(result.paired) > 1),
         replace(

@@ -92,9 +92,11 @@ from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
+from cda.report.document import Document
 from cda.resources.dry_run import planned
 from cda.resources.llm_access import Planned, confirm_all, cost_sentence, llm_problems, note_models
 from cda.resources.named_scorer import scorer_settings
+from cda.results.base import Documented
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.run import Stage
@@ -272,7 +274,7 @@ Discovered = DiscoverResult | TopicsResult | str
 
 
 @dataclass(frozen=True)
-class Discovery:
+class Discovery(Documented):
     """A search's results and its folder.
 
     Attributes:
@@ -311,9 +313,16 @@ class Discovery:
 
     def to_frame(self) -> DataFrame:
         """Its numbers as a pandas frame, as of every result. DataError: it is not finished, or pandas is not installed."""
+        return self._finished().to_frame()
+
+    def document(self) -> Document:
+        """The page of what was found. DataError: it is not finished."""
+        return self._finished().document()
+
+    def _finished(self) -> DiscoverResult | TopicsResult:
         if isinstance(self.found, str):
             raise DataError(f"{self.folder}: the search is not finished: {self.found.splitlines()[0]}")
-        return self.found.to_frame()
+        return self.found
 
     def __str__(self) -> str:
         return self.summary

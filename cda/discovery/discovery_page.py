@@ -376,7 +376,8 @@ def _tested_plots(result: DiscoverResult) -> Iterator[Plot]:
         title = (
             "Reward against judge; numbers as in the table. Top left is what the model likes and the judge does not."
         )
-        yield Plot("tested", title, words, partial(_draw_tested, drawn), 3.1)
+        known = tuple(each for *_, pooled in drawn for each in (pooled.reward, pooled.judge))
+        yield Plot("tested", title, words, partial(_draw_tested, drawn), 3.1, known)
 
 
 def _draw_tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:

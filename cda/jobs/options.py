@@ -58,7 +58,9 @@ _BIAS = {
     "flag": "bias", "more": {"autocompletion": "biases"}, "setting": "biases", "form": "a name, a path, or a list of them",
 }  # fmt: skip
 _NAMES = "a name, or a list of them"
-FIGURES = Arg("Also write every figure of the report at paper size, as svg or pdf.", more=_COMMON)
+FIGURES = Arg(
+    "Also write every figure of the report for a paper, as svg or pdf; pdf:double as wide as two columns.", more=_COMMON
+)
 LIMIT = Arg(
     "For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed. A verdict on "
     "one model needs 30 prompts, and 30 whose sides are alike otherwise.",

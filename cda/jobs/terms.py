@@ -27,7 +27,8 @@ from cda.launch import use_all_cores
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
 from cda.records import content_id
-from cda.resources.artifacts import check_form, folder_suffix
+from cda.report.drawing import FigureForm
+from cda.resources.artifacts import folder_suffix
 from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
 from cda.scorers.own import opened_model
@@ -125,7 +126,8 @@ class Terms:
         known = options_of(declared)
         options = {name: given.get(name, option.arg.default) for name, option in known.items()}
         check_types(function, known, options)
-        check_form(options.get("figures"))
+        if figures := options.get("figures"):
+            FigureForm.of(figures)
         return cls(function, {name: value for name, value in given.items() if name not in known}, known, options)
 
     def __getitem__(self, option: str) -> Any:

@@ -39,12 +39,14 @@ from cda.pipeline.plan import STAGES, check_conversations, planned_progress, sta
 from cda.progress import RunProgress, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
-from cda.resources.artifacts import check_form, of_this_version, stage_counts
+from cda.report.document import Document
+from cda.report.drawing import FigureForm
+from cda.resources.artifacts import of_this_version, stage_counts
 from cda.resources.dry_run import plan_text, planned
 from cda.resources.llm_access import llm_counts, note_models
 from cda.resources.scorers import watched
 from cda.results.audit import AuditResult, TrainResult
-from cda.results.base import MadeBy, Missing, Result, load
+from cda.results.base import Documented, MadeBy, Missing, Result, load
 from cda.results.commands import Plan
 from cda.results.dose import DoseResult
 from cda.results.facts import LLMUse, RunFacts, StageRun
@@ -399,7 +401,8 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     finished audit, `words` (settings), which only a recipe takes, or a folder that holds something else. RecipeError: another format
     of figures."""
     path = user_path(given)
-    check_form(figures)
+    if figures is not None:
+        FigureForm.of(figures)
     if words:
         raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
     if not is_a_file(path / "audit" / AUDIT_FILE):
@@ -478,7 +481,7 @@ def _accuracy(run_folder: RunFolder, counts: TrainCounts) -> float | Missing:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Documented):
     """A run's folder, whose results are read when they are asked for."""
 
     folder: Path
@@ -491,6 +494,10 @@ class Run:
         audit = audit_of(RunFolder(self.folder))
         audit.placed(self.folder)
         return audit
+
+    def document(self) -> Document:
+        """The page of its audit; errors as of `audit`."""
+        return self.audit.document()
 
     @cached_property
     def training(self) -> TrainResult:

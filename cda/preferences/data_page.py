@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from cda.preferences.measure import WORDS
 from cda.records import PERCENT
@@ -23,11 +25,26 @@ from cda.report.numbers import (
     share,
 )
 from cda.report.page import Entry, Headline, ReportSection
-from cda.report.plots import AFTER, Mark, Plot, in_words, levels_plot, named, percent_scale, rows_plot, slugs
+from cda.report.plots import (
+    AFTER,
+    BEFORE,
+    LINE,
+    Mark,
+    Plot,
+    in_words,
+    levels_plot,
+    named,
+    percent_scale,
+    rows_plot,
+    slugs,
+)
 from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
 from cda.results.data import DataBias, DataResult, DataWeights, OddsRegression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def odds(found: LogOdds) -> str:
@@ -352,4 +369,69 @@ def _choice_plots(result: DataResult) -> tuple[Plot, ...]:
     ]
     title = "How often the side with the bias is the chosen one, where the other side has it not"
     words = " ".join(in_words(*row, share) for row in shown)
-    return (rows_plot("choices", title, words, shown, {"chosen": Mark("chosen", AFTER, "o")}, _SCALE),) if shown else ()
+    if not shown:
+        return ()
+    chosen = rows_plot("choices", title, words, shown, {"chosen": Mark("chosen", AFTER, "o")}, _SCALE)
+    return chosen, _contingency_plot(
+        {bias.name: bias.contingency for bias in result.biases if isinstance(bias.contingency, Contingency)}
+    )
+
+
+def _contingency_plot(found: Mapping[str, Contingency]) -> Plot:
+    """Of each bias which sides have it, in shares of all pairs, as in Bharadwaj et al. 2025, figure 3."""
+    tables = {name: _shares_of(each) for name, each in found.items()}
+    words = (
+        f"{name}: {', '.join(f'{words} {percent(own[key])}' for key, words in _SIDES.items())} of {_n_pairs(found[name])} pairs."
+        for name, own in tables.items()
+    )
+    title = (
+        "Which responses have the bias, in shares of the pairs; framed: one side alone, from which a model can learn"
+    )
+    first, *more = (partial(_draw_table, name, own) for name, own in tables.items())
+    return Plot("contingency", title, " ".join(words), first, 1.75, more=tuple(more), least=1.3)
+
+
+_SIDES = {
+    "both": "both",
+    "only_chosen": "the chosen one alone",
+    "only_rejected": "the rejected one alone",
+    "neither": "neither",
+}
+
+
+def _n_pairs(of: Contingency) -> int:
+    return of.both + of.only_chosen + of.only_rejected + of.neither
+
+
+def _shares_of(of: Contingency) -> dict[str, float]:
+    return {key: getattr(of, key) / _n_pairs(of) for key in _SIDES}
+
+
+def _draw_table(name: str, shares: Mapping[str, float], axes: Axes) -> None:
+    from matplotlib.patches import Rectangle
+
+    cells = zip(_SIDES, ((0, 0), (1, 0), (0, 1), (1, 1)), strict=True)
+    for key, (x, y) in cells:
+        alone = key.startswith("only")
+        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=AFTER, alpha=0.6 * shares[key], linewidth=0))
+        axes.add_patch(
+            Rectangle(
+                (x + 0.03, y + 0.03),
+                0.94,
+                0.94,
+                fill=False,
+                edgecolor=BEFORE if alone else LINE,
+                zorder=3 if alone else 2,
+            )
+        )
+        axes.text(x + 0.5, y + 0.5, percent(shares[key]), ha="center", va="center")
+    axes.set_xlim(0, 2)
+    axes.set_ylim(2, 0)
+    axes.set_xticks([0.5, 1.5], ["yes", "no"])
+    axes.set_yticks([0.5, 1.5], ["yes", "no"], rotation=90, va="center")
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_title(named(name), loc="left")
+    axes.set_xlabel("rejected has it")
+    axes.set_ylabel("chosen has it")

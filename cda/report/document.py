@@ -4,17 +4,17 @@ Markdown, page, figures) are rendered from it."""
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from cda.files.jsonl import write_text
-from cda.files.paths import own_folder
+from cda.report.drawing import FigureForm, obstacle, svg_file, write_plots
 from cda.report.glance import Glance, screen_lines
 from cda.report.numbers import clipped, inert
-from cda.report.page import Entry, Headline, ReportSection, TextPair, rendered
-from cda.report.plots import Plot, save_plot
+from cda.report.page import Entry, Headline, ReportSection, TextPair, render, rendered
+from cda.report.plots import Plot
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 
 PLAIN = "page.html.j2"
@@ -120,15 +120,15 @@ class Document:
         return (*self.sections[:1], *rest) if self.headline and self.template == PLAIN else self.sections
 
     def write_figures(self, folder: Path, form: str) -> str:
-        """Every figure as `figures/<id>.<form>` in a folder, described in `captions.md`; a sentence for a terminal. Other, earlier
-        files stay."""
-        folder = own_folder(folder / "figures")
-        lines = ["# Figures", ""]
-        for plot in self.plots:
-            name = f"{save_plot(plot, folder, form).name} ({plot.width:g} × {plot.height:.1f} inches)"
-            lines += [f"## {escaped(name)}", "", f"{escaped(plot.title)}.", "", escaped(plot.description), ""]
-        write_text(folder / CAPTIONS, "\n".join(lines))
-        return f"Figures: {len(self.plots)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
+        """Every figure as a file in `figures/` of a folder, in a form such as `svg` or `pdf:double`; a sentence for a terminal."""
+        return write_plots(self.plots, folder, FigureForm.of(form))
+
+    def notebook(self) -> str:
+        """The first screen as one <div> without script or style, with the first table, and the first figure as an image."""
+        tables = (table for section in self.sections for table in section.tables)
+        plot = None if obstacle() else next(iter(self.plots), None)
+        image = None if plot is None else b64encode(svg_file(plot)).decode()
+        return render("notebook.html.j2", page=self, table=next(tables, None), plot=plot, image=image)
 
     def page(self) -> str:
         """The document as a self-contained page; text from outside is escaped."""
@@ -205,7 +205,6 @@ def _marked(block: Block) -> list[str]:
     return [line for sentence in block for line in _marked(sentence)]
 
 
-CAPTIONS = "captions.md"
 _LONGEST = 1000
 """Columns of a text in a terminal; a page has all of it."""
 _MARKS = {"same": "{}", "del": "[-{}-]", "ins": "{{+{}+}}"}

@@ -16,8 +16,9 @@ from typing import Literal
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from cda.report.drawing import inline_svg, obstacle
 from cda.report.numbers import visible
-from cda.report.plots import Plot, inline_svg
+from cda.report.plots import Plot
 from cda.report.tables import Table
 
 Kind = Literal["good", "bad", "none"]
@@ -123,8 +124,14 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters["coded"] = coded
     environment.filters["unbroken"] = unbroken
-    environment.filters["svg"] = lambda plot: Markup(inline_svg(plot))
+    environment.filters["svg"] = _svg
     return environment
+
+
+def _svg(plot: Plot) -> Markup:
+    """The figure, or a sentence that says why there is none."""
+    problem = obstacle()
+    return Markup(f"<p>{escape(problem)}</p>" if problem else inline_svg(plot))
 
 
 def coded(text: object) -> Markup:

@@ -228,9 +228,5 @@ class AuditResult(Shown):
         file: Path = of_room("cda.comparing.row:write_audit")(self, path)
         return file
 
-    def _repr_html_(self) -> str:
-        html: str = of_room("cda.auditing.report:notebook_html")(self)
-        return html
-
     def __repr__(self) -> str:
         return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"

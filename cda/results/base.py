@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, Na
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from cda.errors import DataError, did_you_mean
+from cda.errors import CdaError, DataError, did_you_mean
 from cda.files.jsonl import read_json, write_json, write_page
 from cda.files.paths import place_for, user_path, writing
 from cda.inert import clipped
@@ -316,8 +316,42 @@ class MadeBy(NamedTuple):
     """The same of the page that is written, if it has more, which is read from the folder of the result."""
 
 
-class Shown(Saved):
-    """A result with methods for its page, its file and its numbers. `str()` returns the output of the command."""
+class Documented:
+    """Something with a page: its figures, and what a notebook shows of it."""
+
+    def document(self) -> Document:
+        """Its page: headlines, tables and figures."""
+        raise NotImplementedError
+
+    def plot(self, which: str = "", column: Literal["single", "double"] = "single") -> Any:
+        """Draw a figure of its page, as `--figures` writes it; a notebook shows it.
+
+        Args:
+            which: Id of the figure, the name of its file; by default the first.
+            column: Width, of a paper's column or of two.
+
+        Returns:
+            Matplotlib's axes; of a figure with several panels an array of them, in reading order. Shape (n,).
+
+        Raises:
+            DataError: It has no such figure, or none; or Matplotlib or every font is missing.
+
+        Example:
+            >>> axes = audit.plot("human-skew")  # doctest: +SKIP
+            >>> axes.figure.savefig("skew.pdf")  # doctest: +SKIP
+        """
+        return of_room("cda.report.drawing:plotted")(self.document().plots, which, column)
+
+    def _repr_html_(self) -> str | None:
+        """The first screen of its page, its first table and figure, without script or style."""
+        try:
+            return self.document().notebook()
+        except CdaError:  # nothing to show yet: a notebook then has the `repr`
+            return None
+
+
+class Shown(Saved, Documented):
+    """A result with methods for its page, its figures, its file and its numbers. `str()` returns the output of the command."""
 
     made_by: ClassVar[MadeBy]
     _folder: Path | None = PrivateAttr(default=None)

@@ -161,6 +161,8 @@ class MeanOver(Result):
     kind: Kind
     name: str
     """As the mean's numbers name it."""
+    group: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
+    """The folder that all of them were given by, if several folders were given."""
     audits: tuple[str, ...]
     interval_over: Literal["models and prompts", "prompts"]
     """`prompts`: of one share at least the interval is over prompts alone and holds for these audits: too few to say anything of others."""
