@@ -137,7 +137,9 @@ def test_commands_within_sentences_exist_with_their_options() -> None:
         if words and words[0] in getattr(one, "commands", {}):
             one = one.commands[words[0]]
         options = {option for parameter in one.params for option in parameter.opts}
-        assert {word.split("=")[0] for word in words if word.startswith("--")} <= options | {"--dry-run", "--help"}, command
+        assert {word.split("=")[0] for word in words if word.startswith("--")} <= options | {"--dry-run", "--help"}, (
+            command
+        )
 
 
 def test_programs_within_sentences_exist() -> None:

@@ -42,6 +42,8 @@ _MOST_ROWS = 24
 _LANE, _ROW_GAP = 0.11, 0.15  # inches between the marks of a row, and between rows
 _FRAME = 0.75  # inches for legend, ticks and the axis' name
 
+_DPI = 200
+"""Of a PNG."""
 _UNDRAWN = r"Glyph \d+"
 """Warning about a character that the font lacks. In an SVG text stays text, so that the reader's fonts draw it."""
 _SVG = "http://www.w3.org/2000/svg"
@@ -103,16 +105,20 @@ def inline_svg(plot: Plot) -> str:
 
 def save_plot(plot: Plot, folder: Path, form: str) -> Path:
     """The figure as a file at its size in print; the same bytes for the same content. An SVG describes itself in words, for
-    readers who cannot see it, and has a light background, for viewers with a dark one."""
+    readers who cannot see it; it and a PNG have a light background, for viewers with a dark one."""
     file = folder / f"{as_part(plot.id)}.{form}"
     said = {"Title": visible(plot.title), "Description": visible(plot.description), "Date": None, "Creator": None}
-    dates = {"CreationDate": None, "Creator": None, "Producer": None}
+    metadata: dict[str, dict[str, Any]] = {
+        "svg": said, "png": {"Title": said["Title"], "Description": said["Description"], "Software": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }  # fmt: skip
     with _drawn(plot) as figure, warnings.catch_warnings():
         if form == "svg":
             warnings.filterwarnings("ignore", _UNDRAWN, UserWarning)
+        if form != "pdf":
             figure.set_facecolor(PAGE)
         with written_whole(file) as opened:
-            figure.savefig(opened, format=form, metadata=said if form == "svg" else dates)
+            figure.savefig(opened, format=form, metadata=metadata[form], dpi=_DPI)
     return file
 
 
