@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
+from html import unescape
 from html.parser import HTMLParser
 
 LOADS = {"src", "href", "srcset", "data", "action", "formaction", "poster", "background", "xlink:href", "style"}
@@ -62,6 +63,11 @@ def words(text: str) -> str:
     """What a reader reads, in one line."""
     body = re.sub(r"<(style|script)>.*?</\1>", "", text, flags=re.S)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
+
+
+def read_markdown(text: str) -> str:
+    """Markdown as a reader reads it, without its escapes and marks."""
+    return unescape(re.sub(r"\\([^A-Za-z0-9])", r"\1", text.replace("**", "")))
 
 
 def section_ids(page: Parsed) -> list[str]:

@@ -1,5 +1,5 @@
 """The first screen of an audit: a headline sentence, and for each bias a chip, two shares and a clause; for the page and, in at most
-13 lines, for the terminal."""
+12 lines of 100 columns, for the terminal."""
 
 from __future__ import annotations
 
@@ -35,37 +35,42 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect, LengthBaseline
 from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
 
-MAX_LINES, MAX_COLUMNS, WITH_ATE = 13, 100, 20
-"""`WITH_ATE`: further columns of a table with ATEs, so that clauses stay in it."""
+MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 30
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 """Chips whose rows go first if there are too many."""
 
 
-def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """The headline, a row for each bias and for quality, what a policy would show more of, the spread of several trainings, paths, and the number of caveats. If rows
-    do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut. A clause that
-    is too long for its row stands there in short, or in the report alone."""
+def audit_summary(
+    audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None, below: int = 0
+) -> str:
+    """The headline, a row for each bias and for quality, paths, and the number of caveats; before these, as far as there is room, few
+    prompts, the spread of several trainings, what a policy would show more of, what length alone prefers, and how it was scored. If
+    rows do not fit, those of the quietest verdicts become one line; a path is never cut. A clause that is too long for its row stands there in short, or in the report alone. `below`: lines that are to follow."""
     found = bias_verdicts(audit)
-    opening = _wrapped(headline(audit), 3)
-    end = [
-        *_wrapped(policy.line(audit), 2),
-        *_wrapped(spread_line(audit), 2),
-        *_wrapped(few_prompts(_prompts_of(audit)), 2),
-    ]
+    end = []
     if adapter_path is not None:
         over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
-    most = MAX_LINES - bool(length_line(found))
-    room = most - len(opening) - len(end) - 2 - len(position.of_judge(audit))  # header and quality
-    shown = _kept(found, room)
+    most = MAX_LINES - below
+    fixed = len(end) + 2 + len(position.of_judge(audit))  # header and quality
+    opening = _wrapped(headline(audit), max(1, min(3, most - fixed - 2)))
+    warned = [_wrapped(few_prompts(_prompts_of(audit)), 2), _wrapped(spread_line(audit), 1)]
+    room = most - len(opening) - fixed
+    shown = _kept(found, room - sum(map(len, warned)))
     rest = [row for row in found if row not in shown]
     lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
-    scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
-    scored = scored if len(lines) + len(scored) + len(end) <= most else []
-    return "\n".join([*lines, *_wrapped(length_line(shown), 1), *scored, *end])
+    more = [
+        *warned,
+        _wrapped(policy.line(audit), 2),
+        _wrapped(length_line(shown), 1),
+        textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS),
+    ]
+    for own in more:
+        lines += own if len(lines) + len(own) + len(end) <= most else []
+    return "\n".join([*lines, *end])
 
 
 def _wrapped(text: str, most: int) -> list[str]:
@@ -116,7 +121,7 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
         clause = _beyond_shares(row.clause)
         reason = clause.removesuffix(f"; {position.kept_words(audit, row.bias)}")
         shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2])
-        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS + WITH_ATE * rated)
+        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
     return lines
 

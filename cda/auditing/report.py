@@ -18,6 +18,7 @@ from cda.auditing.first_screen import (
     headline,
     length_line,
 )
+from cda.auditing.next_step import after_audit
 from cda.auditing.report_cells import compares, margin_unit, report_texts, said, targets, tests_named
 from cda.auditing.report_plots import section_plots, skew_plot
 from cda.auditing.report_scoring import (
@@ -43,6 +44,7 @@ from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
 from cda.report.names import called
+from cda.report.next_step import NextStep
 from cda.report.page import Entry, Headline, ReportSection, word_changes
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
 from cda.report.tables import Table, escaped, fenced_block
@@ -217,18 +219,20 @@ def _facts(audit: AuditResult) -> set[str]:
     return {name for name, true in holds.items() if true} | methods | by_method | words | measured | rules
 
 
-def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None) -> Document:
-    """The audit; `page` and `adapter` are paths that the text for a terminal ends with. Longer texts stand in fenced blocks."""
-    parts, place = sections(audit), position.sentence(audit)
+def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None, below: int = 0) -> Document:
+    """The audit; `page` and `adapter` are paths that the text for a terminal ends with, where `below` lines follow. Longer texts stand in
+    fenced blocks."""
+    parts, place, step = sections(audit), position.sentence(audit), after_audit(audit)
     notes = [Headline("", place, more="position")] if place else []
     notes.append(Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
     return Document(
         f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
         "", tuple(Headline("", note) for note in caveats(audit)), (_numbers(audit), *parts),
         headline=headline(audit), glance=glance(audit), notes=tuple(notes), findings_are="caveat",
-        terminal=(Marked((audit_summary(audit, page, adapter),)),), markdown_parts=_markdown_parts(audit, parts),
+        terminal=(Marked((audit_summary(audit, page, adapter, below + len(step.lines())),)),),
+        markdown_parts=_markdown_parts(audit, parts, step),
         figures=(skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)),
-        template="audit.html.j2",
+        template="audit.html.j2", next=step,
         parts={
             "audit": audit, "model": called(audit.model.name), "targets": targets(audit), "people": bool(audit.votes), "two": compares(audit),
             "verdicts": [(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
@@ -256,7 +260,7 @@ def _numbers(audit: AuditResult) -> ReportSection:
     return ReportSection("numbers", report_texts()["numbers"]["title"], words, (tables.main_table(audit),))
 
 
-def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple[Block, ...]:
+def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection], step: NextStep) -> tuple[Block, ...]:
     recipe = f", recipe {audit.recipe}" if compares(audit) else ""
     said = (
         position.sentence(audit), verdict.quality_sentence(audit), dose_line(audit), *seed_sentences(audit), verdict.ties_sentence(audit),
@@ -264,7 +268,7 @@ def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple
     )  # fmt: skip
     return (
         f"Model {audit.model.name}{recipe}.",
-        Strong(headline(audit)), glance_table(audit), *(Strong(found.sentence) for found in verdicts(audit)), said,
+        Strong(headline(audit)), step, glance_table(audit), *(Strong(found.sentence) for found in verdicts(audit)), said,
         tables.main_table(audit), how_scored(audit), Bullets(tuple(caveats(audit))),
         Bullets(tuple(f"{bias.name}: {bias.description}" for bias in audit.biases)),
         *(block for section in parts for block in _section_blocks(section, audit)),

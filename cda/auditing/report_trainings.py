@@ -26,6 +26,7 @@ from cda.report.glance import (
     percent_axis,
 )
 from cda.report.names import called, some
+from cda.report.next_step import after_dose
 from cda.report.numbers import (
     cell,
     count,
@@ -87,7 +88,7 @@ def dose_document(result: DoseResult) -> Document:
         ReportSection("dose", "Ways of taking it out", (), tables, curves),
         ReportSection("choice", "How the dose was chosen", sentences=said),
         ReportSection("made", "How it was made", facts=(("seed", str(result.seed)),), aside=True),
-    ), headline=_dose_headline(result, names[1]), glance=_dose_glance(result))  # fmt: skip
+    ), headline=_dose_headline(result, names[1]), glance=_dose_glance(result), next=after_dose(result))  # fmt: skip
 
 
 _BASE, _CHOSEN, _PEOPLE = (

@@ -273,6 +273,14 @@ def model_word(name: str, audit: AuditResult) -> rules.Finding:
     return rules.finding(model_evidence(name, audit))
 
 
+def prompts_needed(found: rules.ModelEvidence) -> int:
+    """Prompts that a verdict needs: more in all if too few of them are alike otherwise."""
+    n_prompts = found.share.n_prompts
+    if found.alike is None or n_prompts < rules.MIN_PROMPTS:
+        return rules.MIN_PROMPTS
+    return math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, found.alike[0]))
+
+
 def model_reason(name: str, audit: AuditResult) -> str:
     """Why one model has no verdict on a bias, or a verdict that other differences may share in, in about ten words; else empty."""
     found, by_place = model_evidence(name, audit), decided(audit, name)
@@ -294,8 +302,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
         case "mostly tied" | "no effect shown" if by_place is not None and rules.mostly_by_place(by_place):
             return kept_words(audit, name)
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
-            alike, n_prompts = found.alike[0], share_.n_prompts
-            needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
+            alike, n_prompts, needed = found.alike[0], share_.n_prompts, prompts_needed(found)
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
             return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {rules.MIN_PROMPTS}"

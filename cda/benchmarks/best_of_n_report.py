@@ -13,6 +13,7 @@ from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Document, how_made, meaning
 from cda.report.names import data_called
+from cda.report.next_step import after_best_of
 from cda.report.numbers import cell, counted, in_unit, p_value, percent, plain, share
 from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
@@ -104,7 +105,7 @@ def best_of_n_document(result: BestOfResult) -> Document:
     subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {data_called(result.responses)}."
     return Document(
         f"Best-of-n: what {' and '.join(models)} pick{'s' if len(models) == 1 else ''}", subtitle, (), tuple(sections), headline=best_of_headline(result),
-        glance=best_of_glance(result, level_text),
+        glance=best_of_glance(result, level_text), next=after_best_of(result),
     )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import PERCENT, Exclusions, count_reasons, prompt_id
 from cda.report.document import Document, how_made, meaning
+from cda.report.next_step import after_quality
 from cda.report.numbers import count, few_prompts, p_equals, share
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Plot, Scale, levels_plot, named
@@ -45,6 +46,7 @@ from cda.report.scoring import (
     tenth_points,
 )
 from cda.resources.artifacts import (
+    as_given,
     prompt_row,
     shown_path,
     shown_target,
@@ -125,7 +127,8 @@ def measure_quality(
             files=sources,
         )
         rewardbench = rewardbench_files(result, rows) if over is None else {}
-        return Made(result, {SCORES: rows, f"{REWARDBENCH}/": rewardbench})
+        given = as_given(*files, *(each for subject in subjects for each in (subject.name, subject.adapter)))
+        return Made(result, {SCORES: rows, f"{REWARDBENCH}/": rewardbench}, names=given)
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
     place = ResultsFolder(str(recipe.run.folder), QualityResult.made_by)
@@ -307,7 +310,7 @@ def quality_document(result: QualityResult) -> Document:
     models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
     return Document(
         f"Quality of {models}", "", tuple(_headlines(result)), tuple(_sections(result)), headline=quality_headline(result),
-        glance=quality_glance(result),
+        glance=quality_glance(result), next=after_quality(result),
     )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from cda.report.glance import (
     percent_axis,
 )
 from cda.report.names import called, capital, some
+from cda.report.next_step import after_calibration
 from cda.report.numbers import cell, counted, percent, plain, points, printed, share, signed
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import PEOPLE_MARK, SCORINGS, Plot, in_words, named, percent_scale, rows_plot
@@ -50,7 +51,7 @@ def calibration_document(result: CalibrationResult) -> Document:
     )
     return Document(
         f"Calibration of {called(result.scorer)}", "", (Headline("", calibration_verdict(result)),), sections, headline=_headline(result),
-        glance=_glance(result),
+        glance=_glance(result), next=after_calibration(result),
     )  # fmt: skip
 
 
@@ -175,8 +176,7 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
         )
     if result.following.low <= LEAST_FOLLOWING:
         lines.append(
-            "With the terms held fixed, the margins hardly follow people's votes (log odds of "
-            f"{_number(result.following)} per root mean square of the margins): a correction moves how often the side with the "
+            f"The margins hardly follow people's votes, with the terms held fixed (log odds of {_number(result.following)} per root mean square): a correction moves how often the side with the "
             "bias is preferred, and says little about which pairs people prefer."
         )
     lines += [

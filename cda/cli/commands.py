@@ -422,6 +422,7 @@ def texts(
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
     from cda.embedded.texts import FORMATS, export, tables
     from cda.jobs.perform import Job, Made, NewFolder, perform
+    from cda.report.next_step import after_texts
     from cda.results.commands import Written
 
     if form not in FORMATS:
@@ -436,7 +437,9 @@ def texts(
     def work(new: Path) -> Made[Written]:
         rows = export(new, form)
         counts = [f"{n:5} {name}" for name, n in rows.items()]
-        lines = [*counts, f"{folder}: written; README.md there is their data card"]
+        said = f"{folder}: written; README.md there is their data card"
+        step = after_texts(str(folder / "contrasts.jsonl")) if form == "jsonl" else None
+        lines = [*counts, said, *(step.lines() if step else ())]
         return Made(Written(folder=folder, rows=rows), remark="\n".join(lines))
 
     place = NewFolder(folder, "each as a table, and README.md, their data card")

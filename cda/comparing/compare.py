@@ -35,6 +35,7 @@ from cda.pipeline.stages import carry_out, run_job, said_plan
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.records import content_id
+from cda.resources.artifacts import as_given
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.audit import AuditResult
@@ -380,7 +381,7 @@ def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult 
 
     def audit(_: str, loaded: LoadedRecipe) -> None:
         share_purse(loaded, purse, agreed_calls(opened))
-        carry_out(loaded)
+        carry_out(replace(loaded, brief=True))
 
     failed |= _each(asked, agreed, audit, without=tuple(failed))
     if purse is not None and purse.n_calls:
@@ -441,7 +442,8 @@ def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], term
 
     def work(_: Path) -> Made[ComparisonResult]:
         result = compare_audits(gathered, asked.seed, failed, asked.repeated)
-        return Made(result, {"comparison.csv": partial(comparison_csv, result)})
+        names = as_given(*asked.finished, *(place for each in asked.models for place in (each.target, each.run)))
+        return Made(result, {"comparison.csv": partial(comparison_csv, result)}, names=names)
 
     return perform(Job(plan, work, ResultsFolder(asked.folder, ComparisonResult.made_by)), None, terms["figures"])
 

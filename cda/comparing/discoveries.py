@@ -13,6 +13,7 @@ from cda.records import PERCENT
 from cda.report.document import Document, meaning
 from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
 from cda.report.names import apart, called, some
+from cda.report.next_step import after_discoveries
 from cda.report.numbers import NOT_ESTIMATED, cell, clipped, count, inert, listed, share, signed
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import BEFORE, FAINT, Mark, Plot, Scale, in_words, named, percent_scale, rows_plot
@@ -150,6 +151,7 @@ def discoveries_document(result: DiscoveriesResult) -> Document:
         sections,
         headline=_headline(result),
         glance=_glance(result),
+        next=after_discoveries(result),
     )
 
 

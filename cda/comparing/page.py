@@ -20,6 +20,7 @@ from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
 from cda.report.names import brief, called, scored_by
+from cda.report.next_step import after_comparison
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -236,7 +237,7 @@ def comparison_document(result: ComparisonResult) -> Document:
     said = tuple(Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings)
     return Document(
         title, "", said, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result),
-        script="sortable.js", styles=("report.css", "sortable.css"),
+        script="sortable.js", styles=("report.css", "sortable.css"), next=after_comparison(result),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from cda.biases import Bias
 from cda.counterfactuals import label
+from cda.counterfactuals.dataset_card import dataset_card
 from cda.counterfactuals.label import LABEL_TOKENS
 from cda.counterfactuals.pairs import (
     BATCH,
@@ -29,14 +30,14 @@ from cda.counterfactuals.pairs import (
 )
 from cda.data.contrasts import CleanContrasts
 from cda.errors import DataError
-from cda.files.jsonl import write_jsonl
+from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
 from cda.prompts import RewritePrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ObjectiveSection, Recipe, SynthesizeSection
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
-from cda.resources.artifacts import read_labelled, training_row
+from cda.resources.artifacts import read_labelled, stage_counts, training_row
 from cda.resources.llm_access import Planned, llm_access, llm_settings
 from cda.resources.sources import (
     audit_inputs,
@@ -50,7 +51,7 @@ from cda.resources.sources import (
     taught_contrasts,
     unchanged_source,
 )
-from cda.results.stages import PairWeights, Rewritten, SynthesizeCounts, TaughtContrasts
+from cda.results.stages import LabelCounts, PairWeights, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import GatedRewriter, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
 from cda.stats.choice_weights import effective_n
@@ -143,7 +144,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
-    return SynthesizeCounts(
+    counts = SynthesizeCounts(
         in_audit=in_audit,
         biases=biases,
         contrasts=contrasts,
@@ -151,6 +152,9 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
         mix={"train": len(mix) - n_validation, "validation": n_validation},
         kinds=dict(sorted(Counter(row.kind for row in mix).items())),
     )
+    labels = stage_counts(run_folder, "label", LabelCounts)
+    write_text(folder / "README.md", dataset_card(MIX, recipe, loaded.biases, labels, counts))
+    return counts
 
 
 def _weights(mix: Sequence[TrainingPair], weights: Mapping[str, float], column: str, n_zero: int) -> PairWeights | None:

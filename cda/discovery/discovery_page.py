@@ -12,6 +12,7 @@ from cda.discovery.discovery_screen import discovery_glance, topics_glance
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
 from cda.report.names import capital
+from cda.report.next_step import after_discovery
 from cda.report.numbers import (
     MINUS,
     cell,
@@ -112,7 +113,7 @@ def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
     )
     return Document(
         title, subtitle, (*(Headline("", each) for each in more), *findings), (*sections, *closing), headline=capital(headline),
-        glance=glance, pair=pair,
+        glance=glance, pair=pair, next=after_discovery(result),
     )  # fmt: skip
 
 

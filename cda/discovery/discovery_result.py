@@ -26,7 +26,7 @@ from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
 from cda.report.numbers import p_equals, signed
-from cda.resources.artifacts import prompt_row, shown_path
+from cda.resources.artifacts import as_given, prompt_row, shown_path
 from cda.results.base import Missing
 from cda.results.discover import (
     CandidateRecord,
@@ -58,10 +58,17 @@ class Finished:
     tested: Sequence[CandidateRecord]
 
 
+def named_as_asked(asked: AskedSearch) -> dict[str, str]:
+    """The model and its adapter as the call named them, by the names that the result has for them."""
+    subject = asked.model.subject
+    return as_given(subject.name) | ({subject.adapter.name: str(subject.adapter)} if subject.adapter else {})
+
+
 def found_in(finished: Finished) -> Made[DiscoverResult]:
     """The result and its rows; the files of biases are written."""
     rows = read_measured(finished.asked.folder.stage("confirm") / ROWS) if finished.tested else []
-    return Made(discover_result(finished), {PAIRS: map(asdict, rows), f"{BIASES}/": None})
+    names = named_as_asked(finished.asked)
+    return Made(discover_result(finished), {PAIRS: map(asdict, rows), f"{BIASES}/": None}, names=names)
 
 
 def discover_result(finished: Finished) -> DiscoverResult:

@@ -41,7 +41,8 @@ from cda.jobs.perform import Job, Made, OneFile, Within, perform
 from cda.launch import say
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
-from cda.resources.artifacts import shown_path, shown_target
+from cda.report.next_step import as_called
+from cda.resources.artifacts import as_given, shown_path, shown_target
 from cda.resources.llm_access import Step, llm_problems
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
@@ -173,7 +174,10 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
         inspection = _inspection(target, rewrites, goal, options)
         document = inspect_document(inspection)
         page = {html.name: document.page} if html else {}
-        return Made(inspection, page, "\n".join([document.text(), *([f"Page: {html}"] if html else [])]))
+        text = document.text(
+            [f"Page: {html}" if html else "All tables: --html PAGE"], as_called(as_given(target), None)
+        )
+        return Made(inspection, page, text)
 
     plan, costs = partial(inspection_plan, goal, answers, options), partial(_costs, goal, answers, options)
     return perform(Job(plan, work, OneFile(html) if html else Within(), costs, unused), loaded)

@@ -10,6 +10,7 @@ from cda.records import PERCENT
 from cda.report.document import Document, section_blocks
 from cda.report.glance import UNKNOWN, Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
 from cda.report.names import called, some, without_files
+from cda.report.next_step import after_inspection
 from cda.report.numbers import MINUS, cell, count, counted, percent, reward, share, signed
 from cda.report.page import ReportSection, TextPair
 from cda.report.tables import Table, table
@@ -234,7 +235,7 @@ def inspect_document(inspection: InspectResult) -> Document:
     texts = _texts(inspection, [one for one in inspection.examples if one.rewrite is not None][:1], beyond=True)
     return Document(
         title, without_files(f"Rewrites of {inspection.where}{who}.{scored}"), (), tuple(sections), headline=_headline(inspection),
-        glance=_glance(inspection), pair=texts[0] if texts else None,
+        glance=_glance(inspection), pair=texts[0] if texts else None, shows_texts=True, next=after_inspection(inspection),
     )  # fmt: skip
 
 

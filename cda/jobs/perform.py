@@ -15,6 +15,7 @@ from cda.files.paths import free_place, place_for, refuse_link, unwritable, user
 from cda.launch import check_processes, is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.recipe.load import LoadedRecipe
+from cda.report.next_step import as_called
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, plan_lines
 from cda.results.base import MadeBy, Saved, Shown, Told, save
@@ -35,6 +36,8 @@ class Made(Generic[R]):
     result: R
     files: Mapping[str, Form] = field(default_factory=dict)
     remark: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Files and models as the call named them, by the names that the result has for them."""
 
 
 class Place(Protocol):
@@ -227,13 +230,12 @@ def _publish(result: Shown, folder: Path, made: Made[R], figures: str | None) ->
         file: result,
     }
     names = [name for name, content in files.items() if content != {}]
-    said = [document.text(), *([made.remark] if made.remark else [])]
-    said.append(f"Written: {', '.join([str(folder / names[0]), *names[1:]])}")
+    said = [*([made.remark] if made.remark else []), f"Written: {', '.join([str(folder / names[0]), *names[1:]])}"]
     if is_main():
         _write_together(folder, files)
         if figures is not None:
             said.append(document.write_figures(folder, figures))
-    result.placed(folder, "\n".join(said))
+    result.placed(folder, document.text(said, as_called(made.names, folder)))
 
 
 def _write_form(file: Path, content: Form) -> None:

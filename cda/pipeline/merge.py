@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.model_card import ExportedTraining, model_card
+from cda.auditing.model_card import ExportedTraining, model_card, save_card
 from cda.auditing.report_cells import EMBEDDED, applied
 from cda.errors import DataError, ModelError, RunError
-from cda.files.jsonl import write_text
 from cda.files.paths import user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
@@ -28,6 +27,7 @@ from cda.models.config import ModelSpec, load_config, quiet_files
 from cda.models.load import load_reward_model
 from cda.models.weights import head_names
 from cda.recipe.schema import ModelSection
+from cda.report.next_step import after_merge
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
 from cda.results.base import load
@@ -90,13 +90,14 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
                     adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
                     compose_adapters(weighted, read_head(spec), adapter)
                 merge_adapter(spec, adapter, new, saved_in, dose)
-        write_text(new / "README.md", card)
+        save_card(new, card, [source.part for source in read])
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file()) / 2**20
-        then = f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}"
+        step = after_merge(str(out), section.name_or_path if adapter_only else None)
         lines = [
             f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)",
             *(f"  {line}" for line in doses),
-            then,
+            f"  base: {section.name_or_path}",
+            *step.lines(),
         ]
         return Made(Written(folder=out), remark="\n".join(lines))
 
@@ -177,7 +178,7 @@ def write_adapter_cards(run: RunFolder, audit: AuditResult) -> None:
     for at, (training, dose) in enumerate(zip(trainings(seeds.seeds if seeds else (0,)), doses, strict=True)):
         if applied_dose(run, training) == dose:
             part = _part(run, dose, audit, None if at else audit.dose, training.stage("train"), at)
-            write_text(run.stage(training.stage(NAME)) / "README.md", model_card([part], base, None))
+            save_card(run.stage(training.stage(NAME)), model_card([part], base, None), [part])
 
 
 def _public_name(base: ModelSection) -> str:

@@ -273,7 +273,20 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     lines = [line for stage, own in stages.items() if stage in ("model", *shown) for line in own]
     if not loaded.only_audit:
         lines += _spending(recipe, loaded.biases, loaded.prompts, loaded.opened, shown)
-    return "\n".join([*lines, *(f"note        {note}" for note in loaded.notes)])
+    return "\n".join(filter(None, [*lines, notes(loaded)]))
+
+
+def notes(loaded: LoadedRecipe) -> str:
+    """Presets that were made for another model or other data, a line each."""
+    return "\n".join(f"note        {note}" for note in loaded.notes)
+
+
+def pays(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> bool:
+    """True if an LLM may be asked, so that the plan is shown before."""
+    recipe, shown = loaded.recipe, stages_of(loaded, last, only)
+    labels, rewrites = recipe.labels_by_llm and "label" in shown, recipe.rewrites_by_llm and "synthesize" in shown
+    audits = recipe.llm.model is not None and "audit" in shown
+    return audits or labels or rewrites
 
 
 def stages_of(loaded: LoadedRecipe, last: str, only: bool = False) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.first_screen import headline
 from cda.auditing.report import audit_document
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
@@ -41,6 +42,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.report.document import Document
 from cda.report.drawing import FigureForm
+from cda.report.next_step import after_stage
 from cda.resources.artifacts import of_this_version, stage_counts
 from cda.resources.dry_run import plan_text, planned
 from cda.resources.llm_access import llm_counts, note_models
@@ -141,12 +143,19 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
     try:
         if is_main():
             planning.check(loaded)
-            say(planning.plan(loaded, last, only))
+            if (
+                plan := planning.plan(loaded, last, only)
+                if planning.pays(loaded, last, only)
+                else planning.notes(loaded)
+            ):
+                say(plan)
             check_conversations(loaded, download=True)
             _open_hub(loaded, folder, last)
             with folder.lock(), run_progress(_planned(loaded, last, only)) as progress:
                 clear_failure(folder.path)
                 _run(loaded, folder, last, only, figures, progress)
+            if step := after_stage(last, str(folder.path)):
+                say("\n".join(["", *step.lines()]))
         else:
             _run(loaded, folder, last, only, figures, RunProgress([]))
     except BaseException as error:
@@ -182,7 +191,7 @@ def _run(
         progress.begin(training.stage(kind))
         if kind == "report":
             if is_main():
-                write_report(folder, figures)
+                write_report(folder, figures, brief=loaded.brief)
                 if not loaded.only_audit and asked_trackers(loaded.recipe.trainer):
                     log_audit(loaded, folder, train_result(folder).validation_accuracy)
                 if not loaded.only_audit:
@@ -357,9 +366,11 @@ def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
     return False
 
 
-def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | None = None) -> Path:
-    """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files.
-    With a folder `out` it is written there, and nothing in the run's folder."""
+def write_report(
+    run_folder: RunFolder, figures: str | None = None, out: Path | None = None, brief: bool = False
+) -> Path:
+    """Draw the report anew from audit.json, print the summary (`brief`: its headline alone), return the HTML file; `figures` is a format
+    (svg, pdf) for files. With a folder `out` it is written there, and nothing in the run's folder."""
     audit = audit_of(run_folder)
     file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
@@ -367,18 +378,17 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     folder = run_folder.path / "report" if out is None else out
     html = folder / PAGE
     with of_this_version(file):
-        document = with_rewrites(audit_document(audit, str(html), adapter), run_folder)
-        page, text, summary = document.page(), document.markdown(), document.text()
+        document = with_rewrites(audit_document(audit, str(html), adapter, int(figures is not None)), run_folder)
+        page, text = document.page(), document.markdown()
     if out is None:
         own_folder(folder)
     write_text(html, page)
     write_text(folder / "report.md", text)
     if has_adapter and out is None:
         write_adapter_cards(run_folder, audit)
-    say("\n" + summary)
-    if figures is not None:
-        with of_this_version(file):
-            say(document.write_figures(folder, figures))
+    with of_this_version(file):
+        drawn = [] if figures is None else [document.write_figures(folder, figures)]
+        say(f"  {headline(audit)}" if brief else f"\n{document.text(drawn)}")
     return html
 
 
@@ -439,7 +449,8 @@ def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
         if record := run_folder.record(name):
             llm = {model: LLMUse(**use) for model, use in record.counts.get("llm", {}).items()}
             stages[name] = StageRun(seconds=record.seconds, finished=record.finished, llm=llm)
-    return RunFacts(git=manifest.git, python=manifest.python, platform=manifest.platform, stages=stages)
+    own = {"git": manifest.git, "python": manifest.python, "platform": manifest.platform}
+    return RunFacts(**own, folder=str(run_folder.path), settings=manifest.recipe, stages=stages)
 
 
 def train_result(run_folder: RunFolder) -> TrainResult:

@@ -12,6 +12,7 @@ from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
 from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
 from cda.report.names import capital, data_called, some
+from cda.report.next_step import after_data
 from cda.report.numbers import (
     cell,
     clipped,
@@ -42,6 +43,7 @@ from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
 from cda.results.data import DataBias, DataResult, DataWeights, OddsRegression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
+from cda.stats.verdict import SIGNIFICANT
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -127,7 +129,7 @@ def _of_level(level: Level) -> str:
     chosen, test = level.of("chosen", "data"), level.test
     if chosen is None:
         return "none on one side"
-    p = f", p {p_equals(test.holm)}" if isinstance(test, Test) and test.holm < 0.05 else ""
+    p = f", p {p_equals(test.holm)}" if isinstance(test, Test) and test.holm < SIGNIFICANT else ""
     return f"{share(chosen)} of {count(chosen)}{p}"
 
 
@@ -208,7 +210,7 @@ def data_document(result: DataResult) -> Document:
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
         f"What the data favour: {data_called(result.pairs)}", subtitle, tuple(_headlines(result)), sections,
-        headline=_headline(result), glance=_glance(result),
+        headline=_headline(result), glance=_glance(result), next=after_data(result),
     )  # fmt: skip
 
 
@@ -316,12 +318,16 @@ def _taught(bias: DataBias) -> tuple[str, str]:
     if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
         test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
         differs = share_of is not None and (share_of > 0.5) != for_it
-        why = "; the odds say so where the other biases and length are alike" if differs and test.holm < 0.05 else ""
+        why = (
+            "; the odds say so where the other biases and length are alike"
+            if differs and test.holm < SIGNIFICANT
+            else ""
+        )
     elif isinstance(bias.test, Test) and share_of is not None:
         test, for_it, why = bias.test, share_of > 0.5, ""
     else:
         return "not known", ""
-    return ("not shown" if test.holm >= 0.05 else "favoured" if for_it else "avoided"), why
+    return ("not shown" if test.holm >= SIGNIFICANT else "favoured" if for_it else "avoided"), why
 
 
 _TEACH = {
@@ -348,7 +354,7 @@ def _verdict(bias: DataBias) -> str:
 
 def _differ_text(column: str, by: Mapping[str, Grouping]) -> str:
     tests = {name: each.differ["data"] for name, each in by.items()}
-    shown = [name for name, test in tests.items() if isinstance(test, Test) and test.holm < 0.05]
+    shown = [name for name, test in tests.items() if isinstance(test, Test) and test.holm < SIGNIFICANT]
     if not shown:
         return f"That the choices mind a bias differently by {column} is not shown for any (clustered by prompt, Holm)."
     return f"The choices mind {listed(shown)} differently by {column} (clustered by prompt, Holm p < 0.05)."

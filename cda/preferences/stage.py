@@ -26,7 +26,7 @@ from cda.preferences.rows import (
 )
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
-from cda.resources.artifacts import shown_path
+from cda.resources.artifacts import as_given, shown_path
 from cda.resources.sources import prompt_name
 from cda.results.base import Missing
 from cda.results.benchmarks import AskedLLM
@@ -114,7 +114,7 @@ def _made(
         remark = (
             f"Columns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
         )
-    return Made(result, remark=remark)
+    return Made(result, remark=remark, names=as_given(data.reference, *options.labels))
 
 
 def _write_rows(

@@ -4,18 +4,20 @@ Markdown, page, figures) are rendered from it."""
 from __future__ import annotations
 
 import re
+import textwrap
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
 from cda.report.drawing import FigureForm, obstacle, svg_file, write_plots
-from cda.report.glance import Glance, screen_lines
+from cda.report.glance import MAX_LINES, Glance, screen_lines
+from cda.report.next_step import COLUMNS, Named, NextStep
 from cda.report.numbers import clipped, inert
 from cda.report.page import Entry, Headline, ReportSection, TextPair, render, rendered
 from cda.report.plots import Plot
-from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
+from cda.report.tables import Table, escaped, fenced_block, fitted_table, markdown_table, plain_table
 
 PLAIN = "page.html.j2"
 """The template of a page that needs nothing else."""
@@ -49,7 +51,19 @@ class Marked:
     lines: tuple[str, ...]
 
 
-Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong | Bullets | Entry | Marked | TextPair
+Block = (
+    Table
+    | str
+    | tuple[str | Headline, ...]
+    | Headline
+    | Heading
+    | Strong
+    | Bullets
+    | Entry
+    | Marked
+    | TextPair
+    | NextStep
+)
 """A part of a text: a table, a sentence, or sentences that belong together."""
 
 
@@ -58,8 +72,8 @@ class Document:
     """The content of a report in plain text; text from outside is made inert by each form.
 
     The first screen is `headline`, `glance`, `notes` and `pair`; `findings` are folded below it, and `sections` follow, on a page all but
-    the first folded. Markdown has all of them, and a terminal what sections have for it. `terminal` and `markdown_parts` are other
-    parts of these forms, in order.
+    the first folded. Markdown has all of them, and a terminal the first screen. `terminal` and `markdown_parts` are other parts of
+    these forms, in order.
     """
 
     title: str
@@ -84,6 +98,10 @@ class Document:
     styles: tuple[str, ...] = ("report.css",)
     parts: Mapping[str, object] = field(default_factory=dict)
     """What the template asks for besides."""
+    shows_texts: bool = False
+    """True if the texts are what was asked for, so that a terminal has them below the first screen."""
+    next: NextStep | None = None
+    """What to do with the result: the last line of a terminal, a box below the first screen of a page."""
 
     @property
     def plots(self) -> list[Plot]:
@@ -92,26 +110,37 @@ class Document:
             [plot for section in self.sections for plot in section.plots] if self.figures is None else [*self.figures]
         )
 
-    def text(self) -> str:
-        """The document for a terminal."""
-        blocks = list(self.terminal or (*self._screen(), self.subtitle, self.notes, self.findings))
-        for section in self.sections if not self.terminal else ():
-            blocks += () if section.aside else (*section.tables, section.sentences, *section.texts)
-        return "\n\n".join(filter(None, map(_plain, blocks))).strip()
+    def text(self, end: Sequence[str] = (), named: Named = str) -> str:
+        """The document for a terminal: its first screen, the texts if they are what was asked for, then the `end`, such as the files that
+        were written, and the next step. `named`: words of the next command as the user typed them."""
+        last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named) if self.next else [])
+        if self.terminal:
+            return "\n".join(["\n\n".join(filter(None, map(_plain, self.terminal))).strip(), *last])
+        shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
+        texts = [line for text in shown for line in ("", *_plain(text).split("\n"))]
+        return "\n".join([*self._screen(MAX_LINES - len(last)), *texts, *([""] if texts else []), *last])
+
+    def _screen(self, room: int) -> list[str]:
+        """Headline and rows, and of what else the first screen says as much as there is room for."""
+        if not self.headline:
+            tables = (table for section in self.sections if not section.aside for table in section.tables)
+            return first_screen(self.findings or (self.subtitle,), next(tables, None), room)
+        lines = screen_lines(self.headline, self.glance, room)
+        for note in self.notes:
+            own = _wrapped(_plain(note), _MOST_LINES)
+            lines += own if len(lines) + len(own) <= room else []
+        return lines
 
     def markdown(self) -> str:
         """The document as Markdown; text from outside is escaped."""
         lines = [f"# {escaped(self.title)}", ""]
         rows = () if self.glance is None else (self.glance.table(),)
-        first = (Strong(self.headline), *rows, self.subtitle, self.notes, self.findings)
+        step = () if self.next is None else (self.next,)
+        first = (Strong(self.headline), *rows, self.subtitle, self.notes, self.findings, *step)
         own = (*first, *(block for section in self.sections for block in section_blocks(section)))
         for block in self.markdown_parts or own:
             lines += _marked(block)
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
-
-    def _screen(self) -> tuple[Block, ...]:
-        lines = screen_lines(self.headline, self.glance)
-        return (Marked(tuple(lines)),) if lines else ()
 
     @property
     def on_page(self) -> tuple[ReportSection, ...]:
@@ -133,6 +162,27 @@ class Document:
     def page(self) -> str:
         """The document as a self-contained page; text from outside is escaped."""
         return rendered(self.template, self.script, self.styles, page=self, sections=self.on_page, **self.parts)
+
+
+def first_screen(findings: Sequence[str | Headline], table: Table | None, room: int) -> list[str]:
+    """Findings, then as many rows and columns of a table as there is room for; what is left out stands on the page, and is counted."""
+    rows = 0 if table is None else min(2 + len(table.rows), max(3, room // 2))
+    lines: list[str] = []
+    for at, finding in enumerate(findings):
+        own, left = _wrapped(_plain(finding), _MOST_LINES), len(findings) - at
+        if lines and len(lines) + len(own) > room - rows - (left > 1):
+            lines.append(f"{left} more in the report.")
+            break
+        lines += own
+    if table is None or room - len(lines) < 3:
+        return lines
+    return [*lines, *fitted_table(table, room - len(lines))]
+
+
+def _wrapped(text: str, most: int | None = None) -> list[str]:
+    return textwrap.wrap(
+        text, COLUMNS, max_lines=most, placeholder=" …", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def section_blocks(section: ReportSection) -> list[Block]:
@@ -196,6 +246,9 @@ def _marked(block: Block) -> list[str]:
             return [f"- **{escaped(block.term)}**{formula} {escaped(block.meaning)}"]
         case Marked():
             return list(block.lines)
+        case NextStep():
+            command = fenced_block(block.command()) if block.words else []
+            return ["", f"**Next:** {escaped(block.why)}{':' if command else '.'}", "", *command, ""]
         case TextPair():
             texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))
             fenced = [line for text in texts for line in (*fenced_block(text), "")]
@@ -205,6 +258,8 @@ def _marked(block: Block) -> list[str]:
     return [line for sentence in block for line in _marked(sentence)]
 
 
+_MOST_LINES = 3
+"""Of one finding there."""
 _LONGEST = 1000
 """Columns of a text in a terminal; a page has all of it."""
 _MARKS = {"same": "{}", "del": "[-{}-]", "ins": "{{+{}+}}"}

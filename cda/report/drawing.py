@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 CAPTIONS, SNIPPETS = "captions.md", "figures.tex"
 POINTS = 8
 """Size of every text in a figure."""
+_DPI = 200
+"""Of a PNG."""
 _LEGEND_LINE = 0.16  # inches
 _TICK_GAP = 3  # pixels, a hundred to the inch
 _FONTS = ("DejaVu Sans", "Arial", "Helvetica", "Liberation Sans", "Noto Sans")
@@ -50,7 +52,7 @@ _STYLE: dict[Any, Any] = {
 class FigureForm(NamedTuple):
     """A kind of file, and the column of a paper that it is as wide as."""
 
-    ending: Literal["svg", "pdf"]
+    ending: Literal["svg", "pdf", "png"]
     column: Column = "single"
 
     @classmethod
@@ -179,7 +181,8 @@ class FigureFile(NamedTuple):
 
 
 def save_plot(plot: Plot, folder: Path, form: FigureForm) -> FigureFile:
-    """The figure as a file at its size in print; the same bytes for the same content. DataError as of `inline_svg`. An SVG describes itself in words, for readers who cannot see it, and has a light background, for viewers with a dark one."""
+    """The figure as a file at its size in print; the same bytes for the same content. DataError as of `inline_svg`. An SVG describes itself in words, for readers who cannot see it, and has, as a PNG, a light
+    background, for viewers with a dark one."""
     file = folder / f"{as_part(plot.id)}.{form.ending}"
     with (
         _drawn(plot, form.column) as figure,
@@ -203,14 +206,15 @@ def svg_file(plot: Plot) -> bytes:
 
 
 def _saved(figure: Figure, plot: Plot, ending: str, to: IO[bytes]) -> None:
-    said = {"Title": visible(plot.title), "Description": visible(plot.description), "Date": None, "Creator": None}
-    if ending == "svg":
+    title, description = visible(plot.title), visible(plot.description)
+    metadata: dict[str, dict[str, str | None]] = {
+        "svg": {"Title": title, "Description": description, "Date": None, "Creator": None},
+        "png": {"Title": title, "Description": description, "Software": None},
+        "pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+    }  # fmt: skip
+    if ending != "pdf":
         figure.set_facecolor(PAGE)
-    figure.savefig(
-        to,
-        format=ending,
-        metadata=said if ending == "svg" else {"CreationDate": None, "Creator": None, "Producer": None},
-    )
+    figure.savefig(to, format=ending, metadata=metadata[ending], dpi=_DPI)
 
 
 def write_plots(plots: Sequence[Plot], folder: Path, form: FigureForm) -> str:

@@ -255,12 +255,11 @@ def _said(cell: Cell) -> str:
     return " ".join(filter(None, (str(cell.chip or ""), first)))
 
 
-def screen_lines(headline: str, glance: Glance | None) -> list[str]:
-    """Headline and rows for a terminal."""
-    opening = textwrap.wrap(
-        inert(headline), MAX_COLUMNS, max_lines=_MAX_HEADLINE, placeholder=" …", break_on_hyphens=False
-    )
-    return [*opening, *(glance.lines(MAX_LINES - len(opening)) if glance else ())]
+def screen_lines(headline: str, glance: Glance | None, room: int = MAX_LINES) -> list[str]:
+    """Headline and rows for a terminal, in so many lines (3 or more)."""
+    most = max(1, min(_MAX_HEADLINE, room - 3))
+    opening = textwrap.wrap(inert(headline), MAX_COLUMNS, max_lines=most, placeholder=" …", break_on_hyphens=False)
+    return [*opening, *(glance.lines(max(2, room - len(opening))) if glance else ())]
 
 
 def most_shown(rows: Sequence[GlanceRow], most: int, where: str = "below") -> tuple[tuple[GlanceRow, ...], str]:

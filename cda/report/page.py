@@ -59,7 +59,7 @@ class TextPair:
 class ReportSection:
     """A part of a report; `id` names its anchor.
 
-    `paragraphs` are words of method, and `sentences` what this result has to say: a terminal has these and the tables alone.
+    `paragraphs` are words of method, and `sentences` what this result has to say.
     """
 
     id: str
@@ -72,7 +72,7 @@ class ReportSection:
     texts: tuple[TextPair, ...] = ()
     sentences: tuple[str, ...] = ()
     aside: bool = False
-    """True if a terminal leaves it out."""
+    """True if a terminal does not take its first table from here."""
     folded: bool = False
     """True if a page shows the title alone until it is opened."""
     folded_tables: bool = False

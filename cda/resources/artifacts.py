@@ -137,6 +137,12 @@ def shown_target(target: str) -> str:
     return target.removesuffix(bare) + kind.written(bare, shown_path)
 
 
+def as_given(*given: object) -> dict[str, str]:
+    """Files and models as a call named them (None left out), by the names that results have for them."""
+    known = [str(each) for each in given if each is not None]
+    return {shown(each): each for each in known for shown in (shown_path, shown_target)}
+
+
 def folder_suffix(target: str, inputs: Mapping[str, object], settings: Sequence[str] = ()) -> str:
     """The end of a folder's name, after the model: further inputs (None left out), each after its word, and a fingerprint of
     them and `settings`, words of the command line; empty if nothing is left."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from cda.records import PanelRule
 from cda.results.base import Estimate, Missing, PerScoring, Result
@@ -237,4 +237,8 @@ class RunFacts(Result):
     """Its version."""
     platform: str | None = None
     """The machine, as Python names it."""
+    folder: str | None = None
+    """The run's folder."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """The recipe as it was resolved; empty if the manifest is damaged."""
     stages: dict[str, StageRun]

@@ -32,6 +32,8 @@ TOLERATED_LOSS = 0.05
 SIGNIFICANT = 0.05
 MIN_PROMPTS = 30
 """Prompts that a verdict on one model needs, those whose sides are alike otherwise too."""
+PROMPTS_TO_CHOOSE = 20
+"""Prompts with a majority of people, or with quality pairs, that choosing a dose or a calibration needs."""
 MIN_SHARE = 0.2
 """Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
 others, and any adjustment for the rest is extrapolated from far away."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import compress
 from pathlib import Path
@@ -16,9 +16,9 @@ import numpy as np
 from cda.errors import DataError, RunError, refuse
 from cda.files.jsonl import read_json, read_text
 from cda.files.paths import is_a_file
-from cda.inert import inert
 from cda.jobs.perform import Job, Made, OneFile, perform
 from cda.records import Exclusions, Preference, count_reasons, normal_text
+from cda.report.next_step import after_study
 from cda.report.numbers import n_of
 from cda.results.base import Estimate, Missing, or_missing
 from cda.results.skew import Leading
@@ -306,9 +306,11 @@ def import_study(folder: Path, files: Sequence[Path], out: Path | None, rules: R
          "seconds": vote.seconds, "justification": vote.justification}
         for vote in kept.votes
     ]  # fmt: skip
-    document = study_document(result)
-    where = f"Votes: {votes}, for `cda audit MODEL --bias BIAS --contrasts CONTRASTS --votes {votes}`"
-    remark = "\n".join([document.text(), inert(where), inert(f"Summary: {page}")])
+    again = ("study", "import", str(folder), *map(str, files))
+    source = read_json(folder / KEY).get("contrasts")  # none in that of an earlier version
+    contrasts = ("--contrasts", source) if isinstance(source, str) and is_a_file(source) else ()
+    document = replace(study_document(result), next=after_study(result, again, (*contrasts, "--votes", str(votes))))
+    remark = document.text([f"Votes: {votes}; summary: {page}"])
     made = Made(result, {votes.name: rows, numbers.name: result, page.name: document.page}, remark)
     return perform(Job(lambda: plan, lambda _: made, OneFile(votes, (numbers.name, page.name))), None)
 

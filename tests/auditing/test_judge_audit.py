@@ -219,8 +219,8 @@ def test_unread_verdicts_name_the_cache_and_what_asks_again(serve: Any, audit: A
     assert f"are kept in {tmp_path / 'llm-cache.sqlite'}" in said
     mended = True
     audit(*words, fails=True)  # a failure that lasts, until it is asked again
-    said, _ = audit(*words, "llm.ask_failures_again=true")
-    assert f"Asked {N} comparisons in both orders; 0 unreadable" in said
+    _, found = audit(*words, "llm.ask_failures_again=true")
+    assert (found["model"]["comparisons"], found["model"]["unread"], found["model"]["orders"]) == (N, 0, "both")
 
 
 @pytest.mark.parametrize("kind", ["judge", "model"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_checks import read_markdown
 from rows import ids
 
 from cda.benchmarks.quality import win_rate
@@ -54,13 +55,13 @@ def four(outputs: Callable[..., Path]) -> tuple[Path, Path]:
 
 @pytest.fixture
 def done(cda: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
-    """Runs the command; gives its result and what was printed."""
+    """Runs the command; gives its result, and what was printed and stands in its Markdown."""
 
     def run(*words: object, out: str = "out") -> tuple[dict[str, Any], str]:
         model, first, second, *more = words
         printed = cda("quality", model, first, "--over", second, *more, "--out", tmp_path / out)
         (found,) = json.loads((tmp_path / out / "quality.json").read_text())["sets"]
-        return found, printed
+        return found, printed + read_markdown((tmp_path / out / "quality.md").read_text())
 
     return run
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_checks import checked
+from page_checks import checked, read_markdown
 from scipy import stats
 from typer.testing import CliRunner
 
@@ -116,7 +116,9 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
         voted = cda.load(out / f"audit-memory-{name}").audit.votes["jargon"]  # type: ignore[union-attr]
         assert of(comparison, "miscalibration", f"{name}") == voted.miscalibration.before
     # The models lie on both sides of 50%, so that the table shows no mean of skews; miscalibration has no sides.
-    first, _, third = (table for table in str(comparison).split("\n\n") if MEAN in table)
+    first, _, third = (
+        table for table in read_markdown(comparison.document().markdown()).split("\n\n") if MEAN in table
+    )
     assert "no mean: " in first and "no mean" not in third
 
 
@@ -131,7 +133,7 @@ def test_ranks_and_places_follow_the_numbers(made: tuple[cda.Comparison, Path]) 
     (group,) = comparison.ranked
     scores = [of(comparison, "miscalibration", name).value for name in group.audits]
     assert scores == sorted(scores) and len(scores) == 6 and group.ranked_by == "miscalibration"
-    assert f"Lowest miscalibration: {group.audits[0]}" in str(comparison)
+    assert f"Lowest miscalibration: {group.audits[0]}" in read_markdown(comparison.document().markdown())
 
 
 def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_path: Path) -> None:
@@ -150,13 +152,14 @@ def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_pat
     voted = cda.compare(*models, contrasts=contrasts(), votes=votes(), out=tmp_path / "voted", **COMMON)
     assert len(voted.ranked[0].audits) == 3 and not voted.ranked[0].by_place  # people say what is right
     alone = cda.compare(models[0], first, contrasts=contrasts(), out=tmp_path / "two", **COMMON)
-    assert alone.ranked[0].audits == () and "no place: " in str(alone)
+    assert alone.ranked[0].audits == () and "no place: " in read_markdown(alone.document().markdown())
 
 
 def test_a_model_that_fails_is_named_and_files_are_read_again(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
     assert list(comparison.failed) == ["failing"] and "no number" in comparison.failed["failing"]
-    assert "failing was not audited: " in str(comparison) and comparison.folder == out / "comparison"
+    assert "failing was not audited: " in read_markdown(comparison.document().markdown())
+    assert comparison.folder == out / "comparison"
     again = cda.load(out / "comparison")
     assert isinstance(again, cda.Comparison) and again.model_dump() == comparison.model_dump()
     page = (out / "comparison" / "report.html").read_text(encoding="utf-8")
@@ -191,11 +194,11 @@ def test_other_contrasts_and_other_votes_are_never_averaged(tmp_path: Path) -> N
     comparison = cda.compare(*runs, out=tmp_path / "out")
     (mean,) = comparison.means
     assert mean.audits == ("a", "b") and mean.name == "mean of 2 reward models (a, b)"
-    said = str(comparison)
+    said = read_markdown(comparison.document().markdown())
     assert "measured on different contrasts (a, b and d; c)" in said
-    (line,) = [line for line in said.splitlines() if line.startswith("c  ")]
-    assert "] ²" in line and said.count("] ²") == 1
-    without_c = str(cda.compare(runs[0], runs[1], runs[3], out=tmp_path / "out2"))
+    marked = [line for line in said.splitlines() if "] ²" in line]
+    assert marked and all(line.startswith("| c |") for line in marked)
+    without_c = read_markdown(cda.compare(runs[0], runs[1], runs[3], out=tmp_path / "out2").document().markdown())
     assert "with different votes of people, or without (a and b; d)" in without_c
     assert not (tmp_path / "out" / "a").exists()  # finished runs are read as they are
 
@@ -211,7 +214,7 @@ def test_two_audits_are_paired_by_their_texts(tmp_path: Path) -> None:
     assert jargon.test.holm == jargon.test.p_value < 0.05 and jargon.agreement.value == 0
     quality = on["quality pairs"]
     assert isinstance(quality, Missing) and quality.reason == "not measured by both"
-    said = str(cda.load(tmp_path / "out" / "comparison"))
+    said = read_markdown(cda.load(tmp_path / "out" / "comparison").document().markdown())
     assert "dislike against like: skew is lower for jargon (−100" in said
 
 
@@ -231,7 +234,9 @@ def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tm
     again = cda.compare(*runs, out=tmp_path / "again")
     (mean,) = again.means
     assert (mean.left_out, of(again, "skew", "mean of 2 judges").n) == (1, N - 1)
-    assert "left out of the mean of 2 judges, for want of a margin of each: 1 contrast." in str(again)
+    assert "left out of the mean of 2 judges, for want of a margin of each: 1 contrast." in read_markdown(
+        again.document().markdown()
+    )
     assert comparison.means[0].left_out == 0
     write_jsonl(file, [{key: value for key, value in row.items() if key != "prompt_id"} for row in rows])
     with pytest.raises(cda.RunError, match=r"names no prompts.*run `cda audit` again"):
@@ -241,7 +246,8 @@ def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tm
 def test_each_target_counts_once_and_two_runs_of_a_model_are_told_apart(tmp_path: Path) -> None:
     first, second = (finished(tmp_path / name, "same", 1.0) for name in ("x", "y"))
     comparison = cda.compare(first, str(second), f"{first}/", out=tmp_path / "out")
-    assert f"Given more than once, counted once: {first}/." in str(comparison)
+    said = read_markdown(comparison.document().markdown())
+    assert f"Given more than once, counted once: {first}/." in said
     assert list(comparison.audits) == ["same 1", "same 2"]
 
 
@@ -284,8 +290,9 @@ def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_t
 
     models = (same, liking("against", -2.0), gappy)
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    shown = read_markdown(comparison.document().markdown())
     said = f"same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
-    assert said in str(comparison) and "against: Both" not in str(comparison)
+    assert said in shown and "against: Both" not in shown
     assert comparison.failed["gappy"].startswith("24 of 96 rewards are NaN")
 
 
@@ -313,8 +320,9 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
     assert planned.exit_code == 0 and "[3/3] scorers.py:shortness" in planned.output and not Path("runs").exists()
     done = CliRunner().invoke(app, ["compare", *targets, *words])
     assert done.exit_code == 2 and "1 of 3 models could not be audited: scorers.py:broken" in done.output
-    assert "counted once: ./scorers.py:length" in done.output and "mean of 2" in done.output
     (file,) = Path("runs").glob("compare-*/comparison.json")
+    written = read_markdown(file.with_suffix(".md").read_text(encoding="utf-8"))
+    assert "counted once: ./scorers.py:length" in written and "mean of 2" in written
     result = json.loads(file.read_text())
     assert result["seed"] == 3 and list(result["failed"]) == ["scorers.py:broken"]
     assert str(tmp_path) not in file.read_text()

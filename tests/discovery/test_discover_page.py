@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from changed import changed
 from made_discover import discovered
-from page_checks import checked, figures, section_ids, words
+from page_checks import checked, figures, read_markdown, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
@@ -124,7 +124,7 @@ def never_rewritten(result: DiscoverResult) -> DiscoverResult:
 
 
 def text_of(result: DiscoverResult) -> str:
-    return discovery_document(result).text()
+    return read_markdown(discovery_document(result).markdown())
 
 
 @pytest.mark.parametrize(("until", "weak", "first", "shown", "sections"), [
@@ -236,7 +236,7 @@ def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
     made = discovery_document(result)
     text, document, page = made.text(), made.markdown(), made.page()
     assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b\ud800"]
-    assert "second *line*" in text and "\nsecond" not in text and "evil" not in text
+    assert "second *line*" in read_markdown(document) and "\nsecond" not in text and "evil" not in text
     assert ("````text" in document) is (until == "test")  # the fence is longer than the run inside
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\x9b\u202e\ud800]", document)
     outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", document, flags=re.S | re.M)

@@ -90,7 +90,7 @@ def test_planted_choices_come_back_in_every_file() -> None:
     assert {name: share and share.value for name, share in shares.items()} == {"forum": 15 / 30, "web": 24 / 30}
     year = found.by["year"]["structure"]
     assert (year.kind, year.n_missing, [level.n for level in year.levels]) == ("numbers", 1, [20, 19, 20])
-    assert "year: pairs without a value, in no level: 1." in result.output
+    assert "year: pairs without a value, in no level: 1." in Path("found/data.md").read_text(encoding="utf-8")
     page = Path("found/report.html").read_text()
     assert "65% [52, 76] of the 60 pairs" in page and "65% \\[52, 76\\]" in Path("found/data.md").read_text()
     assert "Written: found/report.html" in result.output
@@ -123,7 +123,7 @@ def test_labels_of_a_file_without_texts_by_row_or_by_themselves() -> None:
     assert isinstance(alone, cda.DataAudit)
     assert [bias.name for bias in alone.biases] == ["structure"]
     assert contingency(alone.bias("structure")).exclusions.reasons == {"unparsed label": 1}
-    assert isinstance(alone.words, cda.Missing) and "texts are not known" in str(alone)
+    assert isinstance(alone.words, cda.Missing) and "texts are not known" in alone.document().markdown()
     assert run(written(rows(40)), "--labels", labels, *named, "--out", "beside").exit_code == 0
     beside = cda.load("beside")
     assert isinstance(beside, cda.DataAudit)
@@ -176,7 +176,10 @@ def test_an_llm_labels_after_its_cost_is_told_and_a_training_does_not_ask_again(
 
 def test_a_sample_is_drawn_and_counted() -> None:
     found = cda.audit_data(rows(60), biases="structure", limit=30, progress=False)
-    assert (found.n_pairs, found.not_drawn) == (30, 30) and "30 further pairs were not drawn" in str(found)
+    assert (found.n_pairs, found.not_drawn) == (
+        30,
+        30,
+    ) and "30 further pairs were not drawn" in found.document().markdown()
 
 
 @pytest.mark.parametrize(

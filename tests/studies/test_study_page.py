@@ -57,4 +57,4 @@ def test_what_cannot_be_estimated_says_why() -> None:
     said = {one.name: one.text for one in study_document(found).findings}
     assert said["jargon:"].startswith("human skew not estimated: no item has a majority for one side")
     assert said["Agreement:"].startswith("not estimated: no item of 1 has two votes")
-    assert "none given" in study_document(found).text() and study_document(found).page()
+    assert "none given" in study_document(found).markdown() and study_document(found).page()

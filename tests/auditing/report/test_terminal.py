@@ -1,4 +1,4 @@
-"""The first screen in a terminal: the page's verdicts in at most 13 lines of 100 columns, whatever was audited."""
+"""The first screen in a terminal: the page's verdicts in at most 12 lines of 100 columns, whatever was audited."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from test_dosed import with_dose
 from test_seed_tables import with_seeds
 
 from cda.auditing import first_screen as report_terminal
-from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, WITH_ATE, audit_summary, bias_verdicts, headline
+from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, audit_summary, bias_verdicts, headline
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.report.numbers import width
 
@@ -22,7 +22,7 @@ PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 
 def lines_of(audit: Any, adapter: str | None = ADAPTER) -> list[str]:
     lines = audit_summary(audit, PATH, adapter).splitlines()
-    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS + WITH_ATE * (" ATE" in "".join(lines))
+    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
     return lines
 
 

@@ -1,0 +1,348 @@
+"""What to do after an audit, by its verdicts: train a bias away, mend a training, ask a judge in another way, or measure more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from cda.auditing.report_cells import compares, of_mean
+from cda.auditing.verdict_sentences import (
+    loss_of_quality,
+    model_evidence,
+    model_word,
+    prompts_needed,
+    training_word,
+    worse_with,
+)
+from cda.embedded.model import EMBEDDED
+from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS
+from cda.recipe.schema import Recipe
+from cda.recipe.sections import AuditSection
+from cda.records import OF_TRIPLES
+from cda.report.next_step import WIDE, NextStep, against, of_model, trains
+from cda.report.numbers import listed
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate
+from cda.scorers.kinds import scorer_kind
+from cda.stats.sample_size import triples_for_change, triples_for_share
+from cda.stats.verdict import PROMPTS_TO_CHOOSE, TOLERATED_LOSS
+
+_AUDIT_LENGTH = 2048
+"""`model.max_length_tokens` of a model that is audited as it is, unless another was given."""
+_LOADED, _JUDGED = ("model",), ("model", "llm", "score")
+"""Sections of settings that decide how a model is read, and how a judge is asked."""
+_DATA = (
+    "contrasts",
+    "columns",
+    "votes",
+    "verdicts",
+    "triples",
+    "triple_columns",
+    "quality",
+    "quality_columns",
+    "quality_split",
+)
+"""Settings of the section `audit` that name data."""
+_FLIPPED = 0.3
+"""Expected share of contrasts that a training flips, as of `cda samples`."""
+
+
+def after_audit(audit: AuditResult) -> NextStep:
+    """The next step after an audit of a model as it is, or before and after its training."""
+    return _after_training(audit) if compares(audit) else _after_model(audit)
+
+
+# A model as it is.
+
+
+def _after_model(audit: AuditResult) -> NextStep:
+    words = {name: model_word(name, audit) for name in audit.skew}
+
+    def of(*wanted: str) -> list[str]:
+        return [name for name, word in words.items() if word in wanted]
+
+    if rewarded := of("over-rewarded", "rewarded"):
+        return _take_away(rewarded, audit)
+    if len(alike := of("scored alike")) == len(words):
+        return _look(alike[0], "both sides score alike: see how the model reads them", audit)
+    if few := of("too few prompts", "few flipped"):
+        return _more_prompts(few, audit)
+    if confused := of("not told apart from length", "not identified"):
+        return _by_rewrites(confused[0], audit)
+    if tied := of("mostly tied", "scored alike"):
+        return _look(tied[0], f"most pairs of {tied[0]} score alike: see how the model reads them", audit)
+    wide = [name for name in of("no effect shown", "no difference shown") if _half(_share(name, audit)) > WIDE]
+    if wide:
+        needed = triples_for_share(WIDE)
+        return _more(wide, f"nothing is shown of {listed(wide[:2])}; ± {100 * WIDE:g} points need", needed, audit)
+    return NextStep("nothing needs doing: no bias is shown to be rewarded")
+
+
+def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
+    """Train the biases away; where nothing can be trained, calibrate by votes, ask a judge in another way, or collect votes."""
+    model, which = audit.model.name, listed(list(names[:3])) if len(names) <= 3 else f"{len(names)} biases"
+    if model.startswith("memory:"):
+        return NextStep(
+            f"{which}: save the model, then cda.train({names[0]!r}, model=FOLDER); or calibrate by people's votes"
+        )
+    if trains(model):
+        words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
+        return NextStep(f"train {which} away", words)
+    flags = tuple(
+        word for name in names for word in ("--bias", dict(zip(names, _references(names, audit), strict=True))[name])
+    )
+    voted = [
+        name for name in names if name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE
+    ]
+    if voted:
+        return NextStep(
+            "calibrate it by the votes",
+            (
+                "calibrate",
+                model,
+                *flags,
+                *_data_words(audit, ("contrasts", "columns", "votes", "quality", "quality_columns")),
+                *_asked(audit),
+            ),
+        )
+    if scorer_kind(model).asks_llm:
+        part = "judge" if scorer_kind(model).compares else "grade"
+        return NextStep(
+            "ask by another prompt",
+            (
+                "audit",
+                model,
+                *flags,
+                *_data_words(audit),
+                *_asked(audit),
+                f"score.{part}.prompt={_other_prompt(part, audit)}",
+            ),
+        )
+    if audit.sources.contrasts in (EMBEDDED, OF_TRIPLES):
+        return NextStep("collect votes to calibrate it by; contrasts for people", ("texts", "texts"))
+    return NextStep("collect votes to calibrate it by", ("study", "export", audit.sources.contrasts, "study", *flags))
+
+
+def _other_prompt(part: str, audit: AuditResult) -> str:
+    asked = getattr(audit.model, "prompt", None)
+    return "ours" if part == "judge" and asked == "paper" else "paper"
+
+
+def _more_prompts(names: Sequence[str], audit: AuditResult) -> NextStep:
+    needed = max(prompts_needed(model_evidence(name, audit)) for name in names)
+    return _more(names, f"{listed(list(names[:2]))}{' and more' if len(names) > 2 else ''}:", needed, audit)
+
+
+def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> NextStep:
+    """So many prompts: those that were not drawn, the embedded ones of the bias, or how many an interval needs."""
+    model, first = audit.model.name, names[0]
+    skew = audit.skew[first]
+    said = f"{why} {needed} prompts are needed" if why.endswith(":") else f"{why} {needed}"
+    if model.startswith("memory:"):
+        return NextStep(said)
+    flags = tuple(
+        word for name, given in zip(names, _references(names, audit), strict=True) for word in ("--bias", given)
+    )
+    if skew.available >= needed and skew.available > skew.before.n:
+        words = ("audit", model, *flags, *_data_words(audit), *_asked(audit), f"audit.max_contrasts={needed}")
+        return NextStep(f"{said}, and {skew.available} are there", words)
+    if skew.source == "file" and all(name in WITH_CONTRASTS for name in names):
+        return NextStep(f"{said}; the embedded contrasts have more", ("audit", model, *flags, *_asked(audit)))
+    return NextStep(f"{said}, {skew.before.n_prompts} are there; for other widths", ("samples", f"{WIDE:g}"))
+
+
+def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
+    """RATE's rewrites of rewrites carry no difference but the bias."""
+    model = audit.model.name
+    if model.startswith("memory:") or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
+        return NextStep(f"rewrite the sides of {name} so that they differ in it alone, or give RATE triples of it")
+    words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *_asked(audit))
+    return NextStep(f"measure {name} by RATE, whose sides differ in it alone", words)
+
+
+def _look(name: str, why: str, audit: AuditResult) -> NextStep:
+    if audit.model.name.startswith("memory:"):
+        return NextStep(why)
+    return NextStep(why, ("inspect", _references([name], audit)[0], "--model", audit.model.name, *_asked(audit)))
+
+
+def _share(name: str, audit: AuditResult) -> Estimate:
+    votes = audit.votes.get(name)
+    return audit.skew[name].before if votes is None else votes.skew_on_voted.before
+
+
+def _half(estimate: Estimate) -> float:
+    return (estimate.high - estimate.low) / 2
+
+
+# A training.
+
+
+def _after_training(audit: AuditResult) -> NextStep:
+    targets = [name for name, skew in audit.skew.items() if skew.target]
+    words = {name: training_word(name, audit) for name in targets}
+    run = None if audit.run is None else audit.run.folder
+    harmed = list(dict.fromkeys(other for name in targets for other in worse_with(name, audit) if other not in targets))
+    if harmed:
+        why = f"{listed(harmed[:2])} got worse with it: train against all of them"
+        return NextStep(why, _again(run, f"biases=[{','.join(_references([*targets, *harmed], audit))}]", "joint"))
+    if any(word in ("overcorrected", "quality lost", "worse") for word in words.values()):
+        return _less(run, audit)
+    if any(word == "left as it is" for word in words.values()):
+        return NextStep("no dose helps: teach it on more pairs", _again(run, *_twice(audit), "more"))
+    if any(word == "quality open" for word in words.values()) or (
+        loss_of_quality(audit) == "not excluded" and not _weak(words)
+    ):
+        return _more_quality(run, audit)
+    if _weak(words):
+        return _stronger(run, [name for name, word in words.items() if word in _WEAK], audit)
+    return NextStep("the bias is down, and nothing else is worse: make it one model", _done(run))
+
+
+_WEAK = ("no change shown", "noise not excluded")
+
+
+def _weak(words: Mapping[str, str]) -> bool:
+    return any(word in _WEAK for word in words.values())
+
+
+def _again(run: str | None, *settings: str) -> tuple[str, ...]:
+    """The same run with other settings, in a folder of its own, by the last word; none if the run is not known."""
+    *own, name = settings
+    return () if run is None else ("train", run, *own, f"run.folder={run}-{name}")
+
+
+def _done(run: str | None) -> tuple[str, ...]:
+    return () if run is None else ("merge", run, "--out", f"{run}-merged")
+
+
+def _less(run: str | None, audit: AuditResult) -> NextStep:
+    """A dose by votes; for a tie without votes; half of it if there are too few texts to choose by."""
+    if run is None:
+        return NextStep("apply less of it: a smaller dose")
+    if audit.dose is not None:
+        half = audit.dose.chosen / 2
+        return NextStep(
+            "the dose that was chosen is too much: apply half",
+            ("merge", run, "--dose", f"{half:g}", "--out", f"{run}-dose-{half:g}"),
+        )
+    targets = [name for name, skew in audit.skew.items() if skew.target]
+    quality = audit.quality is None or audit.quality.last.n_prompts >= PROMPTS_TO_CHOOSE
+    if quality and any(
+        name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE for name in targets
+    ):
+        return NextStep("it is too much: choose the dose by the votes", ("dose", run))
+    if quality and any(audit.skew[name].before.n_prompts >= PROMPTS_TO_CHOOSE for name in targets):
+        return NextStep(
+            "it is too much: choose the dose at which the bias makes no difference", ("dose", run, "dose.aim=tie")
+        )
+    return NextStep("it is too much: apply half of it", ("merge", run, "--dose", "0.5", "--out", f"{run}-dose-0.5"))
+
+
+def _more_quality(run: str | None, audit: AuditResult) -> NextStep:
+    """A loss of quality is not excluded: as many pairs as that takes."""
+    needed = triples_for_change(TOLERATED_LOSS, 0.1)
+    if audit.quality is None:
+        return NextStep(
+            "quality was not measured: do so, on pairs of your own or the embedded ones",
+            () if run is None else ("train", run, "audit.quality=embedded"),
+        )
+    why = f"a loss of quality is open: about {needed} pairs are needed"
+    if run is not None and audit.available_quality > audit.quality.last.n:
+        return NextStep(f"{why}, {audit.available_quality} are there", ("train", run, "audit.max_quality=null"))
+    return NextStep(f"{why}, {audit.quality.last.n} are there; for other widths", ("samples", f"{TOLERATED_LOSS:g}"))
+
+
+def _stronger(run: str | None, names: Sequence[str], audit: AuditResult) -> NextStep:
+    """More contrasts if a change could hide in the interval; else more to learn from."""
+    mean, needed = of_mean(audit), triples_for_change(TOLERATED_LOSS, _FLIPPED)
+    changes = [change for name in names if isinstance(change := mean.skew[name].change, Estimate)]
+    skew = audit.skew[names[0]]
+    if any(_half(change) > WIDE for change in changes):
+        needed = triples_for_change(WIDE, _FLIPPED)
+        why = f"no change is shown; ± {100 * WIDE:g} points need {needed} contrasts"
+        if run is not None and skew.available > skew.before.n:
+            return NextStep(f"{why}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
+        return NextStep(f"{why}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
+    return NextStep("no change is shown: teach it more", _again(run, *_twice(audit), "more"))
+
+
+def _twice(audit: AuditResult) -> tuple[str, ...]:
+    """Twice the epochs of the run."""
+    settings = {} if audit.run is None else audit.run.settings.get("train")
+    epochs = settings.get("num_train_epochs", 3) if isinstance(settings, Mapping) else 3
+    return (f"train.num_train_epochs={2 * float(epochs):g}",) if isinstance(epochs, int | float) else ()
+
+
+# Words of commands.
+
+
+def _references(names: Sequence[str], audit: AuditResult) -> list[str]:
+    """Biases as a command takes them: those of files by the file that the run's settings name."""
+    given = [] if audit.run is None else audit.run.settings.get("biases")
+    known = zip((bias.name for bias in audit.biases), given if isinstance(given, list) else [], strict=False)
+    files = {name: str(reference) for name, reference in known if str(reference).endswith((".yaml", ".yml"))}
+    return [files.get(name, name) for name in names]
+
+
+def _model_words(audit: AuditResult) -> tuple[str, ...]:
+    """The model for a training, read as it was in the audit."""
+    own = [word for word in _differing(audit, _LOADED) if word != f"model.max_length_tokens={_AUDIT_LENGTH}"]
+    return (*of_model(audit.model.name), *own)
+
+
+def _asked(audit: AuditResult) -> tuple[str, ...]:
+    """Settings by which the model was read or asked, as far as they differ from the defaults."""
+    llms = [f"llm.model={name}" for name in scorer_kind(audit.model.name).llms(audit.model.name)]
+    skipped = (*llms, f"model.max_length_tokens={_AUDIT_LENGTH}")
+    return tuple(word for word in _differing(audit, _JUDGED) if word not in skipped)
+
+
+def _data_words(audit: AuditResult, keys: Sequence[str] = _DATA) -> tuple[str, ...]:
+    """Data of the audit that are not the embedded ones."""
+    settings = {} if audit.run is None else audit.run.settings.get("audit")
+    given: Mapping[str, Any] = settings if isinstance(settings, Mapping) and settings else _sources(audit)
+    default = AuditSection().model_dump(mode="json")
+    return tuple(
+        f"audit.{key}={_written(given[key])}"
+        for key in keys
+        if given.get(key) is not None and given[key] != default[key]
+    )
+
+
+def _sources(audit: AuditResult) -> Mapping[str, Any]:
+    """The data of an audit whose run is not known."""
+    own = {key: getattr(audit.sources, key) for key in ("contrasts", "votes", "verdicts", "quality")}
+    return own | {"contrasts": None if own["contrasts"] == OF_TRIPLES else own["contrasts"]}
+
+
+def _differing(audit: AuditResult, sections: Sequence[str]) -> Iterator[str]:
+    """Settings of the run that differ from the defaults, as words; the model's name and preset are said by themselves."""
+    if audit.run is None or not audit.run.settings:
+        return
+    try:
+        found = Recipe.model_validate(audit.run.settings).model_dump(
+            mode="json", exclude_defaults=True, include=set(sections)
+        )
+    except ValidationError:  # of another version
+        return
+    for section in filter(found.get, sections):
+        yield from _flat(
+            section,
+            {key: value for key, value in found.get(section, {}).items() if key not in ("name_or_path", "preset")},
+        )
+
+
+def _flat(path: str, value: object) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{path}.{key}", inner)
+    else:
+        yield f"{path}={_written(value)}"
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
