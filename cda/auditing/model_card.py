@@ -24,9 +24,9 @@ from cda.files.jsonl import write_text
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import tracked_numbers
 from cda.records import PERCENT
+from cda.report.drawing import FigureForm, obstacle, save_plot
 from cda.report.numbers import count, listed, share
 from cda.report.page import render
-from cda.report.drawing import FigureForm, obstacle, save_plot
 from cda.report.plots import PEOPLE_MARK, SCORINGS, Plot, named, percent_scale, rows_plot
 from cda.report.tables import Table, escaped, markdown_table
 from cda.results.audit import AuditResult
@@ -160,7 +160,7 @@ def _figure(audit: AuditResult, number: str) -> Plot:
     shown = [(f"{named(row.bias)}: {row.chip}", {**_shares(row), "people": row.people}) for row in found]
     voted = any(row.people for row in found)
     marks = {key: SCORINGS[key] for key in _shares(found[0])} | ({"people": PEOPLE_MARK} if voted else {})
-    text = f"{headline(audit)} {' '.join(f'{share_words(row)}.' for row in found)}"
+    text = f"{headline(audit)} {' '.join(f'{row.bias}: {share_words(row)}.' for row in found)}"
     title = "How often the model prefers the side with the bias, with 95% intervals"
     return rows_plot(
         f"audit{number}", title, text, shown, marks, percent_scale("prefers the side with the bias (%)", 50)

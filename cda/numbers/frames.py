@@ -32,7 +32,7 @@ KEYS: Mapping[str, tuple[str, ...]] = {
                      "sizes"),
                     ("measure",)),
     **dict.fromkeys(("slope", "scorings", "complete", "win_rates", "models", "policies"), ("moment",)),
-    "AuditResult.by": ("bias", "on", "column"), "DataResult.by": ("column", "bias"), "criteria": ("bias", "criterion"),
+    "DataWeights.r": ("bias",), "AuditResult.by": ("bias", "on", "column"), "DataResult.by": ("column", "bias"), "criteria": ("bias", "criterion"),
     "judges": ("judge",), "without": ("judge",), "found": ("measure", "moment"), "adjusted": ("form",), "measures": ("measure", "bias"),
     "methods": ("way",), "strengths": ("strength",), "pairs": ("candidate",), "fidelity_by_rewriter": ("rewriter",), "audits": ("audit",),
     "paired": ("audit", "bias"), "discoveries": ("discovery",), "effect": ("discovery",),
