@@ -84,11 +84,11 @@ def _after_model(audit: AuditResult) -> NextStep:
 def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
     """Train the biases away; where nothing can be trained, calibrate by votes, ask a judge in another way, or collect votes."""
     model, which = audit.model.name, listed(list(names[:3])) if len(names) <= 3 else f"{len(names)} biases"
-    if model.startswith("memory:"):
+    if audit.model.unnamed:
         return NextStep(
             f"{which}: save the model, then cda.train({names[0]!r}, model=FOLDER); or calibrate by people's votes"
         )
-    if trains(model):
+    if trains(model, audit.model.unnamed):
         words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
         return NextStep(f"train {which} away", words)
     flags = tuple(
@@ -141,7 +141,7 @@ def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> Ne
     model, first = audit.model.name, names[0]
     skew = audit.skew[first]
     said = f"{why} {needed} prompts are needed" if why.endswith(":") else f"{why} {needed}"
-    if model.startswith("memory:"):
+    if audit.model.unnamed:
         return NextStep(said)
     flags = tuple(
         word for name, given in zip(names, _references(names, audit), strict=True) for word in ("--bias", given)
@@ -157,14 +157,14 @@ def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> Ne
 def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
     """RATE's rewrites of rewrites carry no difference but the bias."""
     model = audit.model.name
-    if model.startswith("memory:") or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
+    if audit.model.unnamed or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
         return NextStep(f"rewrite the sides of {name} so that they differ in it alone, or give RATE triples of it")
     words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *_asked(audit))
     return NextStep(f"measure {name} by RATE, whose sides differ in it alone", words)
 
 
 def _look(name: str, why: str, audit: AuditResult) -> NextStep:
-    if audit.model.name.startswith("memory:"):
+    if audit.model.unnamed:
         return NextStep(why)
     return NextStep(why, ("inspect", _references([name], audit)[0], "--model", audit.model.name, *_asked(audit)))
 

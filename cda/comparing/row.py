@@ -112,6 +112,7 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         cda_version=audit.versions.get("cda", "unknown"),
         date=(record.finished[:10] or None) if record else None,
         model=without_paths(shown_target(name)),
+        unnamed=audit.model.unnamed,
         revision=audit.versions.get(f"{name}@{section.get('revision') or 'main'}") or section.get("revision"),
         content=record.inputs.get("model") if record and scorer_kind(section.get("name_or_path", name)).trainable else None,
         kind="reward model" if isinstance(audit.model, RewardModelFacts) else "judge",

@@ -156,6 +156,7 @@ def _searched(asked: Asked) -> SearchedModel:
     calibration = asked.loaded.recipe.score.calibration
     return SearchedModel(
         name=asked.subject.name,
+        unnamed=asked.subject.unnamed,
         adapter=adapter.name if adapter else None,
         dose=dose if adapter else None,
         calibration=None if calibration is None else shown_path(calibration),

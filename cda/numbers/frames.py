@@ -62,7 +62,7 @@ _UNSAID = frozenset({
 """Parts that add nothing to the name of a measure."""
 _SAID = frozenset({
     "slope", "complete", "without", "adjusted", "sizes", "plain", "against_plain", "drift", "paired", "rate", "RateEffects.effects",
-    "fidelity_by_rewriter",
+    "fidelity_by_rewriter", "DataWeights.r",
 })  # fmt: skip
 """Fields of numbers by name, or lists, that are part of the name of the measure."""
 _TESTS = frozenset({"test", "differ"})

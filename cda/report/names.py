@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from cda.report.numbers import inert, listed
 
 _OWN = re.compile(r"(?:.*[/\\])?(?:[\w.-]+\.py[:-]|[\w.]+:|(?<=function/)[\w.]+-)(?P<function>[^\W\d]\w*)\Z")
+_GIVEN = re.compile(r"(?:^|[/\\])(\w+)-[0-9a-f]{16}\.jsonl\Z")
+"""Rows in memory, which have a file named after their content (`cda.jobs.terms.as_reference`)."""
 
 
 def _several(word: str) -> Callable[[str], str]:
@@ -59,11 +61,13 @@ def called(name: str) -> str:
 def data_called(name: str) -> str:
     """A file of rows in words: without folders and ending.
 
-    >>> data_called("runs/pairs.jsonl"), data_called("org/set"), data_called("embedded")
-    ('‘pairs’', 'org/set', 'the embedded texts')
+    >>> data_called("runs/pairs.jsonl"), data_called("org/set"), data_called("embedded"), data_called("pairs-24a70cc7413729a4.jsonl")
+    ('‘pairs’', 'org/set', 'the embedded texts', 'the given pairs')
     """
     text = inert(name)
     bare = re.sub(r"\.(?:jsonl?|csv|parquet|tsv|txt)(?:\.gz)?\Z", "", text)
+    if given := _GIVEN.search(text):
+        return f"the given {given[1]}"
     return "the embedded texts" if text == "embedded" else _last(text) if bare == text else f"‘{_last('/' + bare)}’"
 
 

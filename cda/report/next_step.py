@@ -106,9 +106,9 @@ def _presets() -> Mapping[str, str]:
     return {read_yaml_mapping(folder / f"{name}.yaml")["model"]["name_or_path"]: name for name in names_in(folder)}
 
 
-def trains(name: str) -> bool:
+def trains(name: str, unnamed: bool = False) -> bool:
     """True for a model that `cda train` takes, by its name; one in memory has none."""
-    return scorer_kind(name).trainable and not name.startswith("memory:")
+    return scorer_kind(name).trainable and not unnamed
 
 
 def more_needed(estimates: Iterable[Estimate]) -> int | None:
@@ -122,8 +122,13 @@ def _opened(bias: str) -> tuple[str, str]:
 
 
 def after_data(result: DataResult) -> NextStep:
-    """Biases that decide pairs: list these pairs; too few pairs to say: how many are needed."""
+    """Biases that decide pairs: list these pairs, or train on those listed by their weights; too few pairs to say: how many are needed."""
     shown = [bias.name for bias in result.biases if _decides(bias)]
+    if shown and result.rows is not None:
+        return NextStep(
+            f"train with pairs that {listed(shown)} {'decide' if len(shown) > 1 else 'decides'} counting less",
+            ("train", *against(shown), f"data.pairs={result.rows}", "data.weights=weight"),
+        )
     if shown:
         words = ("data", result.pairs, *(word for name in shown for word in _opened(name)), "--rows", "rows.jsonl")
         labels = tuple(word for file in result.labels for word in ("--labels", file))
@@ -195,9 +200,9 @@ def after_discovery(result: DiscoverResult | TopicsResult) -> NextStep:
         return NextStep(
             "merge the adapter, to train the result against a bias file", ("merge", result.model.adapter, "--out", out)
         )
-    if trains(name):
+    if trains(name, result.model.unnamed):
         return NextStep("train the first one away", ("train", file, *of_model(name)))
-    if name.startswith("memory:"):
+    if result.model.unnamed:
         return NextStep(f"measure the first one on your model: cda.audit(model, biases={file!r})")
     return NextStep("measure the first one by itself", ("audit", name, "--bias", file))
 
@@ -212,6 +217,8 @@ def after_quality(result: QualityResult) -> NextStep:
     """One model: its biases. Two: less of the second where it falls, else nothing."""
     first, last = result.scorings[0], result.scorings[-1]
     if first is last:
+        if first.facts.unnamed:
+            return NextStep("measure its biases, too: cda.audit(model)")
         return NextStep("measure its biases, too", ("audit", first.target))
     changes = [each.overall.of("accuracy", "change") for each in result.sets if not each.win_rates]
     known = [each for each in changes if each is not None]
@@ -221,7 +228,10 @@ def after_quality(result: QualityResult) -> NextStep:
         words = ("quality", first.target, *files, "--adapter", last.adapter, "--dose", f"{half:g}")
         return NextStep("try half of the adapter", words)
     if any(each.high < 0 for each in known):
-        return NextStep("keep the first: the second ranks fewer pairs right. Its biases", ("audit", last.target))
+        return NextStep(
+            "keep the first: the second ranks fewer pairs right. Its biases",
+            () if last.facts.unnamed else ("audit", last.target),
+        )
     if needed := more_needed(known):
         return NextStep(
             f"no change is shown; ± {100 * WIDE:g} points need {needed} items; other widths", ("samples", f"{WIDE:g}")
@@ -246,9 +256,9 @@ def after_best_of(result: BestOfResult) -> NextStep:
         half = (1.0 if model.dose is None else model.dose) * 2
         words = ("best-of", model.model, result.responses, "--adapter", model.adapter, "--dose", f"{half:g}")
         return NextStep(f"{name} still grows: try more of the adapter", words)
-    if trains(model.model):
+    if trains(model.model, model.facts.unnamed):
         return NextStep(f"train {name} away", ("train", *against([name]), *of_model(model.model)))
-    if model.model.startswith("memory:"):
+    if model.facts.unnamed:
         return NextStep(f"measure it on contrasts: cda.audit(model, biases={name!r})")
     return NextStep(f"is {name} itself rewarded, or what goes with it?", ("audit", model.model, *_opened(name)))
 
@@ -276,7 +286,7 @@ def after_comparison(result: ComparisonResult) -> NextStep:
         for bias in row.biases
         if isinstance(found := row.last("skew", bias), Estimate) and found.low > TIE
     }
-    if row.training is None and rewarded and trains(row.model):
+    if row.training is None and rewarded and trains(row.model, row.unnamed):
         name = max(rewarded, key=lambda bias: rewarded[bias])
         return NextStep(f"train {name} away from the first one", ("train", *against([name]), *of_model(row.model)))
     source = result.sources[leader]
@@ -305,7 +315,7 @@ def after_dose(result: DoseResult) -> NextStep:
 def after_calibration(result: CalibrationResult) -> NextStep:
     """Audit with the calibration; where none helps, ask in another way or collect more votes."""
     name = result.scorer
-    if result.strength and name.startswith("memory:"):
+    if result.strength and result.facts.unnamed:
         return NextStep("give the functions that score your model its file as score={'calibration': …}")
     if result.strength:
         biases = tuple(word for bias in result.corrections for word in _opened(bias))

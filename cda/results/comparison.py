@@ -92,6 +92,8 @@ class AuditRow(Saved):
     """Day on which the audit was finished (UTC), such as `2026-11-24`; None if the run's folder does not say."""
     model: str
     """Name; of a local folder or file its last part."""
+    unnamed: Annotated[bool, Field(exclude_if=lambda unnamed: not unnamed)] = False
+    """It was in memory, where no command can name it."""
     revision: str | None
     """Commit on the hub: the one that was asked for, or that of this machine's cache when the row was written."""
     content: str | None

@@ -18,6 +18,8 @@ class ScorerFacts(Result):
 
     name: str
     """The model as the recipe names it."""
+    unnamed: Annotated[bool, Field(exclude_if=lambda unnamed: not unnamed)] = False
+    """It is a function or model in memory, which no command can name."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader."""
 
