@@ -22,11 +22,12 @@ from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import OF_TRIPLES
-from cda.report.next_step import WIDE, NextStep, against, of_model, trains
+from cda.report.next_step import WIDE, NextStep, against, in_memory, of_model
 from cda.report.numbers import listed
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
 from cda.scorers.kinds import scorer_kind
+from cda.scorers.own_code import MEMORY
 from cda.stats.sample_size import triples_for_change, triples_for_share
 from cda.stats.verdict import PROMPTS_TO_CHOOSE, TOLERATED_LOSS
 
@@ -84,11 +85,11 @@ def _after_model(audit: AuditResult) -> NextStep:
 def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
     """Train the biases away; where nothing can be trained, calibrate by votes, ask a judge in another way, or collect votes."""
     model, which = audit.model.name, listed(list(names[:3])) if len(names) <= 3 else f"{len(names)} biases"
-    if model.startswith("memory:"):
+    if _in_memory(audit):
         return NextStep(
             f"{which}: save the model, then cda.train({names[0]!r}, model=FOLDER); or calibrate by people's votes"
         )
-    if trains(model):
+    if scorer_kind(model).trainable:
         words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
         return NextStep(f"train {which} away", words)
     flags = tuple(
@@ -141,7 +142,7 @@ def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> Ne
     model, first = audit.model.name, names[0]
     skew = audit.skew[first]
     said = f"{why} {needed} prompts are needed" if why.endswith(":") else f"{why} {needed}"
-    if model.startswith("memory:"):
+    if _in_memory(audit):
         return NextStep(said)
     flags = tuple(
         word for name, given in zip(names, _references(names, audit), strict=True) for word in ("--bias", given)
@@ -157,16 +158,23 @@ def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> Ne
 def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
     """RATE's rewrites of rewrites carry no difference but the bias."""
     model = audit.model.name
-    if model.startswith("memory:") or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
+    if _in_memory(audit) or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
         return NextStep(f"rewrite the sides of {name} so that they differ in it alone, or give RATE triples of it")
     words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *_asked(audit))
     return NextStep(f"measure {name} by RATE, whose sides differ in it alone", words)
 
 
 def _look(name: str, why: str, audit: AuditResult) -> NextStep:
-    if audit.model.name.startswith("memory:"):
+    if _in_memory(audit):
         return NextStep(why)
     return NextStep(why, ("inspect", _references([name], audit)[0], "--model", audit.model.name, *_asked(audit)))
+
+
+def _in_memory(audit: AuditResult) -> bool:
+    """By the settings of the run, which tell an object's name from others; by the name alone if the run is not known."""
+    section = None if audit.run is None else audit.run.settings.get("model")
+    asked = section.get("name_or_path") if isinstance(section, Mapping) else None
+    return asked.startswith(MEMORY) if isinstance(asked, str) else in_memory(audit.model.name)
 
 
 def _share(name: str, audit: AuditResult) -> Estimate:

@@ -19,7 +19,7 @@ from cda.report.numbers import listed
 from cda.results.base import Estimate, Missing, Test
 from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import ComparisonResult, DiscoveriesResult
-from cda.results.data import DataBias, DataResult
+from cda.results.data import DataBias, DataResult, DataWeights
 from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.effects import Contingency, LogOdds
@@ -35,6 +35,8 @@ WIDE = 0.1
 """Half of an interval of a share from which more texts are the next step, if nothing is shown."""
 _OPENING, _GOES_ON = "Next: ", " \\"
 _MANY_FAILED = 0.2
+_UNCHANGED = 200
+"""Pairs that are taught as they are, next to counterfactuals."""
 Named = Callable[[str], str]
 """A word of a command as the user typed it: results keep files without their folders."""
 
@@ -107,8 +109,14 @@ def _presets() -> Mapping[str, str]:
 
 
 def trains(name: str) -> bool:
-    """True for a model that `cda train` takes, by its name; one in memory has none."""
-    return scorer_kind(name).trainable and not name.startswith("memory:")
+    """True for a model that `cda train` takes, by its name."""
+    return scorer_kind(name).trainable and not in_memory(name)
+
+
+def in_memory(name: str) -> bool:
+    """True for a name as results have it of a Python object, its own alone: no command knows it. Models of files and hubs that are called
+    like that, without a folder or an owner, are taken for one."""
+    return name.isidentifier() and name != EMBEDDED
 
 
 def more_needed(estimates: Iterable[Estimate]) -> int | None:
@@ -122,8 +130,13 @@ def _opened(bias: str) -> tuple[str, str]:
 
 
 def after_data(result: DataResult) -> NextStep:
-    """Biases that decide pairs: list these pairs; too few pairs to say: how many are needed."""
+    """Biases that decide pairs: list these pairs, or train with their weights; too few pairs to say: how many are needed."""
     shown = [bias.name for bias in result.biases if _decides(bias)]
+    shipped = names_in(FOLDERS["biases"])
+    if isinstance(found := result.weights, DataWeights) and not result.labels and shown and {*shown} <= {*shipped}:
+        words = ("train", *against(shown), f"data.supplement={result.rows}", "data.weights=weight")
+        n = min(_UNCHANGED, found.n)
+        return NextStep(f"train {listed(shown)} away, with the weights", (*words, f"synthesize.supplementary={n}"))
     if shown:
         words = ("data", result.pairs, *(word for name in shown for word in _opened(name)), "--rows", "rows.jsonl")
         labels = tuple(word for file in result.labels for word in ("--labels", file))
@@ -197,7 +210,7 @@ def after_discovery(result: DiscoverResult | TopicsResult) -> NextStep:
         )
     if trains(name):
         return NextStep("train the first one away", ("train", file, *of_model(name)))
-    if name.startswith("memory:"):
+    if in_memory(name):
         return NextStep(f"measure the first one on your model: cda.audit(model, biases={file!r})")
     return NextStep("measure the first one by itself", ("audit", name, "--bias", file))
 
@@ -248,7 +261,7 @@ def after_best_of(result: BestOfResult) -> NextStep:
         return NextStep(f"{name} still grows: try more of the adapter", words)
     if trains(model.model):
         return NextStep(f"train {name} away", ("train", *against([name]), *of_model(model.model)))
-    if model.model.startswith("memory:"):
+    if in_memory(model.model):
         return NextStep(f"measure it on contrasts: cda.audit(model, biases={name!r})")
     return NextStep(f"is {name} itself rewarded, or what goes with it?", ("audit", model.model, *_opened(name)))
 
@@ -305,7 +318,7 @@ def after_dose(result: DoseResult) -> NextStep:
 def after_calibration(result: CalibrationResult) -> NextStep:
     """Audit with the calibration; where none helps, ask in another way or collect more votes."""
     name = result.scorer
-    if result.strength and name.startswith("memory:"):
+    if result.strength and in_memory(name):
         return NextStep("give the functions that score your model its file as score={'calibration': …}")
     if result.strength:
         biases = tuple(word for bias in result.corrections for word in _opened(bias))
