@@ -21,6 +21,7 @@ from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, rate_tables, votes_table
 from cda.auditing.verdict_sentences import verdicts
 from cda.files.jsonl import write_text
+from cda.inert import inert
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import tracked_numbers
 from cda.records import PERCENT
@@ -160,7 +161,7 @@ def _figure(audit: AuditResult, number: str) -> Plot:
     shown = [(f"{named(row.bias)}: {row.chip}", {**_shares(row), "people": row.people}) for row in found]
     voted = any(row.people for row in found)
     marks = {key: SCORINGS[key] for key in _shares(found[0])} | ({"people": PEOPLE_MARK} if voted else {})
-    text = f"{headline(audit)} {' '.join(f'{row.bias}: {share_words(row)}.' for row in found)}"
+    text = f"{headline(audit)} {' '.join(f'{inert(row.bias)}: {share_words(row)}.' for row in found)}"
     title = "How often the model prefers the side with the bias, with 95% intervals"
     return rows_plot(
         f"audit{number}", title, text, shown, marks, percent_scale("prefers the side with the bias (%)", 50)

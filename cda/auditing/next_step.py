@@ -22,7 +22,7 @@ from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import OF_TRIPLES
-from cda.report.next_step import WIDE, NextStep, against, of_model, trains
+from cda.report.next_step import WIDE, NextStep, against, of_model
 from cda.report.numbers import listed
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
@@ -88,7 +88,7 @@ def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
         return NextStep(
             f"{which}: save the model, then cda.train({names[0]!r}, model=FOLDER); or calibrate by people's votes"
         )
-    if trains(model, audit.model.unnamed):
+    if scorer_kind(model).trainable:
         words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
         return NextStep(f"train {which} away", words)
     flags = tuple(

@@ -51,11 +51,19 @@ def calibration_document(result: CalibrationResult) -> Document:
     )
     return Document(
         f"Calibration of {called(result.scorer)}", "", (Headline("", calibration_verdict(result)),), sections, headline=_headline(result),
-        glance=_glance(result), next=after_calibration(result),
+        glance=_glance(result), notes=(Headline("", f"{_HARDLY}.", more="made"),) if _hardly(result) else (),
+        next=after_calibration(result),
     )  # fmt: skip
 
 
 _BEFORE, _AFTER, _PEOPLE = Series("before", "as it is"), Series("after", "calibrated"), Series("people", "people")
+
+
+_HARDLY = "The margins hardly follow people's votes"
+
+
+def _hardly(result: CalibrationResult) -> bool:
+    return result.following.low <= LEAST_FOLLOWING
 
 
 def _headline(result: CalibrationResult) -> str:
@@ -174,10 +182,10 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
             "majorities and corrected the other half, at the strength of the file. The corrections in the file were fitted on all "
             "votes: applied to these same contrasts they look better than they are; the numbers above do not."
         )
-    if result.following.low <= LEAST_FOLLOWING:
+    if _hardly(result):
         lines.append(
-            f"The margins hardly follow people's votes, with the terms held fixed (log odds of {_number(result.following)} per root mean square): a correction moves how often the side with the "
-            "bias is preferred, and says little about which pairs people prefer."
+            f"{_HARDLY}, with the terms held fixed (log odds of {_number(result.following)} per root mean square of the margins): a "
+            "correction moves how often the side with the bias is preferred, and says little about which pairs people prefer."
         )
     lines += [
         f"{name} has no {part}: {found.reason}."

@@ -234,9 +234,10 @@ def comparison_document(result: ComparisonResult) -> Document:
     ]
     title = f"Which of these? {listed(kinds)} compared"
     names = {**names, **{name: brief(called(name)) for name in result.failed}}
-    said = tuple(Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings)
+    said = [Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings]
+    notes, findings = (tuple(each for each in said if (each.kind == "bad") == bad) for bad in (True, False))
     return Document(
-        title, "", said, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result),
+        title, "", findings, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result), notes=notes,
         script="sortable.js", styles=("report.css", "sortable.css"), next=after_comparison(result),
     )  # fmt: skip
 

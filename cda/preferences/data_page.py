@@ -191,6 +191,11 @@ def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
     yield f"Rows and weights: {file}.{trains}"
 
 
+def _weights_notes(result: DataResult) -> tuple[Headline, ...]:
+    """The sentences on weights, for the first screen."""
+    return tuple(Headline("", said) for section in _weights_sections(result) for said in section.sentences)
+
+
 def data_document(result: DataResult) -> Document:
     """A sentence for each bias, the table, groups, and how it was made."""
     names = slugs(result.by)
@@ -210,7 +215,7 @@ def data_document(result: DataResult) -> Document:
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
         f"What the data favour: {data_called(result.pairs)}", subtitle, tuple(_headlines(result)), sections,
-        headline=_headline(result), glance=_glance(result), next=after_data(result),
+        headline=_headline(result), glance=_glance(result), notes=_weights_notes(result), next=after_data(result),
     )  # fmt: skip
 
 

@@ -114,7 +114,7 @@ def _made(
         remark = (
             f"Columns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
         )
-    return Made(result, remark=remark, names=as_given(data.reference, *options.labels))
+    return Made(result, remark=remark, names=as_given(data.reference, options.rows, *options.labels))
 
 
 def _write_rows(

@@ -19,7 +19,7 @@ from cda.report.numbers import listed
 from cda.results.base import Estimate, Missing, Test
 from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import ComparisonResult, DiscoveriesResult
-from cda.results.data import DataBias, DataResult
+from cda.results.data import DataBias, DataResult, DataWeights
 from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.effects import Contingency, LogOdds
@@ -35,6 +35,8 @@ WIDE = 0.1
 """Half of an interval of a share from which more texts are the next step, if nothing is shown."""
 _OPENING, _GOES_ON = "Next: ", " \\"
 _MANY_FAILED = 0.2
+_UNCHANGED = 200
+"""Pairs that are taught as they are, next to counterfactuals."""
 Named = Callable[[str], str]
 """A word of a command as the user typed it: results keep files without their folders."""
 
@@ -122,13 +124,13 @@ def _opened(bias: str) -> tuple[str, str]:
 
 
 def after_data(result: DataResult) -> NextStep:
-    """Biases that decide pairs: list these pairs, or train on those listed by their weights; too few pairs to say: how many are needed."""
+    """Biases that decide pairs: list these pairs, or train with their weights; too few pairs to say: how many are needed."""
     shown = [bias.name for bias in result.biases if _decides(bias)]
-    if shown and result.rows is not None:
-        return NextStep(
-            f"train with pairs that {listed(shown)} {'decide' if len(shown) > 1 else 'decides'} counting less",
-            ("train", *against(shown), f"data.pairs={result.rows}", "data.weights=weight"),
-        )
+    shipped = names_in(FOLDERS["biases"])
+    if isinstance(found := result.weights, DataWeights) and not result.labels and shown and {*shown} <= {*shipped}:
+        words = ("train", *against(shown), f"data.supplement={result.rows}", "data.weights=weight")
+        n = min(_UNCHANGED, found.n)
+        return NextStep(f"train {listed(shown)} away, with the weights", (*words, f"synthesize.supplementary={n}"))
     if shown:
         words = ("data", result.pairs, *(word for name in shown for word in _opened(name)), "--rows", "rows.jsonl")
         labels = tuple(word for file in result.labels for word in ("--labels", file))

@@ -110,7 +110,7 @@ def test_votes_calibrate_a_model_that_cannot_be_trained(make_audit: Any, tmp_pat
 
 def test_a_model_in_memory_has_no_command(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
-    step = after_audit(changed(audit, "model.name", "memory:mine"))
+    step = after_audit(changed(audit, "model.unnamed", True))
     assert step.words == () and "calibrate" in step.why
 
 
