@@ -147,7 +147,7 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
     biases, columns, split = options["biases"], options["columns"] or {}, options["split"]
     settled = terms.nested()
     given = [word.partition("=")[0] for word in terms["overrides"] or ()]
-    if problems := without_effect([*given, *settled], terms.where):
+    if problems := without_effect([*given, *settled], terms.where, options=terms.known):
         raise RecipeError(problems)
     file = as_reference(data, "pairs", terms.inputs)
     labels, by = (tuple(map(str, several(options[name]))) for name in ("labels", "by"))
@@ -167,7 +167,7 @@ def label_file(data: str, columns: Mapping[str, str], **options: Any) -> tuple[L
     terms = Terms.of("cda label", LabelArguments, options)
     settled = terms.nested()
     given = [word.partition("=")[0] for word in terms["overrides"] or ()]
-    if problems := without_effect([*given, *settled], terms.where, "cda label FILE"):
+    if problems := without_effect([*given, *settled], terms.where, "cda label FILE", terms.known):
         raise RecipeError(problems)
     others = [*terms.words, *(f"{ours}={theirs}" for ours, theirs in columns.items()), *several(options["biases"])]
     default = RUNS / f"label{folder_suffix('label', {'of': data}, others)}.jsonl"

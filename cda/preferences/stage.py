@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cda.biases import Bias
 from cda.counterfactuals.label import asks_for
 from cda.data.pairs import PairLabels
-from cda.errors import RecipeError
+from cda.errors import RecipeError, did_you_mean
 from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.launch import say
 from cda.preferences.labelling import ToLabel, how_to_label, label_plan, labelled
@@ -145,10 +145,13 @@ def _check(loaded: LoadedRecipe, options: DataOptions) -> None:
     check_column_names(options.columns, loaded.biases)
 
 
-def without_effect(names: Sequence[str], where: str, command: str = "cda data") -> list[str]:
-    """Problems with settings that do nothing here, by their names with dots."""
+def without_effect(
+    names: Sequence[str], where: str, command: str = "cda data", options: Iterable[str] = ()
+) -> list[str]:
+    """Problems with settings that do nothing here, by their names with dots; `options` are what may have been meant."""
     return [
-        f"{where}: {name}: has no effect on `{command}`, which trains and scores nothing; settings of {', '.join(_SECTIONS[:3])} have"
+        f"{where}: {name}: has no effect on `{command}`, which trains and scores nothing; settings of "
+        f"{', '.join(_SECTIONS[:3])} have.{did_you_mean(name, options)}"
         for name in names
         if name.partition(".")[0] not in _SECTIONS
     ]
