@@ -22,6 +22,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "½ to 2 minutes": "stated: by hand, the tests' own duration",
         "| 6 minutes |": "stated: by hand, the tests' own duration",
         "| 1 minute |": "stated: by hand, the tests' own duration",
+        "12 lines of 100 columns": "code cda.report.glance:MAX_LINES + code cda.report.next_step:COLUMNS",
     },
     "cda/biases/README.md": {
         "at most 64 characters": "code cda.discovery.attribute:_LONGEST_NAME",
@@ -68,6 +69,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "costs 1 point of quality can take 10 points": "stated: a simulation whose result was not kept",
         "(0% of a reward model": "stated: a definition",
         "words 1.15 times": "made drift_limits", "specifics 1.25 times": "made drift_limits",
+        "at most 80% of the squared error": "code cda.stats.length:CLEARLY_LESS",
         "20% of the pairs": "code cda.stats.verdict:MIN_SHARE",
         "97.5% of contrasts": "code cda.stats.length:SAME_SIDE",
         "below −1 point": "code cda.stats.accuracy:FALL",
@@ -76,6 +78,7 @@ SOURCES: dict[str, dict[str, str]] = {
     },
     "cda/studies/README.md": {"12 contrasts": "stated: by hand, 2026-11-22, in Label Studio 1.23.2"},
     "docs/explanation/limits.md": {
+        "pronouns on 32 contrasts": "stated: second turns of vagueness have as many",
         "200 rewrites": "result prompts_answered:checks",
         "0.3 nats": "stated: as in docs/how-to/after-training.md",
         "a loss of 3 points": "result real_debias:checks.2.threshold",
@@ -110,8 +113,19 @@ SOURCES: dict[str, dict[str, str]] = {
     },
     "docs/how-to/paper.md": {"80 GB": "code model_memory:CARDS_GB"},
     "docs/how-to/votes.md": {"more than 5\npoints": "code cda.stats.verdict:TOLERATED_LOSS", "5 points": "code cda.stats.verdict:TOLERATED_LOSS"},
-    "docs/how-to/your-bias.md": {"7% longer": "stated: of the run that the page shows"},
-    "docs/how-to/your-data.md": {"80 contrasts": "made embedded_preset"},
+    "docs/how-to/your-bias.md": {
+        "the 20 pairs": "code cda.discovery.new_bias:N_CHECKED",
+        "about 30 calls": "stated: a draft, 20 labels, 3 rewrites and their labels",
+        "over 60% of answers": "code cda.discovery.drafts:MOST_WITH_ANY",
+    },
+    "docs/how-to/your-data.md": {
+        "80 contrasts": "made embedded_preset",
+        "tell 70% [67, 74] of the choices of 2121 pairs": "stated: printed by the command that the page shows",
+        "1,267 of 2,121 pairs": "result weights:numbers.data.r.length",
+        "240 contrasts in length in 85% [81, 89] of them without weights and in 44% [39, 50] with": "result weights:numbers.pairs + result weights:numbers.found.contrasts",
+        "from 68% to 56%, a change of −12 points [−19, −5]": "result weights:numbers.found.test",
+        "from 80% to 58%": "result weights:numbers.found.test, longer chosen", "45% to 54%": "result weights:numbers.found.test, shorter chosen",
+    },
     "docs/how-to/your-llm.md": {
         "after 5\nseconds": "made batch_pauses", "up to 5 minutes": "made batch_pauses",
         "20 times": "code cda.llm.batch:LOOKS", "11 times": "code cda.llm.batch:LOOKS", "3 times |": "code cda.llm.batch:LOOKS",
