@@ -63,6 +63,8 @@ def comparison_headline(result: ComparisonResult) -> str:
         more = f"; {len(did) - _MOST_NAMED} more below" if len(did) > _MOST_NAMED else ""
         said = "; ".join(f"{training} {words}" for training, words in did[:_MOST_NAMED])
         return f"T{said[1:]}{more}."
+    if len(result.audits) == 1:
+        return f"{next(iter(result.audits))} stands alone: there is nothing to compare it with."
     return f"{len(result.audits)} audits next to each other; none ranks, since no two have the same texts throughout."
 
 

@@ -281,7 +281,8 @@ def after_comparison(result: ComparisonResult) -> NextStep:
             ("samples", f"{WIDE:g}"),
         )
     if leader is None:
-        return NextStep("compare them on the same texts, for ranks and differences")
+        both = "compare them" if len(result.audits) > 1 else "compare it with another"
+        return NextStep(f"{both} on the same texts, for ranks and differences")
     row = result.audits[leader]
     rewarded = {
         bias: found.value
