@@ -126,8 +126,8 @@ class Document:
             tables = (table for section in self.sections if not section.aside for table in section.tables)
             return first_screen(self.findings or (self.subtitle,), next(tables, None), room)
         lines = screen_lines(self.headline, self.glance, room)
-        for said in (*self.notes, self.subtitle):
-            own = _wrapped(_plain(said), _MOST_LINES)
+        for text in (*map(_plain, self.notes), inert(self.subtitle)):
+            own = _wrapped(text, _MOST_LINES)
             lines += own if len(lines) + len(own) <= room else []
         return lines
 

@@ -234,9 +234,9 @@ class Glance:
         left = len(rows) - len(kept)
         hidden = self.columns[len(header) - 1 :] if self.several else ()
         end = (
-            [f"{left} more below."]
+            [f"{left} more in the report."]
             if left
-            else [f"Further below: {', '.join(hidden)}."]
+            else [f"In the report: {', '.join(hidden)}."]
             if hidden
             else [inert(self.rest)]
             if self.rest
