@@ -114,7 +114,8 @@ def _made(
         remark = (
             f"Columns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
         )
-    return Made(result, remark=remark, names=as_given(data.reference, options.rows, *options.labels))
+    named = dict(zip((bias.name for bias in loaded.biases), loaded.recipe.biases, strict=True))
+    return Made(result, remark=remark, names=as_given(data.reference, options.rows, *options.labels) | named)
 
 
 def _write_rows(
