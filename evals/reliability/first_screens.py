@@ -1,7 +1,7 @@
 """Claim: the first screen of every page says the result: headline, chips and the shared axis are seen without scrolling, on a wide
 screen and on a phone, in light and dark; nothing scrolls sideways; pages are short; no key or path of ours is read.
 
-Makes thirteen pages by real commands on the small inputs of tests/golden (training and audit of the embedded model, local servers in
+Makes sixteen pages by real commands on the small inputs of tests/golden (training and audit of the embedded model, local servers in
 place of LLMs) and opens each in Chromium.
 
     python -m evals.reliability.first_screens [--pictures FOLDER]            (2 to 3 minutes)
@@ -35,7 +35,8 @@ PAGES = {
     "calibrate": ("calibrate", "run/report.html"), "quality": ("quality", "run/report.html"),
     "quality --over": ("win-rate-judge", "run/report.html"), "best-of": ("best-of", "run/report.html"),
     "inspect": ("inspect-run", "run.html"), "study import": ("study-import", "run.summary.html"),
-    "compare discoveries": ("compare-discoveries", "run/**/report.html"),
+    "compare discoveries": ("compare-discoveries", "run/**/report.html"), "train": ("train", "run/report/report.html"),
+    "train with seeds": ("train-seeds", "run/report/report.html"), "compare trainings": ("compare-trainings", "run/comparison/report.html"),
 }  # fmt: skip
 """Page to the recorded command that makes it, and its file."""
 DISCOVERIES = Case(
@@ -48,7 +49,7 @@ KEYS = {
     "path": re.compile(r"(?<![\w.])(?:~|\.{1,2})?/(?:[\w.-]+/)+[\w.-]+|\b[\w-]+\.(?:jsonl?|csv|ya?ml|parquet)\b"),
     "key": re.compile(r"(?<![\w./:‘])[a-z]+(?:_[a-z0-9]+)+(?![\w./(’])"),
 }
-"""What no reader should meet in visible text."""
+"""What no reader should meet in visible text but the command of a next step."""
 ROWS = """() => { const bottom = (each) => each.getBoundingClientRect().bottom, all = (s) => [...document.querySelectorAll(s)];
   return {headline: bottom(document.querySelector('h1')), words: document.querySelector('h1').innerText.split(/\\s+/).length,
     rows: all('.glance tbody tr').map(bottom), chips: all('.glance .chip').length,
@@ -78,12 +79,15 @@ def looked_at(browser: Any, page: str, file: Path, pictures: Path | None) -> dic
         if pictures:
             opened.screenshot(path=str(pictures / f"{page.replace(' ', '-')}-{width}-{scheme}.png"))
         text = opened.inner_text("body")
+        read = opened.evaluate(
+            "[...document.querySelectorAll('.next code')].reduce((t, each) => t.replace(each.innerText, ''), document.body.innerText)"
+        )
         needed = seen["rows"][: MOST_ROWS if width > 1000 else 1]
         faults = [name for name in ("headline", "axis") if seen[name] > height]
         faults += [] if needed and max(needed) <= height else ["rows"]
         faults += [] if seen["chips"] else ["no chip"]
         faults += [f"{seen['width'] - width} px too wide"] if seen["width"] > width else []
-        faults += [f"{name}: {hit[0]}" for name, pattern in KEYS.items() for hit in pattern.finditer(text)]
+        faults += [f"{name}: {hit[0]}" for name, pattern in KEYS.items() for hit in pattern.finditer(read)]
         faults += [f"axe: {each['id']}" for each in Axe().run(opened)["violations"]]
         found |= {"headline": seen["words"], "visible": len(text.split())} if width > 1000 else {}
         opened.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
