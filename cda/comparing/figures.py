@@ -38,7 +38,8 @@ _MARKS = {
 _RATE = {"naive": "rate_naive_standardised", "double": "rate_standardised"}
 _RATE_MARKS = {"naive": Mark("naive", BEFORE, "o", filled=False), "double": Mark("double rewrites", THIRD, "s")}
 _RATE_SCALE = Scale("effect (SDs of the reward)", reference=0.0, bars=True)
-_NAME = 28
+_NAME, _BIAS = 40, 30
+"""Characters of the name of an audit and of a bias; a row has it in two lines."""
 
 
 def comparison_plots(shown: ComparedNumbers) -> list[Plot]:
@@ -95,6 +96,8 @@ class _Figures:
         marks = ({"people": PEOPLE_MARK} if voted else {}) | series_marks(self.series())
         words = " ".join(f"{title}. {' '.join(in_words(*row, share) for row in own)}" for title, own in rows.items())
         title = f"{' and '.join(rows)} by bias{'; people and models on the contrasts with a majority' if voted else ''}"
+        if any(isinstance(each, tuple) for own in rows.values() for _, found in own for each in found.values()):
+            title += "; small open marks: each model, where they lie on both sides of no effect and have no mean"
         yield panels_plot("biases", title, words, {title: (own, drawn[title][1]) for title, own in rows.items()}, marks)
 
     def _by_bias(self, key: str) -> list[tuple[str, dict[str, Drawn]]]:
@@ -110,14 +113,14 @@ class _Figures:
                 else:
                     own[label] = self.shown.estimate(key, name, moment, bias)
             if any(value for label, value in own.items() if label != "people"):
-                found.append((named(bias), own))
+                found.append((named(bias, _BIAS), own))
         return found
 
     def rate_by_model(self) -> Iterator[Plot]:
         """RATE's naive next to its double-rewrite effect by bias, a panel for each of a few audits, as in RATE's second figure."""
         rows = {
             self.name(*line): [
-                (named(bias), own) for bias in self.shown.biases if (own := self._rate(*line, bias))["naive"]
+                (named(bias, _BIAS), own) for bias in self.shown.biases if (own := self._rate(*line, bias))["naive"]
             ]
             for line in self.lines
         }
@@ -135,7 +138,7 @@ class _Figures:
         """The same for each bias, a row for every audit."""
         for bias, slug in slugs(self.shown.biases).items():
             rows = {self.name(*line): own for line in self.lines if any((own := self._rate(*line, bias)).values())}
-            if any(own["naive"] for own in rows.values()):
+            if len(rows) > 1 and any(own["naive"] for own in rows.values()):
                 words = " ".join(in_words(label, own, signed) for label, own in rows.items())
                 title = f"Naive next to double-rewrite effect (RATE): {named(bias)}"
                 yield rows_plot(

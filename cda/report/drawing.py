@@ -31,6 +31,9 @@ CAPTIONS, SNIPPETS = "captions.md", "figures.tex"
 POINTS = 8
 """Size of every text in a figure."""
 _LEGEND_LINE = 0.16  # inches
+_SECOND_LINE = 0.07  # inches that a row gets more
+_ROW_SHARE = 0.42
+"""Share of a panel's width that the names of its rows may take."""
 _TICK_GAP = 3  # pixels, a hundred to the inch
 _FONTS = ("DejaVu Sans", "Arial", "Helvetica", "Liberation Sans", "Noto Sans")
 """Families in the order of preference; Matplotlib brings the first."""
@@ -309,42 +312,86 @@ def _laid_out(plot: Plot, column: Column, opened: Any, **more: Any) -> tuple[Fig
 
 
 def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
-    """What would be cut or overlap at this width: a legend gets more lines, which make the figure higher, an axis fewer ticks, and names of axes
-    and titles of panels are broken. Panels with the rows of the one at the left leave out their names."""
-    from matplotlib.text import Text
-    from matplotlib.ticker import FixedFormatter, MaxNLocator
-
+    """What would be cut or overlap at this width: names of rows and axes and titles of panels are broken, a legend gets more lines, which
+    make the figure higher, and an axis fewer ticks. Panels with the rows of the one at the left leave out their names."""
+    width = figure.bbox.width / columns
     for at, axes in enumerate(panels):
         first = panels[at - at % columns]
-        names, own = ([text.get_text() for text in each.get_yticklabels()] for each in (first, axes))
-        if axes is not first and isinstance(axes.yaxis.get_major_formatter(), FixedFormatter) and names == own:
+        if axes is not first and _row_names(axes) and _row_names(axes) == _row_names(first):
             axes.tick_params(labelleft=False)
             axes.set_ylabel("")
     figure.draw_without_rendering()
-    for lines in range(2, 1 + len(figure.legends and figure.legends[0].get_texts())):
+    broken = max(_break_row_names(axes, _ROW_SHARE * width) for axes in panels)
+    figure.set_figheight(figure.get_figheight() + _SECOND_LINE * broken * -(-len(panels) // columns))
+    _break_legend(figure, panels[0])
+    for at, axes in enumerate(panels):
+        _thin_ticks(axes)
+        _break_titles(axes, width * (at % columns), width, figure.bbox.height)
+    figure.draw_without_rendering()
+
+
+def _row_names(axes: Axes) -> list[str]:
+    """Names of rows; none of an axis of numbers."""
+    from matplotlib.ticker import FixedLocator
+
+    is_named = isinstance(axes.yaxis.get_major_locator(), FixedLocator)
+    return [text.get_text() for text in axes.get_yticklabels()] if is_named else []
+
+
+def _break_row_names(axes: Axes, room: float) -> int:
+    """Break names of rows that are wider than their room, in pixels; the number of rows if there are any."""
+    names = _row_names(axes)
+    widths = [text.get_window_extent().width for text in axes.get_yticklabels()] if names else []
+    if not any(width > room for width in widths):
+        return 0
+    kept = [
+        name if width <= room else _broken(name, int(len(name) * room / width))
+        for name, width in zip(names, widths, strict=True)
+    ]
+    axes.set_yticks(axes.get_yticks(), kept)
+    return len(names)
+
+
+def _break_legend(figure: Figure, axes: Axes) -> None:
+    figure.draw_without_rendering()
+    n = len(figure.legends[0].get_texts()) if figure.legends else 0
+    for lines in range(2, n + 1):
         (key,) = figure.legends
         if key.get_window_extent().width > figure.bbox.width:
-            n = len(key.get_texts())
             key.remove()
-            legend(panels[0], -(-n // lines))
+            legend(axes, -(-n // lines))
             figure.set_figheight(figure.get_figheight() + _LEGEND_LINE)
             figure.draw_without_rendering()
-    width = figure.bbox.width / columns
-    for at, axes in enumerate(panels):
-        for n_ticks in range(5, 1, -1):
-            boxes = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text()]
-            if isinstance(axes.xaxis.get_major_locator(), MaxNLocator) and any(
-                left.x1 + _TICK_GAP > right.x0 for left, right in pairwise(boxes)
-            ):
-                axes.locator_params(axis="x", nbins=n_ticks)
-        titles = [each for each in axes.get_children() if isinstance(each, Text) and each not in axes.texts]
-        for text in (*titles, axes.xaxis.label, axes.yaxis.label):
-            box, words = text.get_window_extent(), text.get_text()
-            if text is axes.yaxis.label:
-                length, beyond = box.height, max(-box.y0, box.y1 - figure.bbox.height)
-            else:
-                left = width * (at % columns)
-                length, beyond = box.width, max(left - box.x0, box.x1 - left - width)
-            if words and beyond > 0:
-                text.set_text("\n".join(textwrap.wrap(words, max(8, int(len(words) * (1 - 2 * beyond / length)) - 1))))
-    figure.draw_without_rendering()
+
+
+def _thin_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for n_ticks in range(5, 1, -1):
+        boxes = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text()]
+        is_free = isinstance(axes.xaxis.get_major_locator(), MaxNLocator)
+        if is_free and any(left.x1 + _TICK_GAP > right.x0 for left, right in pairwise(boxes)):
+            axes.locator_params(axis="x", nbins=n_ticks)
+
+
+def _break_titles(axes: Axes, left: float, width: float, height: float) -> None:
+    """Names of axes and titles that reach beyond their panel, or beyond the figure's height; pixels."""
+    from matplotlib.text import Text
+
+    titles = [each for each in axes.get_children() if isinstance(each, Text) and each not in axes.texts]
+    for text in (*titles, axes.xaxis.label, axes.yaxis.label):
+        box, words = text.get_window_extent(), text.get_text()
+        if text is axes.yaxis.label:
+            length, beyond = box.height, max(-box.y0, box.y1 - height)
+        else:
+            length, beyond = box.width, max(left - box.x0, box.x1 - left - width)
+        if words and beyond > 0:
+            text.set_text(_broken(words, int(len(words) * (1 - 2 * beyond / length)) - 1))
+
+
+def _broken(words: str, most: int) -> str:
+    """Words in as few lines of so many characters as they need, each about as long as the others."""
+    most = max(8, most)
+    n_lines = len(textwrap.wrap(words, most))
+    widths = range(min(most, max(map(len, words.split()))), most + 1)
+    return "\n".join(next(lines for width in widths if len(lines := textwrap.wrap(words, width)) <= n_lines))
