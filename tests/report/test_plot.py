@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.axes import Axes
 
-from cda.report.plots import AFTER, BEFORE, PAGE, Plot, inline_svg, save_plot
+from cda.report.drawing import FigureForm, inline_svg, save_plot
+from cda.report.plots import AFTER, BEFORE, PAGE, Plot
 
 
 def _draw(axes: Axes) -> None:
@@ -39,7 +40,7 @@ def test_references_stay_inside_the_figure() -> None:
 
 
 def test_a_file_says_what_it_shows_and_can_be_read_on_dark_ground(tmp_path: Path) -> None:
-    root = ElementTree.parse(save_plot(PLOT, tmp_path, "svg")).getroot()
+    root = ElementTree.parse(save_plot(PLOT, tmp_path, FigureForm("svg")).path).getroot()
     texts = [element.text for element in root.iter() if element.tag.endswith(("}title", "}description"))]
     assert texts == ["Skew <b>", "Skew <b>", "jargon: 80%[U+001B][31m"]
     ground = next(element for element in root.iter() if element.tag.endswith("}path"))
@@ -48,8 +49,8 @@ def test_a_file_says_what_it_shows_and_can_be_read_on_dark_ground(tmp_path: Path
 
 @pytest.mark.parametrize("form", ("svg", "pdf"))
 def test_files_are_the_same_each_time(form: str, tmp_path: Path) -> None:
-    first = save_plot(PLOT, tmp_path, form).read_bytes()
-    assert first == save_plot(PLOT, tmp_path, form).read_bytes() and len(first) > 1000
+    first = save_plot(PLOT, tmp_path, FigureForm.of(form)).path.read_bytes()
+    assert first == save_plot(PLOT, tmp_path, FigureForm.of(form)).path.read_bytes() and len(first) > 1000
     assert first.startswith(b"%PDF" if form == "pdf" else b"<?xml")
 
 
@@ -57,10 +58,10 @@ def test_files_are_the_same_each_time(form: str, tmp_path: Path) -> None:
 def test_a_link_in_a_files_place_is_replaced_and_not_followed(form: str, tmp_path: Path) -> None:
     victim = tmp_path / "victim"
     victim.write_text("theirs", encoding="utf-8")
-    name = save_plot(PLOT, tmp_path, form).name
+    name = save_plot(PLOT, tmp_path, FigureForm.of(form)).path.name
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to(victim)
-    assert not save_plot(PLOT, tmp_path, form).is_symlink()
+    assert not save_plot(PLOT, tmp_path, FigureForm.of(form)).path.is_symlink()
     assert victim.read_text(encoding="utf-8") == "theirs"
 
 
