@@ -96,25 +96,30 @@ class _Figures:
         marks = ({"people": PEOPLE_MARK} if voted else {}) | series_marks(self.series())
         words = " ".join(f"{title}. {' '.join(in_words(*row, share) for row in own)}" for title, own in rows.items())
         title = f"{' and '.join(rows)} by bias{'; people and models on the contrasts with a majority' if voted else ''}"
-        if any(isinstance(each, tuple) for own in rows.values() for _, found in own for each in found.values()):
+        if any(
+            each and isinstance(each, tuple) for own in rows.values() for _, found in own for each in found.values()
+        ):
             title += "; small open marks: each model, where they lie on both sides of no effect and have no mean"
         yield panels_plot("biases", title, words, {title: (own, drawn[title][1]) for title, own in rows.items()}, marks)
 
     def _by_bias(self, key: str) -> list[tuple[str, dict[str, Drawn]]]:
-        """Biases with their estimates by series, people's first; in the place of a mean that is not shown all that it is of."""
-        found = []
+        """Biases with their estimates by series, people's first."""
+        series = self.series()
+        alone = {name for name, _ in series.values()}
+        rows = []
         for bias in self.shown.biases:
-            own: dict[str, Drawn] = {"people": self.shown.people(key, bias)}
-            for label, (name, moment) in self.series().items():
-                mean = self.shown.means.get((name, bias))
-                if mean and self.shown.spread("skew" if key == "skew_on_voted" else key, mean, moment):
-                    each = (self.shown.estimate(key, audit, moment, bias) for audit in mean.audits)
-                    own[label] = tuple(filter(None, each))
-                else:
-                    own[label] = self.shown.estimate(key, name, moment, bias)
-            if any(value for label, value in own.items() if label != "people"):
-                found.append((named(bias, _BIAS), own))
-        return found
+            own = {label: self._or_each(key, *line, bias, alone) for label, line in series.items()}
+            if any(own.values()):
+                rows.append((named(bias, _BIAS), {"people": self.shown.people(key, bias), **own}))
+        return rows
+
+    def _or_each(self, key: str, name: str, moment: str, bias: str, alone: set[str]) -> Drawn:
+        """The estimate; in the place of a mean that is not shown all that it is of, but those that are drawn alone."""
+        mean = self.shown.means.get((name, bias))
+        if not mean or not self.shown.spread("skew" if key == "skew_on_voted" else key, mean, moment):
+            return self.shown.estimate(key, name, moment, bias)
+        each = (self.shown.estimate(key, audit, moment, bias) for audit in mean.audits if audit not in alone)
+        return tuple(filter(None, each))
 
     def rate_by_model(self) -> Iterator[Plot]:
         """RATE's naive next to its double-rewrite effect by bias, a panel for each of a few audits, as in RATE's second figure."""
@@ -127,7 +132,7 @@ class _Figures:
         rows = {name: own for name, own in rows.items() if len(own) > 1}
         if 0 < len(rows) <= len(SERIES):
             words = " ".join(f"{name}. {' '.join(in_words(*row, signed) for row in own)}" for name, own in rows.items())
-            title = "Naive next to double-rewrite effect (RATE), by model"
+            title = "Naive next to double-rewrite effect (RATE), by model; every panel has its own scale"
             panels = {name: (own, _RATE_SCALE) for name, own in rows.items()}
             yield panels_plot("rate", title, words, panels, _RATE_MARKS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import textwrap
 import warnings
@@ -61,12 +62,9 @@ class FigureForm(NamedTuple):
         """The form in the words of `--figures`, such as `svg` or `pdf:double`; RecipeError for another."""
         ending, colon, column = text.partition(":")
         if ending not in ("svg", "pdf") or (colon and column not in WIDTHS):
-            widths = listed([f"{name} ({inches:g} inches)" for name, inches in WIDTHS.items()])
-            raise RecipeError(
-                [
-                    f"--figures {text}: figures are written as svg or pdf, for a column that is {widths}, such as pdf:double"
-                ]
-            )
+            widths = " or ".join(f"{name} ({inches:g} inches)" for name, inches in WIDTHS.items())
+            said = f"--figures {text}: figures are written as svg or pdf, for a column that is {widths}, such as pdf:double"
+            raise RecipeError([said])
         return cls(ending, column or "single")  # type: ignore[arg-type]
 
 
@@ -89,6 +87,8 @@ def obstacle() -> str:
             )
     except ImportError:
         return "No figure can be drawn without Matplotlib: pip install matplotlib"
+    except ValueError:  # Matplotlib reads it as it is imported
+        return f"No figure can be drawn: MPLBACKEND is '{visible(os.environ.get('MPLBACKEND', ''))}', which Matplotlib does not know. Unset it."
     return ""
 
 
@@ -326,7 +326,10 @@ def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
     _break_legend(figure, panels[0])
     for at, axes in enumerate(panels):
         _thin_ticks(axes)
-        _break_titles(axes, width * (at % columns), width, figure.bbox.height)
+        row = panels[at - at % columns : at - at % columns + columns]
+        left = row[at % columns - 1].bbox.x1 if at % columns else 0.0
+        right = row[at % columns + 1].bbox.x0 if axes is not row[-1] else figure.bbox.width
+        _break_titles(axes, left, right, figure.bbox.height)
     figure.draw_without_rendering()
 
 
@@ -374,8 +377,8 @@ def _thin_ticks(axes: Axes) -> None:
             axes.locator_params(axis="x", nbins=n_ticks)
 
 
-def _break_titles(axes: Axes, left: float, width: float, height: float) -> None:
-    """Names of axes and titles that reach beyond their panel, or beyond the figure's height; pixels."""
+def _break_titles(axes: Axes, left: float, right: float, height: float) -> None:
+    """Names of axes and titles that reach into the panels at their sides, or beyond the figure; pixels."""
     from matplotlib.text import Text
 
     titles = [each for each in axes.get_children() if isinstance(each, Text) and each not in axes.texts]
@@ -384,9 +387,10 @@ def _break_titles(axes: Axes, left: float, width: float, height: float) -> None:
         if text is axes.yaxis.label:
             length, beyond = box.height, max(-box.y0, box.y1 - height)
         else:
-            length, beyond = box.width, max(left - box.x0, box.x1 - left - width)
+            length, beyond = box.width, max(left - box.x0, box.x1 - right)
         if words and beyond > 0:
-            text.set_text(_broken(words, int(len(words) * (1 - 2 * beyond / length)) - 1))
+            ends = 1 if text.get_horizontalalignment() == "left" else 2
+            text.set_text(_broken(words, int(len(words) * (1 - ends * beyond / length)) - 1))
 
 
 def _broken(words: str, most: int) -> str:

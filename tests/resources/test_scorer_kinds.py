@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,8 @@ import cda
 from cda.cli import app
 from cda.errors import RecipeError
 from cda.recipe.load import load_model_audit, load_recipe
-from cda.report.document import CAPTIONS, Document
-from cda.report.plots import COLUMN_INCHES, Plot
-from cda.resources.artifacts import check_form, shown_target
+from cda.report.drawing import FigureForm
+from cda.resources.artifacts import shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.scorers import kinds
