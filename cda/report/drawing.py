@@ -32,9 +32,10 @@ CAPTIONS, SNIPPETS = "captions.md", "figures.tex"
 POINTS = 8
 """Size of every text in a figure."""
 _LEGEND_LINE = 0.16  # inches
-_SECOND_LINE = 0.07  # inches that a row gets more
 _ROW_SHARE = 0.42
 """Share of a panel's width that the names of its rows may take."""
+_ROW_LINES = 1.1
+"""Height of a row in heights of its name."""
 _TICK_GAP = 3  # pixels, a hundred to the inch
 _FONTS = ("DejaVu Sans", "Arial", "Helvetica", "Liberation Sans", "Noto Sans")
 """Families in the order of preference; Matplotlib brings the first."""
@@ -321,8 +322,9 @@ def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
             axes.tick_params(labelleft=False)
             axes.set_ylabel("")
     figure.draw_without_rendering()
-    broken = max(_break_row_names(axes, _ROW_SHARE * width) for axes in panels)
-    figure.set_figheight(figure.get_figheight() + _SECOND_LINE * broken * -(-len(panels) // columns))
+    broken = [_break_row_names(axes, _ROW_SHARE * width) for axes in panels]
+    if any(broken):
+        figure.draw_without_rendering()
     _break_legend(figure, panels[0])
     for at, axes in enumerate(panels):
         _thin_ticks(axes)
@@ -331,6 +333,8 @@ def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
         right = row[at % columns + 1].bbox.x0 if axes is not row[-1] else figure.bbox.width
         _break_titles(axes, left, right, figure.bbox.height)
     figure.draw_without_rendering()
+    if (lacking := max(map(_lacking_height, panels))) > 0:
+        figure.set_figheight(figure.get_figheight() + lacking / figure.dpi * -(-len(panels) // columns))
 
 
 def _row_names(axes: Axes) -> list[str]:
@@ -341,22 +345,27 @@ def _row_names(axes: Axes) -> list[str]:
     return [text.get_text() for text in axes.get_yticklabels()] if is_named else []
 
 
-def _break_row_names(axes: Axes, room: float) -> int:
-    """Break names of rows that are wider than their room, in pixels; the number of rows if there are any."""
+def _break_row_names(axes: Axes, room: float) -> bool:
+    """Break names of rows that are wider than their room, in pixels; True if there are any."""
     names = _row_names(axes)
     widths = [text.get_window_extent().width for text in axes.get_yticklabels()] if names else []
     if not any(width > room for width in widths):
-        return 0
+        return False
     kept = [
         name if width <= room else _broken(name, int(len(name) * room / width))
         for name, width in zip(names, widths, strict=True)
     ]
     axes.set_yticks(axes.get_yticks(), kept)
-    return len(names)
+    return True
+
+
+def _lacking_height(axes: Axes) -> float:
+    """By how many pixels the axes are too low for the names of their rows."""
+    heights = [text.get_window_extent().height for text in axes.get_yticklabels()] if _row_names(axes) else []
+    return _ROW_LINES * max(heights, default=0.0) * len(heights) - axes.bbox.height
 
 
 def _break_legend(figure: Figure, axes: Axes) -> None:
-    figure.draw_without_rendering()
     n = len(figure.legends[0].get_texts()) if figure.legends else 0
     for lines in range(2, n + 1):
         (key,) = figure.legends
