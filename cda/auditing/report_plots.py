@@ -218,7 +218,7 @@ def _drift_plot(name: str, drift: tuple[FeatureDrift, ...] | Missing, n: int, wo
     )
     draw = partial(draw_differences, rows, [Mark("difference", INK, "o")], "biased side − other side (SDs)")
     known = tuple(each for row in rows for each in plots.estimates_of(row))
-    return Plot(f"drift-{word}", title, text, draw, plots.rows_height(len(rows), 1), known)
+    return Plot(f"drift-{word}", title, text, draw, plots.rows_height(rows, 1), known)
 
 
 def draw_differences(rows: Sequence[PlotRow], marks: Sequence[Mark], words: str, axes: Axes) -> None:

@@ -38,7 +38,8 @@ _MARKS = {
 _RATE = {"naive": "rate_naive_standardised", "double": "rate_standardised"}
 _RATE_MARKS = {"naive": Mark("naive", BEFORE, "o", filled=False), "double": Mark("double rewrites", THIRD, "s")}
 _RATE_SCALE = Scale("effect (SDs of the reward)", reference=0.0, bars=True)
-_NAME = 28
+_NAME, _BIAS = 40, 30
+"""Characters of the name of an audit and of a bias; a row has it in two lines."""
 
 
 def comparison_plots(shown: ComparedNumbers) -> list[Plot]:
@@ -95,36 +96,43 @@ class _Figures:
         marks = ({"people": PEOPLE_MARK} if voted else {}) | series_marks(self.series())
         words = " ".join(f"{title}. {' '.join(in_words(*row, share) for row in own)}" for title, own in rows.items())
         title = f"{' and '.join(rows)} by bias{'; people and models on the contrasts with a majority' if voted else ''}"
+        if any(
+            each and isinstance(each, tuple) for own in rows.values() for _, found in own for each in found.values()
+        ):
+            title += "; small open marks: each model, where they lie on both sides of no effect and have no mean"
         yield panels_plot("biases", title, words, {title: (own, drawn[title][1]) for title, own in rows.items()}, marks)
 
     def _by_bias(self, key: str) -> list[tuple[str, dict[str, Drawn]]]:
-        """Biases with their estimates by series, people's first; in the place of a mean that is not shown all that it is of."""
-        found = []
+        """Biases with their estimates by series, people's first."""
+        series = self.series()
+        alone = {name for name, _ in series.values()}
+        rows = []
         for bias in self.shown.biases:
-            own: dict[str, Drawn] = {"people": self.shown.people(key, bias)}
-            for label, (name, moment) in self.series().items():
-                mean = self.shown.means.get((name, bias))
-                if mean and self.shown.spread("skew" if key == "skew_on_voted" else key, mean, moment):
-                    each = (self.shown.estimate(key, audit, moment, bias) for audit in mean.audits)
-                    own[label] = tuple(filter(None, each))
-                else:
-                    own[label] = self.shown.estimate(key, name, moment, bias)
-            if any(value for label, value in own.items() if label != "people"):
-                found.append((named(bias), own))
-        return found
+            own = {label: self._or_each(key, *line, bias, alone) for label, line in series.items()}
+            if any(own.values()):
+                rows.append((named(bias, _BIAS), {"people": self.shown.people(key, bias), **own}))
+        return rows
+
+    def _or_each(self, key: str, name: str, moment: str, bias: str, alone: set[str]) -> Drawn:
+        """The estimate; in the place of a mean that is not shown all that it is of, but those that are drawn alone."""
+        mean = self.shown.means.get((name, bias))
+        if not mean or not self.shown.spread("skew" if key == "skew_on_voted" else key, mean, moment):
+            return self.shown.estimate(key, name, moment, bias)
+        each = (self.shown.estimate(key, audit, moment, bias) for audit in mean.audits if audit not in alone)
+        return tuple(filter(None, each))
 
     def rate_by_model(self) -> Iterator[Plot]:
         """RATE's naive next to its double-rewrite effect by bias, a panel for each of a few audits, as in RATE's second figure."""
         rows = {
             self.name(*line): [
-                (named(bias), own) for bias in self.shown.biases if (own := self._rate(*line, bias))["naive"]
+                (named(bias, _BIAS), own) for bias in self.shown.biases if (own := self._rate(*line, bias))["naive"]
             ]
             for line in self.lines
         }
         rows = {name: own for name, own in rows.items() if len(own) > 1}
         if 0 < len(rows) <= len(SERIES):
             words = " ".join(f"{name}. {' '.join(in_words(*row, signed) for row in own)}" for name, own in rows.items())
-            title = "Naive next to double-rewrite effect (RATE), by model"
+            title = "Naive next to double-rewrite effect (RATE), by model; every panel has its own scale"
             panels = {name: (own, _RATE_SCALE) for name, own in rows.items()}
             yield panels_plot("rate", title, words, panels, _RATE_MARKS)
 
@@ -135,7 +143,7 @@ class _Figures:
         """The same for each bias, a row for every audit."""
         for bias, slug in slugs(self.shown.biases).items():
             rows = {self.name(*line): own for line in self.lines if any((own := self._rate(*line, bias)).values())}
-            if any(own["naive"] for own in rows.values()):
+            if len(rows) > 1 and any(own["naive"] for own in rows.values()):
                 words = " ".join(in_words(label, own, signed) for label, own in rows.items())
                 title = f"Naive next to double-rewrite effect (RATE): {named(bias)}"
                 yield rows_plot(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import textwrap
 import warnings
@@ -33,6 +34,10 @@ POINTS = 8
 _DPI = 200
 """Of a PNG."""
 _LEGEND_LINE = 0.16  # inches
+_ROW_SHARE = 0.42
+"""Share of a panel's width that the names of its rows may take."""
+_ROW_LINES = 1.1
+"""Height of a row in heights of its name."""
 _TICK_GAP = 3  # pixels, a hundred to the inch
 _FONTS = ("DejaVu Sans", "Arial", "Helvetica", "Liberation Sans", "Noto Sans")
 """Families in the order of preference; Matplotlib brings the first."""
@@ -60,12 +65,9 @@ class FigureForm(NamedTuple):
         """The form in the words of `--figures`, such as `svg` or `pdf:double`; RecipeError for another."""
         ending, colon, column = text.partition(":")
         if ending not in ("svg", "pdf") or (colon and column not in WIDTHS):
-            widths = listed([f"{name} ({inches:g} inches)" for name, inches in WIDTHS.items()])
-            raise RecipeError(
-                [
-                    f"--figures {text}: figures are written as svg or pdf, for a column that is {widths}, such as pdf:double"
-                ]
-            )
+            widths = " or ".join(f"{name} ({inches:g} inches)" for name, inches in WIDTHS.items())
+            said = f"--figures {text}: figures are written as svg or pdf, for a column that is {widths}, such as pdf:double"
+            raise RecipeError([said])
         return cls(ending, column or "single")  # type: ignore[arg-type]
 
 
@@ -88,6 +90,8 @@ def obstacle() -> str:
             )
     except ImportError:
         return "No figure can be drawn without Matplotlib: pip install matplotlib"
+    except ValueError:  # Matplotlib reads it as it is imported
+        return f"No figure can be drawn: MPLBACKEND is '{visible(os.environ.get('MPLBACKEND', ''))}', which Matplotlib does not know. Unset it."
     return ""
 
 
@@ -313,42 +317,98 @@ def _laid_out(plot: Plot, column: Column, opened: Any, **more: Any) -> tuple[Fig
 
 
 def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
-    """What would be cut or overlap at this width: a legend gets more lines, which make the figure higher, an axis fewer ticks, and names of axes
-    and titles of panels are broken. Panels with the rows of the one at the left leave out their names."""
-    from matplotlib.text import Text
-    from matplotlib.ticker import FixedFormatter, MaxNLocator
-
+    """What would be cut or overlap at this width: names of rows and axes and titles of panels are broken, a legend gets more lines, which
+    make the figure higher, and an axis fewer ticks. Panels with the rows of the one at the left leave out their names."""
+    width = figure.bbox.width / columns
     for at, axes in enumerate(panels):
         first = panels[at - at % columns]
-        names, own = ([text.get_text() for text in each.get_yticklabels()] for each in (first, axes))
-        if axes is not first and isinstance(axes.yaxis.get_major_formatter(), FixedFormatter) and names == own:
+        if axes is not first and _row_names(axes) and _row_names(axes) == _row_names(first):
             axes.tick_params(labelleft=False)
             axes.set_ylabel("")
     figure.draw_without_rendering()
-    for lines in range(2, 1 + len(figure.legends and figure.legends[0].get_texts())):
+    broken = [_break_row_names(axes, _ROW_SHARE * width) for axes in panels]
+    if any(broken):
+        figure.draw_without_rendering()
+    _break_legend(figure, panels[0])
+    for at, axes in enumerate(panels):
+        _thin_ticks(axes)
+        row = panels[at - at % columns : at - at % columns + columns]
+        left = row[at % columns - 1].bbox.x1 if at % columns else 0.0
+        right = row[at % columns + 1].bbox.x0 if axes is not row[-1] else figure.bbox.width
+        _break_titles(axes, left, right, figure.bbox.height)
+    figure.draw_without_rendering()
+    if (lacking := max(map(_lacking_height, panels))) > 0:
+        figure.set_figheight(figure.get_figheight() + lacking / figure.dpi * -(-len(panels) // columns))
+
+
+def _row_names(axes: Axes) -> list[str]:
+    """Names of rows; none of an axis of numbers."""
+    from matplotlib.ticker import FixedLocator
+
+    is_named = isinstance(axes.yaxis.get_major_locator(), FixedLocator)
+    return [text.get_text() for text in axes.get_yticklabels()] if is_named else []
+
+
+def _break_row_names(axes: Axes, room: float) -> bool:
+    """Break names of rows that are wider than their room, in pixels; True if there are any."""
+    names = _row_names(axes)
+    widths = [text.get_window_extent().width for text in axes.get_yticklabels()] if names else []
+    if not any(width > room for width in widths):
+        return False
+    kept = [
+        name if width <= room else _broken(name, int(len(name) * room / width))
+        for name, width in zip(names, widths, strict=True)
+    ]
+    axes.set_yticks(axes.get_yticks(), kept)
+    return True
+
+
+def _lacking_height(axes: Axes) -> float:
+    """By how many pixels the axes are too low for the names of their rows."""
+    heights = [text.get_window_extent().height for text in axes.get_yticklabels()] if _row_names(axes) else []
+    return _ROW_LINES * max(heights, default=0.0) * len(heights) - axes.bbox.height
+
+
+def _break_legend(figure: Figure, axes: Axes) -> None:
+    n = len(figure.legends[0].get_texts()) if figure.legends else 0
+    for lines in range(2, n + 1):
         (key,) = figure.legends
         if key.get_window_extent().width > figure.bbox.width:
-            n = len(key.get_texts())
             key.remove()
-            legend(panels[0], -(-n // lines))
+            legend(axes, -(-n // lines))
             figure.set_figheight(figure.get_figheight() + _LEGEND_LINE)
             figure.draw_without_rendering()
-    width = figure.bbox.width / columns
-    for at, axes in enumerate(panels):
-        for n_ticks in range(5, 1, -1):
-            boxes = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text()]
-            if isinstance(axes.xaxis.get_major_locator(), MaxNLocator) and any(
-                left.x1 + _TICK_GAP > right.x0 for left, right in pairwise(boxes)
-            ):
-                axes.locator_params(axis="x", nbins=n_ticks)
-        titles = [each for each in axes.get_children() if isinstance(each, Text) and each not in axes.texts]
-        for text in (*titles, axes.xaxis.label, axes.yaxis.label):
-            box, words = text.get_window_extent(), text.get_text()
-            if text is axes.yaxis.label:
-                length, beyond = box.height, max(-box.y0, box.y1 - figure.bbox.height)
-            else:
-                left = width * (at % columns)
-                length, beyond = box.width, max(left - box.x0, box.x1 - left - width)
-            if words and beyond > 0:
-                text.set_text("\n".join(textwrap.wrap(words, max(8, int(len(words) * (1 - 2 * beyond / length)) - 1))))
-    figure.draw_without_rendering()
+
+
+def _thin_ticks(axes: Axes) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    for n_ticks in range(5, 1, -1):
+        boxes = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text()]
+        is_free = isinstance(axes.xaxis.get_major_locator(), MaxNLocator)
+        if is_free and any(left.x1 + _TICK_GAP > right.x0 for left, right in pairwise(boxes)):
+            axes.locator_params(axis="x", nbins=n_ticks)
+
+
+def _break_titles(axes: Axes, left: float, right: float, height: float) -> None:
+    """Names of axes and titles that reach into the panels at their sides, or beyond the figure; pixels."""
+    from matplotlib.text import Text
+
+    titles = [each for each in axes.get_children() if isinstance(each, Text) and each not in axes.texts]
+    for text in (*titles, axes.xaxis.label, axes.yaxis.label):
+        box, words = text.get_window_extent(), text.get_text()
+        if text is axes.yaxis.label:
+            length, beyond = box.height, max(-box.y0, box.y1 - height)
+        else:
+            length, beyond = box.width, max(left - box.x0, box.x1 - right)
+        if words and beyond > 0:
+            ends = 1 if text.get_horizontalalignment() == "left" else 2
+            text.set_text(_broken(words, int(len(words) * (1 - ends * beyond / length)) - 1))
+
+
+def _broken(words: str, most: int) -> str:
+    """Words in as few lines of so many characters as they need, each about as long as the others."""
+    most = max(8, most)
+    n_lines = len(textwrap.wrap(words, most))
+    widths = range(min(most, max(map(len, words.split()))), most + 1)
+    return "\n".join(next(lines for width in widths if len(lines := textwrap.wrap(words, width)) <= n_lines))

@@ -115,22 +115,20 @@ class Scale:
     limits: tuple[float, float] | None = None
     reference: float | None = None
     bars: bool = False
-    one_lane: bool = False
-    """True if each row has one mark, so that none needs a lane of its own."""
 
 
 def draw_rows(
     axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale: Scale, title: str = "", has_key: bool = True
 ) -> None:
     """Rows from the top down, the marks of a row below each other in the order given."""
-    step = 0.0 if scale.one_lane else _LANE / _row_inches(len(marks))
+    n_lanes = _lanes(rows, len(marks))
+    lane = _LANE / _row_inches(n_lanes)
     factor = 100.0 if scale.is_share else 1.0
     for at, mark in enumerate(marks):
-        shift = (at - (len(marks) - 1) / 2) * step
+        shift = (at - (len(marks) - 1) / 2) * lane if n_lanes > 1 else 0.0
         lanes = [(y + shift, row.estimates[at]) for y, row in enumerate(rows)]
-        _draw_mark(
-            axes, mark, [(y, each) for y, each in lanes if isinstance(each, Estimate)], factor, scale.bars * step
-        )
+        own = [(y, each) for y, each in lanes if isinstance(each, Estimate)]
+        _draw_mark(axes, mark, own, factor, scale.bars * lane)
         for y, each in lanes:
             if isinstance(each, tuple):
                 values = [factor * one.value for one in each]
@@ -194,13 +192,18 @@ def legend(axes: Axes, n: int) -> None:
         )  # fmt: skip
 
 
-def _row_inches(n_marks: int) -> float:
-    return _LANE * n_marks + _ROW_GAP
+def _lanes(rows: Sequence[PlotRow], n_marks: int) -> int:
+    """Lanes of a row: one for each mark, or one for all if no row has two."""
+    return n_marks if any(sum(map(bool, row.estimates)) > 1 for row in rows) else 1
 
 
-def rows_height(n_rows: int, n_marks: int) -> float:
+def _row_inches(n_lanes: int) -> float:
+    return _LANE * n_lanes + _ROW_GAP
+
+
+def rows_height(rows: Sequence[PlotRow], n_marks: int) -> float:
     """Height of a figure of rows, in inches."""
-    return _FRAME + n_rows * _row_inches(n_marks)
+    return _FRAME + len(rows) * _row_inches(_lanes(rows, n_marks))
 
 
 def named(name: object, most: int = 20) -> str:
@@ -266,8 +269,7 @@ def panels_plot(
         rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
         known += (each for row in rows for each in estimates_of(row))
         draws.append(partial(draw_rows, rows=rows, marks=[*marks.values()], scale=scale, title=name, has_key=not draws))
-        lanes = 1 if scale.one_lane else len(marks)
-        height = max(height, rows_height(len(rows), lanes) + (_TITLE if name else 0.0))
+        height = max(height, rows_height(rows, len(marks)) + (_TITLE if name else 0.0))
     return Plot(id, title, text, draws[0], height, tuple(known), tuple(draws[1:]))
 
 

@@ -275,6 +275,34 @@ def test_a_figure_has_rates_naive_effect_next_to_the_one_of_double_rewrites(tmp_
     assert "rate-length" not in plots  # no naive effect, so nothing to hold it against
 
 
+def test_biases_and_models_together_as_in_the_papers(tmp_path: Path) -> None:
+    """People's next to each model's and the mean, unless models lie on both sides; RATE by model; in one order, with known numbers."""
+    for name, skew in (("first", 0.8), ("second", 0.3)):
+        biases = {
+            "jargon": bias(skew, 0.2, rate=0.1),
+            "length": bias(skew / 4, 0.1, rate=0.2),
+        }
+        for own in biases.values():
+            own |= {"rate_naive_standardised": number(0.4, unit="SD"), "skew_on_voted": own["skew"]}
+            own |= {"correlation": number(0.3, unit="r"), "people_correlation": number(-0.2, unit="r")}
+        save(row(f"org/{name}", biases), tmp_path / f"{name}.json")
+    result = compared(tmp_path)
+    plots = {plot.id: plot for plot in comparison_document(result).plots}
+    assert list(plots)[:3] == ["biases", "rate", "correlations"]
+    said = plots["biases"].description
+    assert "jargon: people 50% [45, 55] (n = 100), org/first 80% [75, 85] (n = 100), org/second 30% [25, 35]" in said
+    skew, wrong = result.plot("biases", "double")
+    assert [skew.get_title(loc="left"), wrong.get_title(loc="left")] == ["Skew", "Miscalibration"]
+    assert [text.get_text() for text in skew.get_yticklabels()] == ["jargon", "length"]
+    marks = {each.get_label(): list(each[0].get_xdata()) for each in skew.containers}
+    assert marks == {
+        "people": [50, 50], "org/first": pytest.approx([80, 20]), "org/second": pytest.approx([30, 7.5])
+    }  # fmt: skip
+    first, second = result.plot("rate")
+    assert [first.get_title(loc="left"), second.get_title(loc="left")] == ["org/first", "org/second"]
+    assert "jargon: naive +0.40" in plots["rate"].description and "double +0.20" in plots["rate"].description
+
+
 def test_a_training_whose_dose_was_chosen_on_the_same_contrasts_is_marked(tmp_path: Path) -> None:
     """Its target is held out after it, and marked; the model before, and other biases, are not."""
     for name, chosen_on in (("chosen", ("jargon",)), ("plain", ())):

@@ -95,7 +95,7 @@ def test_planted_choices_come_back_in_every_file() -> None:
     assert "65% [52, 76] of the 60 pairs" in page and "65% \\[52, 76\\]" in Path("found/data.md").read_text()
     assert "Written: found/report.html" in result.output
     names = {path.name for path in Path("found/figures").iterdir()}
-    assert names == {"captions.md", "choices.svg", "by-source.svg", "by-year.svg"}
+    assert names == {"captions.md", "choices.svg", "contingency.svg", "by-source.svg", "by-year.svg"}
 
 
 def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
