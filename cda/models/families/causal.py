@@ -35,7 +35,9 @@ def logit_of(token: int) -> Family:
         if "score.weight" in found and len(found) == len(tensors):  # of a merged model
             return found
         if output is None:
-            raise ModelError(f"model.head={token}: its output layer is not known by its name (looked for {', '.join((*_OUTPUTS, *_TABLES))})")
+            raise ModelError(
+                f"model.head={token}: its output layer is not known by its name (looked for {', '.join((*_OUTPUTS, *_TABLES))})"
+            )
         return {**found, "score.weight": output[token : token + 1].clone()}
 
     return Family(
