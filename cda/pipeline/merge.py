@@ -92,7 +92,9 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
                 merge_adapter(spec, adapter, new, saved_in, dose)
         write_text(new / "README.md", card)
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file()) / 2**20
-        then = f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}"
+        length, usual = section.max_length_tokens, ModelSection.model_fields["max_length_tokens"].default
+        cut = "" if length == usual else f" model.max_length_tokens={length}"
+        then = f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}{cut}"
         lines = [
             f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)",
             *(f"  {line}" for line in doses),
