@@ -52,5 +52,6 @@ def as_the_run(
         place = user_path(str(adapter))
         of_it = (RunFolder(folder).record("train").settings.get("model") for folder in (place, *place.parents[:2]))
         section = next((found for found in of_it if isinstance(found, dict)), {})
-        asked = {"model": {key: section[key] for key in _SCORING if section.get(key) is not None}}
+        how = {key: section[key] for key in _SCORING if section.get(key) is not None}
+        asked = {"model": how} if how else {}
     return merge_layers(asked, settings), model, held
