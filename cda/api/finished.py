@@ -10,8 +10,11 @@ from cda.api.results import Audit, Run
 from cda.errors import RunError
 from cda.files.paths import user_path
 from cda.jobs.options import Model
-from cda.recipe.presets import merge_layers, value_at
+from cda.recipe.presets import merge_layers
 from cda.run import RunFolder
+
+_SCORING = ("max_length_tokens", "precision", "reads", "head", "template_date")
+"""Settings of a model that decide the scores of given files."""
 
 
 def of_run(
@@ -42,12 +45,13 @@ def of_run(
 def as_the_run(
     settings: dict[str, object], model: Model, adapter: str | Path | None
 ) -> tuple[dict[str, object], Model, str | Path | None]:
-    """Settings over those of the finished run that the model is, with its base and adapter; of a run that an adapter is of, over the
-    length of its texts alone, since both are measured as they were trained. Anything else as it is; errors as of `of_run`."""
+    """Settings over those of the finished run that the model is, with its base and adapter; of a run that an adapter is of, over how
+    its texts were scored, since both are measured as they were trained. Anything else as it is; errors as of `of_run`."""
     asked, model, held = of_run(model, adapter)
     if not asked and isinstance(adapter, str | PathLike):
         place = user_path(str(adapter))
-        of_it = (RunFolder(folder).record("train").settings for folder in (place, place.parent))
-        length = next(filter(None, (value_at(found, "model", "max_length_tokens") for found in of_it)), None)
-        asked = {} if length is None else {"model": {"max_length_tokens": length}}
+        of_it = (RunFolder(folder).record("train").settings.get("model") for folder in (place, *place.parents[:2]))
+        section = next((found for found in of_it if isinstance(found, dict)), {})
+        how = {key: section[key] for key in _SCORING if section.get(key) is not None}
+        asked = {"model": how} if how else {}
     return merge_layers(asked, settings), model, held

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cda.embedded.model import ADAPTERS
+from cda.models.agreement import check_heads
 from cda.models.config import load_config
 from cda.models.load import load_template
-from cda.models.own_files import is_cached
+from cda.models.own_files import ModelFiles, is_cached
 from cda.models.reading import pools_by_position
 from cda.models.template import Template
-from cda.models.weights import empty_model
+from cda.models.weights import empty_model, heads_of
 from cda.recipe.load import LoadedRecipe
 from cda.resources.sources import model_spec
 from cda.training.lora import check_padding
@@ -37,7 +38,7 @@ def is_here(loaded: LoadedRecipe) -> bool:
 
 
 def fit_of(loaded: LoadedRecipe) -> Fit:
-    """The fit of a recipe's model, found once a run; ModelError: it cannot be loaded as a reward model, reads a padded text elsewhere,
+    """The fit of a recipe's model, found once a run; ModelError: it cannot be loaded as a reward model, has no head, reads a padded text elsewhere,
     or lacks the layers that `lora.target_modules` names."""
     return Fit(targets_of(loaded), template_of(loaded))
 
@@ -54,6 +55,9 @@ def targets_of(loaded: LoadedRecipe) -> Targets:
 
     def found() -> Targets:
         model = empty_model(spec, load_config(spec))
+        files = ModelFiles(spec.name_or_path, spec.revision)
+        if files.tensors and not hasattr(model, "reward_family"):  # a family may name them otherwise
+            check_heads(spec.name_or_path, heads_of(model), files.tensors)
         check_padding(spec.name_or_path, model.config, decided_by_class=not pools_by_position(model))
         return chosen_targets(model, spec.name_or_path, asked)
 

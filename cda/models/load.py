@@ -223,7 +223,7 @@ def load_template(spec: ModelSpec, config: PretrainedConfig | None = None) -> Te
     _try_template(spec.name_or_path, tokenizer)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # as of a folder without tokenizer files
         raise ModelError(
-            f"{name} knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
+            f"{name} knows no token that is not special, so every word would be unknown. "
             "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
         )
     text_config = config.get_text_config() if config is not None else None

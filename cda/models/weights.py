@@ -92,6 +92,21 @@ def heads_of(model: Any) -> tuple[str, ...]:
     )
 
 
+def keep_label(model: Any, label: int) -> None:
+    """Make a classifier of several labels one of this label alone, if its head ends in a linear layer with a row for each."""
+    import torch
+
+    parts = [part for name in heads_of(model) for part in model.get_submodule(name).modules()]
+    n_labels, name = model.config.num_labels, model.config.id2label.get(label, str(label))
+    outputs = [part for part in parts if isinstance(part, torch.nn.Linear) and part.out_features == n_labels]
+    if not outputs:
+        return
+    for weights in outputs[-1].parameters():
+        weights.data = weights.data[label : label + 1].clone()
+    outputs[-1].out_features = 1
+    model.config.id2label, model.config.label2id = {0: name}, {name: 0}
+
+
 def empty_model(spec: ModelSpec, config: PretrainedConfig) -> Any:
     """The reward model of a configuration without weights."""
     import torch

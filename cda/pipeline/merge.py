@@ -23,9 +23,9 @@ from cda.jobs.options import MergeOptions
 from cda.jobs.perform import Job, Made, NewFolder, perform
 from cda.launch import say
 from cda.models.adapters import check_adapter, check_base
-from cda.models.config import ModelSpec, load_config, quiet_files
+from cda.models.config import ModelSpec, head_index, load_config, quiet_files
 from cda.models.load import load_reward_model
-from cda.models.weights import head_names
+from cda.models.weights import head_names, keep_label
 from cda.recipe.schema import ModelSection
 from cda.report.next_step import after_merge
 from cda.resources.sources import model_spec
@@ -92,7 +92,9 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
                 merge_adapter(spec, adapter, new, saved_in, dose)
         save_card(new, card, [source.part for source in read])
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file()) / 2**20
-        step = after_merge(str(out), section.name_or_path if adapter_only else None)
+        length, usual = section.max_length_tokens, ModelSection.model_fields["max_length_tokens"].default
+        cut = () if length == usual else (f"model.max_length_tokens={length}",)
+        step = after_merge(str(out), section.name_or_path if adapter_only else None, cut)
         lines = [
             f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)",
             *(f"  {line}" for line in doses),
@@ -240,6 +242,8 @@ def merge_adapter(spec: ModelSpec, adapter: Path, folder: Path, precision: Merge
     check_precision(precision)
     plain_config(adapter)
     model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
+    if model.config.num_labels != 1:
+        keep_label(model, head_index(spec, model.config))
     model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
     model.config.name_or_path = ""  # the base's path on this machine is private
     # A family's names of tensors, turned back, may stand for several: its merged model has those of the classifier.

@@ -311,9 +311,12 @@ def _training(loaded: LoadedRecipe) -> dict[str, list[str]]:
     lora, train, dosed = recipe.lora, recipe.train, dose_lines(recipe)
     asked, longest = recipe.model.max_length_tokens, f"texts of at most {recipe.model.max_length_tokens:,} tokens"
     layers = ", ".join(lora.target_modules or ["the layers that suit its architecture"])
+    notes: list[str] = []
     if is_here(loaded):
         fit = fit_of(loaded)
         layers, longest = str(fit.targets), length_words(fit.template, asked)
+        own = recipe.model.name_or_path not in ADAPTERS
+        notes = [f"            {note}" for note in fit.template.notes() if own]
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + "
         f"{recipe.n_pairs('supplementary', bias.name) or 0} unchanged"
@@ -337,6 +340,7 @@ def _training(loaded: LoadedRecipe) -> dict[str, list[str]]:
             f"            LoRA r {lora.r} on {layers}, and the head",
             f"            {_how_long(train)}, batch {train.get('per_device_train_batch_size', 16)}, learning rate "
             f"{train.get('learning_rate', 2e-5)}, {longest}",
+            *notes,
             *_several(recipe, bool(dosed)),
         ],
         "dose": dosed,

@@ -164,10 +164,10 @@ def after_stage(stage: str, run: str) -> NextStep | None:
     return steps.get(stage)
 
 
-def after_merge(out: str, base: str | None) -> NextStep:
-    """Measure the model, or next to its `base` an adapter."""
+def after_merge(out: str, base: str | None, settings: Sequence[str] = ()) -> NextStep:
+    """Measure the model with the `settings` that it was trained with, or next to its `base` an adapter."""
     if base is None:
-        return NextStep("measure the merged model", ("audit", out))
+        return NextStep("measure the merged model", ("audit", out, *settings))
     return NextStep("see if it still ranks pairs right", ("quality", base, "embedded", "--adapter", out))
 
 

@@ -9,11 +9,14 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
-from cda.errors import ModelError
+from cda.errors import ModelError, RunError
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
+from cda.pipeline.merge import merge_adapter
+from cda.pipeline.plan import check, plan
+from cda.recipe.load import load_recipe
 from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora
@@ -74,6 +77,38 @@ def test_a_first_training_adapts_the_layers_that_suit_the_architecture(
     trained = ClassifierScorer(model, 1).score(prompts, texts)
     again = ClassifierScorer(load_reward_model(spec, result.adapter), 1).score(prompts, texts)
     assert np.abs(trained - again).max() < (1e-5 if precision == "fp32" else 1e-3)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize("kind", ["roberta", "gpt2"])
+def test_the_label_that_is_the_reward_is_trained_and_merged_into_a_model_of_one(kind: str, tmp_path: Path) -> None:
+    build(kind, tmp_path / "model", num_labels=2)
+    spec = ModelSpec(str(tmp_path / "model"), "fp32", 200, head=1)
+    model = load_reward_model(spec)
+    prompts, texts = [pair.prompt for pair in PAIRS], [pair.chosen for pair in PAIRS]
+    before = ClassifierScorer(model, 1).score(prompts, texts)
+    arguments = {"max_steps": 2, "per_device_train_batch_size": 2, "learning_rate": 1e-2}
+    result = train_adapter(model, [*map(TrainingExample, PAIRS)], [], Lora(), arguments, tmp_path / "run", 0)
+    assert model.model.config.id2label == {0: "LABEL_0", 1: "LABEL_1"}
+    trained = ClassifierScorer(load_reward_model(spec, result.adapter), 1).score(prompts, texts)
+    assert np.abs(trained - before).max() > 1e-3
+    merge_adapter(spec, result.adapter, tmp_path / "merged", "fp32")
+    merged = load_reward_model(ModelSpec(str(tmp_path / "merged"), "fp32", 200))
+    assert np.abs(ClassifierScorer(merged, 1).score(prompts, texts) - trained).max() < 1e-5
+
+
+def test_a_model_without_a_head_is_refused_before_its_data_are_made(tmp_path: Path) -> None:
+    build("bert", tmp_path / "model")
+    AutoModelForMaskedLM.from_config(AutoConfig.from_pretrained(tmp_path / "model")).save_pretrained(tmp_path / "model")
+    loaded = load_recipe("jargon", [f"model.name_or_path={tmp_path / 'model'}", f"run.folder={tmp_path / 'run'}"])
+    with pytest.raises(RunError, match=r"model: its weights hold no score head \(classifier would be random\)"):
+        check(loaded)
+
+
+def test_the_plan_says_how_texts_are_written_without_a_chat_template(tmp_path: Path) -> None:
+    build("gpt2", tmp_path / "model")
+    loaded = load_recipe("jargon", [f"model.name_or_path={tmp_path / 'model'}"])
+    assert "            The tokenizer has no chat template; the prompt, a blank line" in plan(loaded)
 
 
 def test_layers_that_were_asked_for_are_taken_or_refused_with_names_that_exist(bert: Path) -> None:
