@@ -56,9 +56,9 @@ class ExportedTraining:
     """Place among the trainings of the audit, whose own numbers are those of the first."""
 
 
-def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
+def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None, label: int | None = None) -> str:
     """Model card (README.md) of an export, with the front matter that model hubs read. `base` is a hub id, `embedded`, or a folder, which is named by its last part alone; `merged` is
-    the precision of a merged model, None for an adapter."""
+    the precision of a merged model, None for an adapter; `label` is the one of the base's several labels that is the reward."""
     audits = [part.audit for part in parts if part.audit is not None]
     biases = list(dict.fromkeys(bias.name for audit in audits for bias in audit.biases))
     models = [audit.model for audit in audits if isinstance(audit.model, RewardModelFacts)]
@@ -68,6 +68,7 @@ def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None)
         parts=parts,
         biases=listed(biases) if biases else "",
         merged=merged,
+        label=label,
         base=(shown := "the embedded model of the cda package" if base == EMBEDDED else _source(base)),
         embedded=base == EMBEDDED,
         hub=Markup(json.dumps(base)) if _HUB_ID.fullmatch(base) else "",

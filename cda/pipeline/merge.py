@@ -75,7 +75,11 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
             raise ModelError(
                 f"--push: {why}. Push the merged model (without --adapter-only), or name the base's hub id with --base"
             )
-    card = model_card([source.part for source in read], _public_name(section), None if adapter_only else saved_in)
+    card = model_card(
+        [source.part for source in read],
+        _public_name(section),
+        *((None, _label(section)) if adapter_only else (saved_in,)),
+    )
     weighted = [(source.adapter, source.dose) for source in read]
     kind = "adapter" if adapter_only else f"merged model in {saved_in}"
     doses = [f"{adapter}: dose {dose:g}" for adapter, dose in weighted]
@@ -175,12 +179,22 @@ def _trained_model(run: RunFolder) -> ModelSection:
 def write_adapter_cards(run: RunFolder, audit: AuditResult) -> None:
     """Write the model card of each training's adapter next to it; the audit is of the first one at its dose, with the numbers of
     the others at theirs."""
-    seeds, base = audit.seeds, _public_name(_trained_model(run))
+    seeds, model = audit.seeds, _trained_model(run)
+    base, label = _public_name(model), _label(model)
     doses = seeds.doses if seeds and seeds.several else (applied(audit),)
     for at, (training, dose) in enumerate(zip(trainings(seeds.seeds if seeds else (0,)), doses, strict=True)):
         if applied_dose(run, training) == dose:
             part = _part(run, dose, audit, None if at else audit.dose, training.stage("train"), at)
-            save_card(run.stage(training.stage(NAME)), model_card([part], base, None), [part])
+            save_card(run.stage(training.stage(NAME)), model_card([part], base, None, label), [part])
+
+
+def _label(model: ModelSection) -> int | None:
+    """The label of a base of several that is the reward; None of a base of one."""
+    if model.head is None:
+        return None
+    spec = model_spec(model)
+    config = load_config(spec)
+    return head_index(spec, config) if config.num_labels > 1 else None
 
 
 def _public_name(base: ModelSection) -> str:

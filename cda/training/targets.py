@@ -16,6 +16,8 @@ _QUERY_OR_VALUE = frozenset({"q", "v", "kv", "qkv", "qkvz", "wq", "wv", "wqkv", 
 _NOT_OF_TEXT = re.compile(r"(^|[._])(vision|visual|image|audio)")
 """Parts of a model that no text passes through: LoRA there would never learn, and several processes would wait for its gradients."""
 _SHOWN = 8
+ALL = "all-linear"
+"""PEFT's word for every linear layer but the head."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,16 +37,18 @@ class Targets:
 def chosen_targets(model: Any, name: str, asked: Sequence[str] | None) -> Targets:
     """The layers of a loaded or empty classifier that LoRA adapts; the head, which is trained whole, is none of them.
 
-    Without any that were `asked` for: those of PEFT's table for the architecture, if the model has them all; else the linear layers in
+    Without any that were `asked` for, or `all-linear`: those of PEFT's table for the architecture, if the model has them all; else the linear layers in
     attention that compute queries or values, as the table mostly has it; else all that are in attention; else all of its blocks.
     ModelError, with names that exist: one that was asked for is not there, or there is no linear layer to adapt.
     """
     heads = heads_of(model)
     linear = [layer for layer in linear_layers(model) if layer.split(".")[0] not in heads]
+    of_text = [layer for layer in linear if not _NOT_OF_TEXT.search(layer)]
+    if asked is not None and [*asked] == [ALL] and of_text:
+        return Targets(_ends(of_text, linear), "all linear layers but the head")
     if asked is not None:
         _check_asked(model, name, asked, heads, linear)
         return Targets(tuple(asked))
-    of_text = [layer for layer in linear if not _NOT_OF_TEXT.search(layer)]
     kind = str(model.config.get_text_config().model_type)
     known = _peft_table().get(kind)
     if isinstance(known, list) and all(any(_matches(layer, word) for layer in of_text) for word in known):

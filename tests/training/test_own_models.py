@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForSequenceClassification
 
+from cda.auditing.model_card import ExportedTraining, model_card
 from cda.errors import ModelError, RunError
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
@@ -92,6 +94,18 @@ def test_the_label_that_is_the_reward_is_trained_and_merged_into_a_model_of_one(
     assert model.model.config.id2label == {0: "LABEL_0", 1: "LABEL_1"}
     trained = ClassifierScorer(load_reward_model(spec, result.adapter), 1).score(prompts, texts)
     assert np.abs(trained - before).max() > 1e-3
+    form = "pair" if kind == "roberta" else "plain text"
+    card = model_card([ExportedTraining("run", 1.0, form=form)], str(tmp_path / "model"), None, label=1)
+    (program,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    program = program.replace('"FOLDER"', repr(str(result.adapter))).replace(
+        '"FOLDER-OF-THE-BASE"', repr(spec.name_or_path)
+    )
+    ran: dict[str, object] = {}
+    exec(program, ran)
+    (own,) = ClassifierScorer(load_reward_model(spec, result.adapter), 1).score(
+        [user_prompt(str(ran["prompt"]))], [str(ran["response"])]
+    )
+    assert ran["reward"] == pytest.approx(own, abs=1e-4)
     merge_adapter(spec, result.adapter, tmp_path / "merged", "fp32")
     merged = load_reward_model(ModelSpec(str(tmp_path / "merged"), "fp32", 200))
     assert np.abs(ClassifierScorer(merged, 1).score(prompts, texts) - trained).max() < 1e-5
@@ -114,6 +128,8 @@ def test_the_plan_says_how_texts_are_written_without_a_chat_template(tmp_path: P
 def test_layers_that_were_asked_for_are_taken_or_refused_with_names_that_exist(bert: Path) -> None:
     model = load_reward_model(ModelSpec(str(bert), "fp32", 64)).model
     assert chosen_targets(model, "my-bert", ["output.dense", "key"]).names == ("output.dense", "key")
+    everything = chosen_targets(model, "my-bert", Lora(target_modules="all-linear").target_modules)
+    assert str(everything) == "dense, key, query, value (all linear layers but the head)"
     with pytest.raises(ModelError) as error:
         chosen_targets(model, "my-bert", ["query", "valeu"])
     assert str(error.value) == (
