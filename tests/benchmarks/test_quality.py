@@ -127,7 +127,7 @@ def test_numbers_are_those_of_the_scores_and_name_no_path(
     assert (after["target"], after["adapter"], after["dose"]) == (llama.name, "mine/train/adapter", 0.5)
     assert after["adapter_content"] == file_fingerprint(adapter) and before["adapter"] is None
     assert found["sets"][0]["source"] == "own.jsonl"
-    assert {file.name for file in (out / "figures").iterdir()} == {"accuracy-1.pdf", "captions.md"}
+    assert {file.name for file in (out / "figures").iterdir()} == {"accuracy-1.pdf", "captions.md", "figures.tex"}
 
 
 def test_rewardbench_reads_the_result_files(

@@ -42,8 +42,10 @@ def test_the_unchanged_pairs_of_a_mix_are_weighted_and_those_of_weight_0_left_ou
     n_eff = sum(weights) ** 2 / sum(w * w for w in weights)
     said = f"unchanged pairs weighted by column 'weight' of {file}: effective n {n_eff:,.0f} of 60, 15 of weight 0 left out"
     assert run("label", tmp_path / "run", words[0]).exit_code == 0
+    planned = run("synthesize", tmp_path / "run", *words, "--dry-run")
+    assert planned.exit_code == 0 and said in planned.output, planned.output
     found = run("synthesize", tmp_path / "run", *words)
-    assert found.exit_code == 0 and said in found.output, found.output
+    assert found.exit_code == 0, found.output
     assert "label: done before, reused" in found.output  # weights decide no label
     by_text = {json.loads(line)["chosen"]: json.loads(line)["weight"] for line in file.read_text().splitlines()}
     rows = mix(tmp_path / "run")
@@ -68,10 +70,10 @@ def test_the_unchanged_pairs_of_a_mix_are_weighted_and_those_of_weight_0_left_ou
 def test_weights_belong_to_the_file_of_the_unchanged_pairs(tmp_path: Path) -> None:
     pairs = pairs_file(tmp_path / "pairs.jsonl", [1] * 60, "other")
     supplement = pairs_file(tmp_path / "more.jsonl", [0.5, 1.5] * 30)
-    found = run(
-        "synthesize", tmp_path / "run", f"data.pairs={pairs}", f"data.supplement={supplement}", "data.weights=weight", *SMALL
-    )  # fmt: skip
-    assert found.exit_code == 0 and f"of {supplement}: effective n 48 of 60" in found.output, found.output
+    words = (f"data.pairs={pairs}", f"data.supplement={supplement}", "data.weights=weight", *SMALL)
+    planned = run("synthesize", tmp_path / "run", *words, "--dry-run")
+    assert planned.exit_code == 0 and f"of {supplement}: effective n 48 of 60" in planned.output, planned.output
+    assert run("synthesize", tmp_path / "run", *words).exit_code == 0
     assert len({row["weight"] for row in mix(tmp_path / "run") if row["kind"] == "supplementary"}) == 2
 
 

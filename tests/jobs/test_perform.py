@@ -19,7 +19,7 @@ from cda.results.commands import Plan, Written
 
 
 def painted_document(result: Painted) -> Document:
-    return Document("Paint", result.text, (), (), (result.text,))
+    return Document("Paint", result.text, (), (), terminal=(result.text,))
 
 
 class Painted(Shown):
