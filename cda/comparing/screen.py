@@ -104,8 +104,8 @@ def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, st
     over = on_average(len(result.audits[first].biases))
     also = [name for name in group.audits[1:] if places[name].low == 1]
     if not also:
-        next_one = names[second] if len(group.audits) == 2 else f"next: {names[second]}"  # noqa: PLR2004
-        separator = ":" if len(group.audits) == 2 else ","  # noqa: PLR2004
+        next_one = names[second] if len(group.audits) == 2 else f"next: {names[second]}"
+        separator = ":" if len(group.audits) == 2 else ","
         return (
             f"{names[first]} is {claim} of {len(group.audits)}: {shown[first]} {unit}{over} "
             f"({next_one}{separator} {shown[second]})."
@@ -124,8 +124,14 @@ def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, st
 
 def _opposed(rows: Sequence[AuditRow]) -> list[str]:
     """Biases that one of the audits is shown to prefer, and one to avoid."""
-    found = {bias: [own for row in rows if isinstance(own := row.last("skew", bias), Estimate)] for bias in rows[0].biases}
-    return [bias for bias, own in found.items() if any(each.low > TIE for each in own) and any(each.high < TIE for each in own)]
+    found = {
+        bias: [own for row in rows if isinstance(own := row.last("skew", bias), Estimate)] for bias in rows[0].biases
+    }
+    return [
+        bias
+        for bias, own in found.items()
+        if any(each.low > TIE for each in own) and any(each.high < TIE for each in own)
+    ]
 
 
 def comparison_glance(result: ComparisonResult) -> Glance:

@@ -212,7 +212,10 @@ class Glance:
     def _fitting(self, header: Row, rows: list[Row], room: int) -> list[Row]:
         """Chips with shares and intervals if they fit in the room with the clauses; else with shares alone, else by themselves."""
         ends = max(width(inert(row.clause)) + 2 * bool(row.clause) for row in self.rows)
-        shorter = [[(row[0], *map(form, own.cells)) for row, own in zip(rows, self.rows, strict=True)] for form in (_short, _alone)]
+        shorter = [
+            [(row[0], *map(form, own.cells)) for row, own in zip(rows, self.rows, strict=True)]
+            for form in (_short, _alone)
+        ]
         for each in (rows, *shorter):
             if _wide([header, *each]) + ends <= room:
                 return each
