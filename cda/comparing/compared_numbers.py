@@ -61,8 +61,9 @@ class ComparedNumbers:
         if (of := (key, audit, moment, column)) not in self.found:
             return ""
         found = self.found[of].found
-        is_mean = isinstance(found, Missing) and (audit, column) in self.means
-        return found.reason if is_mean else self._tied(key, audit, column)
+        if isinstance(found, Missing) and (audit, column) in self.means:
+            return found.reason
+        return self._tied(key, audit, column)
 
     def _tied(self, key: str, audit: str, column: str) -> str:
         row = self.result.audits.get(audit)

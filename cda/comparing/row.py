@@ -136,7 +136,11 @@ def _tied(audit: AuditResult) -> Iterator[str]:
             continue
         by_ties = name not in audit.votes and not by_rate(name, audit)
         for n, share in ((ties.before, skew.before), (ties.after, skew.after)):
-            if isinstance(share, Estimate) and (n == share.n or (by_ties and mostly_tied(n, share))):
+            if (
+                isinstance(n, int)
+                and isinstance(share, Estimate)
+                and (n == share.n or (by_ties and mostly_tied(n, share)))
+            ):
                 yield name
                 break
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
 from cda.numbers.measures import MEASURES
@@ -19,7 +19,7 @@ _MODEL, _UNTRAINED = Series("before", "the model"), Series("before", "before, or
 _MOST_BIASES, _MOST_NAMED = 5, 3
 ALIKE = "most or all pairs exactly alike"
 """What an audit scores on a bias of which it has no skew to compare."""
-_CLAIMS = {
+_CLAIMS: dict[str, tuple[str, str, Callable[[float], str]]] = {
     MEASURES["skew"].score: ("the least biased", "points from no preference", lambda value: percent(value)[:-1]),
     MEASURES["miscalibration"].score: ("closest to people", "of pairs against their majority", percent),
     MEASURES["rate_standardised"].score: ("the least biased", "standard deviations of effect", "{:.2f}".format),
@@ -104,11 +104,9 @@ def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, st
     over = on_average(len(result.audits[first].biases))
     also = [name for name in group.audits[1:] if places[name].low == 1]
     if not also:
-        next_one = names[second] if len(group.audits) == 2 else f"next: {names[second]}"
-        separator = ":" if len(group.audits) == 2 else ","
+        beside = f"{names[second]}:" if len(group.audits) == 2 else f"next: {names[second]},"
         return (
-            f"{names[first]} is {claim} of {len(group.audits)}: {shown[first]} {unit}{over} "
-            f"({next_one}{separator} {shown[second]})."
+            f"{names[first]} is {claim} of {len(group.audits)}: {shown[first]} {unit}{over} ({beside} {shown[second]})."
         )
     leaders = [first, *also]
     if len(leaders) > _MOST_NAMED:

@@ -147,6 +147,30 @@ def test_a_row_whose_pairs_tie_has_no_place_and_takes_none_from_the_others(tmp_p
     ]
 
 
+def test_the_terminal_has_the_shares_if_there_is_room_beside_places(tmp_path: Path) -> None:
+    def lines(n: int) -> list[str]:
+        rows = {
+            name: row(
+                name,
+                {f"bias-{at}": bias(skew) for at in range(n)},
+                verdicts={f"bias-{at}": "rewarded" for at in range(n)},
+            )
+            for name, skew in (("a", 0.7), ("b", 0.9))
+        }
+        headline(rows, tmp_path)
+        glance = comparison_document(compared(tmp_path)).glance
+        assert glance is not None
+        found = glance.lines(10)
+        assert max(map(len, found)) <= 100
+        return [re.sub(" +", " ", line) for line in found[1:3]]
+
+    whole, short, chip = "▲ rewarded 70% [65, 75]", "▲ rewarded 70%", "▲ rewarded"
+    end = " place 1; quality 70%, n = 100"
+    assert lines(2)[0] == f"a {whole} {whole}{end}"
+    assert lines(4)[0] == f"a {short} {short} {short} {short}{end}"
+    assert lines(5)[0] == f"a {chip} {chip} {chip} {chip} {chip}{end}"
+
+
 def test_two_on_other_texts_are_audited_again_by_the_next_command(folder: Path) -> None:
     (folder / "b.json").unlink(), (folder / "more" / "c.json").unlink()
     step = comparison_document(compared(folder)).next
