@@ -21,6 +21,7 @@ from cda.comparing.findings import comparison_limits, findings
 from cda.comparing.members import Gathered, Member, audits_at, gather
 from cda.comparing.page import comparison_csv
 from cda.comparing.row import QUALITY, row_file
+from cda.comparing.screen import ALIKE
 from cda.errors import DataError, RecipeError, RunError
 from cda.files.paths import free_place, is_there, own_folder, user_path
 from cda.jobs.options import Model
@@ -35,6 +36,7 @@ from cda.pipeline.stages import carry_out, run_job, said_plan
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.records import content_id
+from cda.report.numbers import listed, printed
 from cda.resources.artifacts import as_given
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
@@ -76,7 +78,10 @@ def compare_audits(
     numbers: list[Number] = []
     ranked = tuple(_ranked(members, numbers))
     means = tuple(_means(members, numbers))
-    with_margins = [member for member in members if member.margins]
+    # One without any skew to compare comes last, so that the others have one to be held against.
+    with_margins = sorted(
+        (member for member in members if member.margins), key=lambda member: {*member.row.biases} == {*member.row.tied}
+    )
     paired = adjusted({other.name: _on_both(with_margins[0], other) for other in with_margins[1:]})
     result = ComparisonResult(
         audits={member.name: member.row for member in members},
@@ -116,10 +121,14 @@ def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[Ranked
 def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places. A judge that goes by the place of an answer
-    is near 50% whatever it prefers, and has none by the distance from it."""
+    is near 50% whatever it prefers, and has none by the distance from it; nor has one that scores the pairs of a bias alike."""
     scored = (each for each in MEASURES.items() if each[1].score)
+    apart = {name: row for name, row in rows.items() if not row.tied}
     for key, measure in sorted(scored, key=lambda each: _BEST_ON.index(each[1].on)):
-        sizes = {name: [_size(row.last(key, bias), measure.null) for bias in row.biases] for name, row in rows.items()}
+        sizes = {
+            name: [_size(row.last(key, bias), measure.null) for bias in row.biases]
+            for name, row in (apart or rows).items()
+        }
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
     by_place = [
@@ -127,7 +136,7 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         for name, row in rows.items()
         if key == "skew" and isinstance(found := row.last("position"), Estimate) and mostly_by_place(found)
     ]
-    scores = {name: mean_of_biases(own) for name, own in sizes.items() if name not in by_place}
+    scores = {name: mean_of_biases(own) for name, own in sizes.items() if name in apart and name not in by_place}
     if len(scores) < 2:
         scores = {}
     order = sorted(scores, key=lambda name: (scores[name].value, name))
@@ -148,7 +157,8 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         }
         of = {"audit": name}
         numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
-    return RankedGroup(audits=tuple(order), ranked_by=measure.score, by_place=tuple(by_place)), numbers
+    tied = tuple(name for name in rows if name not in apart and name not in by_place)
+    return RankedGroup(audits=tuple(order), ranked_by=measure.score, by_place=tuple(by_place), tied=tied), numbers
 
 
 def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
@@ -176,8 +186,8 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
 
 
 def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOver]:
-    """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it. If
-    several folders were given, over those of each by itself. Means and ranks go into `numbers`."""
+    """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it. None
+    is over audits without a skew to compare. If several folders were given, over those of each by itself. Means and ranks go into `numbers`."""
     groups = list(dict.fromkeys(member.group for member in members))
     for kind, group in product(get_args(Kind), groups):
         own = [member for member in members if (member.row.kinds, member.group) == (kind, group)]
@@ -185,7 +195,8 @@ def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOve
         for bias in dict.fromkeys(bias for member in own for bias in member.row.biases):
             sets: dict[tuple[str, ...] | None, list[Member]] = {}
             for member in own:
-                if bias in member.margins and (member.row.training is None or bias in member.row.training.against):
+                of_bias = bias in member.margins and bias not in member.row.tied
+                if of_bias and (member.row.training is None or bias in member.row.training.against):
                     sets.setdefault(member.row.text_set("votes", bias), []).append(member)
             for alike in sorted(sets.values(), key=len, reverse=True):
                 if len(alike) > 1 and (
@@ -214,7 +225,7 @@ def _mean(
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
     shares = list(_shares(margins, hits, moments, common, people, ids))
     found = [] if people is None else [Number.of("human_skew", moments[0], at, human_skew(people, ids))]
-    found += [Number.of(key, moment, at, each) for key, moment, each in shares]
+    found += [Number.of(key, moment, at, _one_sided(key, moment, bias, each, alike)) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
@@ -223,6 +234,17 @@ def _mean(
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip
     return mean, found
+
+
+def _one_sided(key: str, moment: str, bias: str, mean: Estimate, alike: Sequence[Member]) -> Estimate | Missing:
+    """The mean; Missing, with the lowest and the highest number behind it, if they lie on both sides of no effect."""
+    null = 0.0 if moment == "change" else MEASURES[key].null
+    own = [found for member in alike if isinstance(found := member.row.moments(key, bias).get(moment), Estimate)]
+    low, high = (pick(own, key=lambda each: each.value, default=mean) for pick in (min, max))
+    if null is None or not low.value < null < high.value:
+        return mean
+    ends = " to ".join(printed(key, moment, end).partition(" [")[0] for end in (low, high))
+    return Missing(reason=f"no mean: {ends}, both sides of no effect")
 
 
 def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
@@ -287,6 +309,8 @@ def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
     """Two audits on the texts that both have a margin on under their last scoring."""
     if name not in first.margins or name not in other.margins:
         return _NOT_MEASURED
+    if tied := [member.name for member in (first, other) if name in member.row.tied]:
+        return Missing(reason=f"no skew to compare: {listed(tied)} {'score' if len(tied) > 1 else 'scores'} {ALIKE}")
     prompts: dict[str, str] = {}
     margins: list[dict[str, float]] = []
     for member in (first, other):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import get_args
 
-from cda.comparing.screen import labels, said_of
+from cda.comparing.screen import labels, said_of, tied_words
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.numbers import inert
-from cda.results.base import Estimate, Number
-from cda.results.comparison import ComparisonResult, Kind, MeanOver
+from cda.results.base import Estimate, Missing, Number
+from cda.results.comparison import ComparisonResult, Kind
 
 
 class ComparedNumbers:
@@ -50,15 +50,24 @@ class ComparedNumbers:
         return lines
 
     def estimate(self, key: str, audit: str, moment: str, column: str) -> Estimate | None:
+        """A number; None without one, and of a share that only shows how ties are counted."""
+        if self._tied(key, audit, column):
+            return None
         number = self.found.get((key, audit, moment, column))
         return number.found if number and isinstance(number.found, Estimate) else None
 
-    def spread(self, key: str, mean: MeanOver, moment: str) -> tuple[Estimate, Estimate] | None:
-        """The lowest and the highest number behind a mean if they lie on both sides of no effect; then no mean is shown."""
-        null = 0.0 if moment == "change" else MEASURES[key].null
-        own = [found for name in mean.audits if (found := self.estimate(key, name, moment, mean.bias))]
-        low, high = (pick(own, key=lambda each: each.value, default=None) for pick in (min, max))
-        return (low, high) if null is not None and low and high and low.value < null < high.value else None
+    def instead(self, key: str, audit: str, moment: str, column: str) -> str:
+        """Why a mean is not shown, or a share of ties; empty if it is, and of an audit without the number."""
+        if (of := (key, audit, moment, column)) not in self.found:
+            return ""
+        found = self.found[of].found
+        if isinstance(found, Missing) and (audit, column) in self.means:
+            return found.reason
+        return self._tied(key, audit, column)
+
+    def _tied(self, key: str, audit: str, column: str) -> str:
+        row = self.result.audits.get(audit)
+        return tied_words(row, column) if row and MEASURES[key].on in ("contrasts", "votes") else ""
 
     def people(self, key: str, column: str) -> Estimate | None:
         """People's own number next to a measure."""

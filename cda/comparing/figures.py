@@ -116,7 +116,7 @@ class _Figures:
     def _or_each(self, key: str, name: str, moment: str, bias: str, alone: set[str]) -> Drawn:
         """The estimate; in the place of a mean that is not shown all that it is of, but those that are drawn alone."""
         mean = self.shown.means.get((name, bias))
-        if not mean or not self.shown.spread("skew" if key == "skew_on_voted" else key, mean, moment):
+        if not mean or not self.shown.instead(key, name, moment, bias):
             return self.shown.estimate(key, name, moment, bias)
         each = (self.shown.estimate(key, audit, moment, bias) for audit in mean.audits if audit not in alone)
         return tuple(filter(None, each))
@@ -172,10 +172,9 @@ class _Figures:
     def _of(self, key: str, column: str, id: str, scale: Scale) -> Iterator[Plot]:
         rows: dict[str, dict[str, Drawn]] = {}
         for audit, moment in self.lines:
-            found, mean = self.shown.estimate(key, audit, moment, column), self.shown.means.get((audit, column))
-            if found and not (mean and self.shown.spread(key, mean, moment)):
-                own = rows.setdefault(self.names[audit], {})
-                own["mean" if mean and moment == "model" else moment] = found
+            if found := self.shown.estimate(key, audit, moment, column):
+                is_mean = moment == "model" and (audit, column) in self.shown.means
+                rows.setdefault(self.names[audit], {})["mean" if is_mean else moment] = found
         if len(rows) < 2:
             return
         form = FORMS[MEASURES[key].unit]

@@ -90,10 +90,10 @@ class _Tables(ComparedNumbers):
         moved = partial(points, unit="", limit=limit)
         form = moved if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
         mean = self.means.get((audit, column))
+        if why := self.instead(key, audit, moment, column):
+            return why
         if found is None:
             return "" if audit not in self.result.audits or is_change else _ABSENT.get(measure.on, NOT_MEASURED)
-        if mean and (ends := self.spread(key, mean, moment)):
-            return f"no mean: {' to '.join(form(end).partition(' [')[0] for end in ends)}"
         if mean:
             return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
         training = self.result.audits[audit].training
@@ -117,7 +117,11 @@ class _Tables(ComparedNumbers):
             for of, column in [*columns, *(whole if first else [])]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
-        lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
+        lines = [
+            line
+            for line in self.lines
+            if any(self.estimate(of, *line, column) or self.instead(of, *line, column) for of, column in columns)
+        ]
         if not lines:
             return None
         rows = [[self.line_name(audit, moment)] for audit, moment in lines]

@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
+from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.glance import Cell, Glance, GlanceRow, Mark, Series, marked, percent_axis
 from cda.report.names import apart, brief, called, capital
-from cda.report.numbers import FORMS, NOT_MEASURED, decimals, inert, listed, percent
+from cda.report.numbers import NOT_MEASURED, inert, listed, percent
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import AuditRow, ComparisonResult, RankedGroup
+from cda.stats.verdict import TIE
 
 _MODEL, _UNTRAINED = Series("before", "the model"), Series("before", "before, or as it is")
 _MOST_BIASES, _MOST_NAMED = 5, 3
+ALIKE = "most or all pairs exactly alike"
+"""What an audit scores on a bias of which it has no skew to compare."""
+_CLAIMS: dict[str, tuple[str, str, Callable[[float], str]]] = {
+    MEASURES["skew"].score: ("the least biased", "points from no preference", lambda value: percent(value)[:-1]),
+    MEASURES["miscalibration"].score: ("closest to people", "of pairs against their majority", percent),
+    MEASURES["rate_standardised"].score: ("the least biased", "standard deviations of effect", "{:.2f}".format),
+}
+"""By the measure behind places: what the first one is, and how its score is said."""
 _KEY = re.compile(r"[:/\\]")
 """What a name of an audit has that is a path or the name of a scorer, and no name that a person gave it."""
 
@@ -23,12 +33,15 @@ def labels(result: ComparisonResult) -> dict[str, str]:
     """Each audit as a reader calls it: a plain name as it is; else its model and training, with what tells apart those that are alike in
     these."""
     words = {name: _label(row) if _KEY.search(name) else inert(name) for name, row in result.audits.items()}
-    return {
-        name: f"{said} ({apart(alike)[name]})"
-        if len(alike := [other for other in words if words[other] == said]) > 1
-        else said
-        for name, said in words.items()
-    }
+    told: dict[str, str] = {}
+    for said in dict.fromkeys(words.values()):
+        alike = [name for name in words if words[name] == said]
+        own = {name: result.sources[name] for name in alike}
+        parts = apart(list(own.values()))
+        numbered = {name: str(at) for at, name in enumerate(alike, 1)}
+        ends = {name: parts[source] for name, source in own.items()} if len(parts) == len(alike) else numbered
+        told |= {name: f"{said} ({ends[name]})" if len(alike) > 1 else said for name in alike}
+    return {name: told[name] for name in words}
 
 
 def _label(row: AuditRow) -> str:
@@ -65,26 +78,58 @@ def comparison_headline(result: ComparisonResult) -> str:
         return f"T{said[1:]}{more}."
     if len(result.audits) == 1:
         return f"{next(iter(result.audits))} stands alone: there is nothing to compare it with."
+    if reasons := [
+        *(f"{names[name]} scores {ALIKE} for {listed(result.audits[name].tied)}" for group in result.ranked for name in group.tied),
+        *(f"{names[name]} goes by the place of an answer" for group in result.ranked for name in group.by_place),
+    ]:  # fmt: skip
+        more = f"; {len(reasons) - _MOST_NAMED} more below" if len(reasons) > _MOST_NAMED else ""
+        return f"No two of {len(result.audits)} can be ranked: {'; '.join(reasons[:_MOST_NAMED])}{more}."
     return f"{len(result.audits)} audits next to each other; none ranks, since no two have the same texts throughout."
 
 
+def on_average(n: int) -> str:
+    """What a mean over so many biases is called behind its number."""
+    return f" on average over {n} biases" if n > 1 else ""
+
+
 def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, str]) -> str:
-    numbers, first = numbers_in(result), group.audits[0]
-    found = {
-        key: {name: numbers.where(key, audit=name)[0].found for name in group.audits} for key in ("place", "score")
-    }
-    score = found["score"][first]
-    also = [
-        names[name]
-        for name in group.audits[1:]
-        if isinstance(place := found["place"][name], Estimate) and place.low == 1
-    ]
-    form = FORMS["share"] if isinstance(score, Estimate) and score.unit == "share" else decimals
-    shown = form(score) if isinstance(score, Estimate) else ""
+    """The first one if its place is shown; else those that may be first, and where they prefer opposite sides."""
+    numbers, (first, second, *_) = numbers_in(result), group.audits
+    places, scores = (
+        {name: found for name in group.audits if isinstance(found := numbers.where(key, audit=name)[0].found, Estimate)}
+        for key in ("place", "score")
+    )
+    claim, unit, form = _CLAIMS[group.ranked_by]
+    shown = {name: form(found.value) for name, found in scores.items()}
+    over = on_average(len(result.audits[first].biases))
+    also = [name for name in group.audits[1:] if places[name].low == 1]
     if not also:
-        return f"{names[first]} has the lowest {group.ranked_by} of {len(group.audits)}: {shown}."
-    others = listed(also) if len(also) <= _MOST_NAMED else f"{len(also)} others"
-    return f"No audit is shown to be best: {names[first]} has the lowest {group.ranked_by} ({shown}), not told apart from {others}."
+        beside = f"{names[second]}:" if len(group.audits) == 2 else f"next: {names[second]},"
+        return (
+            f"{names[first]} is {claim} of {len(group.audits)}: {shown[first]} {unit}{over} ({beside} {shown[second]})."
+        )
+    leaders = [first, *also]
+    if len(leaders) > _MOST_NAMED:
+        said = f"{names[first]} ({shown[first]} {unit}{over}) is not told apart from {len(also)} others"
+        return f"No audit is shown to be best: {said}."
+    level = "level" if len({places[name].value for name in leaders}) == 1 else "too close to tell apart"
+    values = listed(list(dict.fromkeys(shown[name] for name in leaders)))
+    said = f"{listed([names[name] for name in leaders])} are {level} ({values} {unit}{over})"
+    if group.ranked_by == MEASURES["skew"].score and (opposed := _opposed([result.audits[name] for name in leaders])):
+        said += f"; on {listed(opposed)} they prefer opposite sides"
+    return f"No audit is shown to be best: {said}."
+
+
+def _opposed(rows: Sequence[AuditRow]) -> list[str]:
+    """Biases that one of the audits is shown to prefer, and one to avoid."""
+    found = {
+        bias: [own for row in rows if isinstance(own := row.last("skew", bias), Estimate)] for bias in rows[0].biases
+    }
+    return [
+        bias
+        for bias, own in found.items()
+        if any(each.low > TIE for each in own) and any(each.high < TIE for each in own)
+    ]
 
 
 def comparison_glance(result: ComparisonResult) -> Glance:
@@ -119,11 +164,18 @@ def _cell(row: AuditRow, bias: str, first: Series) -> Cell:
         return Cell(instead=NOT_MEASURED)
     people = next((found for found in row.moments("human_skew", bias).values() if isinstance(found, Estimate)), None)
     own = row.moments("skew_on_voted" if people else "skew", bias)
-    trained = {first: "before", AFTER: "after"} if row.training else {first: "model"}
+    scored = {first: "before", AFTER: "after"} if row.training else {first: "model"}
     marks: tuple[Mark, ...] = ()
-    for series, moment in trained.items():
+    for series, moment in scored.items() if bias not in row.tied else ():
         marks += marked(series, own.get(moment))
-    return Cell(drawn_chip(row.verdicts.get(bias, "")), (*marks, *marked(PEOPLE, people)))
+    shown, instead = (*marks, *marked(PEOPLE, people)), tied_words(row, bias)
+    said = [instead, *(f"{mark.series.words} {mark.text}" for mark in shown)] if instead else []
+    return Cell(drawn_chip(row.verdicts.get(bias, "")), shown, instead, ", ".join(said))
+
+
+def tied_words(row: AuditRow, bias: str) -> str:
+    """What stands in the place of a share that only shows how ties are counted; empty for another."""
+    return "" if bias not in row.tied else "all ties" if row.verdicts.get(bias) == "scored alike" else "mostly tied"
 
 
 def _clause(name: str, result: ComparisonResult) -> str:
@@ -132,6 +184,7 @@ def _clause(name: str, result: ComparisonResult) -> str:
     if isinstance(place, Estimate):
         ends = dict.fromkeys((place.low, place.high))
         parts.append(f"place {'–'.join(f'{end:g}' for end in ends)}")
+    parts += ["no place"] if any(name in (*group.tied, *group.by_place) for group in result.ranked) else []
     quality = row.last("accuracy")
     parts += [] if isinstance(quality, Missing) else [f"quality {percent(quality.value)}, n = {quality.n}"]
     return "; ".join(parts)

@@ -209,16 +209,24 @@ class Glance:
             texts[0] = cell.instead
         return (*((str(cell.chip or ""),) if self.has_chips else ()), *texts)
 
+    def _fitting(self, header: Row, rows: list[Row], room: int) -> list[Row]:
+        """Chips with shares and intervals if they fit in the room with the clauses; else with shares alone, else by themselves."""
+        ends = max(width(inert(row.clause)) + 2 * bool(row.clause) for row in self.rows)
+        shorter = [
+            [(row[0], *map(form, own.cells)) for row, own in zip(rows, self.rows, strict=True)]
+            for form in (_short, _alone)
+        ]
+        for each in (rows, *shorter):
+            if _wide([header, *each]) + ends <= room:
+                return each
+        return shorter[-1]
+
     def lines(self, room: int) -> list[str]:
         """Lines for a terminal, `room` at most (2 or more) of `MAX_COLUMNS`; a clause that does not fit is left out, and rows are counted that do not."""
         header, rows = self._cells()
         if self.several:
-            rest_of = MAX_COLUMNS - _MAX_LABEL
-            if _wide(rows) > rest_of:
-                rows = [
-                    (row[0], *(str(cell.chip or cell.instead) for cell in own.cells))
-                    for row, own in zip(rows, self.rows, strict=True)
-                ]
+            rest_of = MAX_COLUMNS - min(_MAX_LABEL, max(width(row[0]) for row in rows)) - 2
+            rows = self._fitting(header, rows, rest_of)
             while len(header) > 2 and _wide([header, *rows]) > rest_of:
                 header, rows = header[:-1], [row[:-1] for row in rows]
         rest = _wide([header, *rows])
@@ -251,8 +259,22 @@ def _wide(rows: Sequence[Row]) -> int:
 
 
 def _said(cell: Cell) -> str:
-    first = cell.marks[0].text if cell.marks else cell.instead
-    return " ".join(filter(None, (str(cell.chip or ""), first)))
+    """Chip and first mark."""
+    return _behind_chip(cell, cell.marks[0].text if cell.marks else "")
+
+
+def _short(cell: Cell) -> str:
+    """Chip and circles, without their intervals."""
+    return _behind_chip(cell, " → ".join(mark.text.partition(" [")[0] for mark in cell.marks if mark.is_dot))
+
+
+def _behind_chip(cell: Cell, text: str) -> str:
+    chip = cell.chip
+    return " ".join(filter(None, (str(chip or ""), "" if chip and cell.instead == chip.word else cell.instead or text)))
+
+
+def _alone(cell: Cell) -> str:
+    return str(cell.chip or cell.instead)
 
 
 def screen_lines(headline: str, glance: Glance | None, room: int = MAX_LINES) -> list[str]:

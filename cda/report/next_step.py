@@ -34,7 +34,7 @@ COLUMNS = 100
 WIDE = 0.1
 """Half of an interval of a share from which more texts are the next step, if nothing is shown."""
 _OPENING, _GOES_ON = "Next: ", " \\"
-_MANY_FAILED = 0.2
+_MANY_FAILED, _MOST_DIFFERING = 0.2, 3
 _UNCHANGED = 200
 """Pairs that are taught as they are, next to counterfactuals."""
 Named = Callable[[str], str]
@@ -281,8 +281,7 @@ def after_comparison(result: ComparisonResult) -> NextStep:
             ("samples", f"{WIDE:g}"),
         )
     if leader is None:
-        both = "compare them" if len(result.audits) > 1 else "compare it with another"
-        return NextStep(f"{both} on the same texts, for ranks and differences")
+        return _not_ranked(result)
     row = result.audits[leader]
     rewarded = {
         bias: found.value
@@ -294,6 +293,31 @@ def after_comparison(result: ComparisonResult) -> NextStep:
         return NextStep(f"train {name} away from the first one", ("train", *against([name]), *of_model(row.model)))
     source = result.sources[leader]
     return NextStep("the first one by itself", () if source.endswith(".json") else ("report", source))
+
+
+def _not_ranked(result: ComparisonResult) -> NextStep:
+    """Why no audit has a place: pairs that score alike, or other texts, and then the models again on the shipped texts of their biases."""
+    apart = (name for group in result.ranked for name in (*group.tied, *group.by_place))
+    if found := next((result.sources[name] for name in apart if not result.sources[name].endswith(".json")), None):
+        return NextStep("see how one without a place scores its pairs", ("report", found))
+    rows = list(result.audits.values())
+    if len(rows) == 1:
+        return NextStep("compare it with another on the same texts, for ranks and differences")
+    measured = dict.fromkeys(what for row in rows for what in row.texts)
+    contents = {what: {(texts := row.texts.get(what)) and texts.content for row in rows} for what in measured}
+    differ = [what for what, own in contents.items() if len(own) > 1 or None in own]
+    why = "compare them on the same texts, for ranks and differences"
+    if differ:
+        more = f", and in {len(differ) - _MOST_DIFFERING} more" if len(differ) > _MOST_DIFFERING else ""
+        why += f"; they differ in {listed(differ[:_MOST_DIFFERING])}{more}"
+    models = dict.fromkeys(row.model for row in rows)
+    biases = dict.fromkeys(bias for row in rows for bias in row.biases)
+    known = all(row.training is None and not row.unnamed for row in rows) and {*biases} <= {
+        *names_in(FOLDERS["biases"])
+    }
+    if not known or len(models) < len(rows):
+        return NextStep(why)
+    return NextStep(why, ("compare", *models, *(word for bias in biases for word in _opened(bias))))
 
 
 def after_discoveries(result: DiscoveriesResult) -> NextStep:

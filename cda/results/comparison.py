@@ -110,6 +110,9 @@ class AuditRow(Saved):
     """Every number of the audit; of a training before, after and change."""
     verdicts: Annotated[dict[str, str], Field(default_factory=dict, exclude_if=lambda words: not words)]
     """Bias to the word of the audit's verdict on it; empty in rows of earlier versions."""
+    tied: Annotated[tuple[str, ...], Field(exclude_if=lambda biases: not biases)] = ()
+    """Biases with no skew to compare: all pairs are scored exactly alike, or, where no vote decides, most are and the rest give no
+    majority for the side with the bias."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -184,6 +187,8 @@ class RankedGroup(Result):
     by_place: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
     """Judges that mostly go by the place of an answer, and so have no place by distance from 50%, near which they are whatever they
     prefer."""
+    tied: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
+    """Audits without a place since on a bias at least they have no skew to compare (`tied` of their rows)."""
 
 
 class Finding(Result):

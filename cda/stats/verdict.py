@@ -55,6 +55,12 @@ def mostly_by_place(found: Estimate) -> bool:
     return found.low >= MUCH_BY_PLACE or found.high <= -MUCH_BY_PLACE
 
 
+def mostly_tied(ties: int, share: Estimate) -> bool:
+    """True if half of the pairs or more are scored alike, and the biased side is not preferred in more than half: the share shows how
+    ties are counted."""
+    return ties >= MANY_TIED * share.n and share.value <= TIE
+
+
 def quality_loss(low: float, high: float) -> Loss:
     """Verdict on a loss of more than 5 points of quality, from the 95% interval of the change of accuracy, −1 to 1."""
     return "shown" if high < -TOLERATED_LOSS else "not excluded" if low < -TOLERATED_LOSS else "excluded"
@@ -223,7 +229,7 @@ def finding(found: ModelEvidence) -> Finding:
     none. Without votes:
         too few prompts: under `MIN_PROMPTS`, also in place of not identified if as many of those that are alike otherwise would
             come with more prompts; few flipped, if a rewriter tried that many.
-        mostly tied: half of the pairs or more are scored alike, and the biased side is not preferred in more than half.
+        mostly tied: see `mostly_tied`.
         no effect shown: the interval of the share contains 50% or that of the mean margin 0, they point to two sides, or p
             is 0.05 or more.
         penalised: both lie on the other side, whether the model prefers the side without the bias or what goes with it.
@@ -247,7 +253,7 @@ def finding(found: ModelEvidence) -> Finding:
     if found.opposed:
         return "not identified"
     side = _sign(mean) if found.by_rate else 1 if share.low > TIE else -1 if share.high < TIE else 0
-    if found.ties >= MANY_TIED * share.n and share.value <= TIE and not (found.by_rate and side):
+    if mostly_tied(found.ties, share) and not (found.by_rate and side):
         return "mostly tied"
     if found.p_holm >= SIGNIFICANT or side == 0 or _sign(mean) != side:
         return "no effect shown"

@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import cda
 from cda.cli import app
 from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.report.numbers import percent
 from cda.results.base import Missing
 from cda.results.comparison import PairedMargins
 from cda.stats.estimators import share_of
@@ -102,20 +103,33 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
     (mean,) = comparison.means  # a judge alone has none
     assert (mean.name, mean.kind, len(mean.audits), mean.left_out) == (MEAN, "reward models", 5, 0)
     shares = [hits_in(out, name)[0].mean() for name in MODELS]
-    skew = of(comparison, "skew", MEAN)
-    assert skew.value == pytest.approx(np.mean(shares)) and mean.sd == pytest.approx(np.std(shares, ddof=1))
-    assert (skew.n, skew.n_prompts) == (N, N // 2)
-    assert mean.interval_over == "models and prompts" and "models, and prompts" in skew.method
+    assert mean.sd == pytest.approx(np.std(shares, ddof=1))
+    wrong = of(comparison, "miscalibration", MEAN)
+    assert wrong.value == pytest.approx(np.mean([of(comparison, "miscalibration", name).value for name in MODELS]))
+    assert (wrong.n, wrong.n_prompts) == (40, 20)
+    assert mean.interval_over == "models and prompts" and "models, and prompts" in wrong.method
     people = of(comparison, "human_skew", MEAN)
     assert (people.value, people.n) == (0.4, 40)
-    distance = of(comparison, "signed_gap", MEAN)
-    assert distance.value == pytest.approx(of(comparison, "skew_on_voted", MEAN).value - 0.4)
     for name in MODELS:
         expected, own = share_of(*hits_in(out, name)), of(comparison, "skew", f"{name}")
         assert (own.value, own.low, own.high) == (expected.value, expected.low, expected.high)
         voted = cda.load(out / f"audit-memory-{name}").audit.votes["jargon"]  # type: ignore[union-attr]
         assert of(comparison, "miscalibration", f"{name}") == voted.miscalibration.before
-    # The models lie on both sides of 50%, so that the table shows no mean of skews; miscalibration has no sides.
+    # The models lie on both sides of 50%, so that there is no mean of skews, in any form; miscalibration has no sides.
+    low, high = (percent(end(shares)) for end in (min, max))
+    assert of(comparison, "skew", MEAN) == Missing(reason=f"no mean: {low} to {high}, both sides of no effect")
+    assert isinstance(of(comparison, "skew_on_voted", MEAN), Missing)
+    frame = comparison.to_frame()
+    assert frame[(frame.audit == MEAN) & (frame.measure == "skew")].value.isna().all()
+    runs = [out / f"audit-memory-{name}" for name in ("strong", "mild", "mild2")]
+    one_side = cda.compare(*runs, out=out / "one-side")
+    mean_of_3 = of(one_side, "skew", "mean of 3 reward models")
+    assert mean_of_3.value == pytest.approx(
+        np.mean([hits_in(out, name)[0].mean() for name in ("strong", "mild", "mild2")])
+    )
+    assert (mean_of_3.n, mean_of_3.n_prompts) == (N, N // 2)
+    voted = of(one_side, "skew_on_voted", "mean of 3 reward models")
+    assert of(one_side, "signed_gap", "mean of 3 reward models").value == pytest.approx(voted.value - 0.4)
     first, _, third = (
         table for table in read_markdown(comparison.document().markdown()).split("\n\n") if MEAN in table
     )
@@ -149,8 +163,10 @@ def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_pat
     assert group.audits == ("mild", "strong") and of(comparison, "place", "mild").value == 1
     (said,) = [each.text for each in comparison.findings if each.name == f"{judge}:" and "no place" in each.text]
     assert said.startswith("no place: it goes by the place of an answer in 100% [")
-    voted = cda.compare(*models, contrasts=contrasts(), votes=votes(), out=tmp_path / "voted", **COMMON)
-    assert len(voted.ranked[0].audits) == 3 and not voted.ranked[0].by_place  # people say what is right
+    voted = cda.compare(*models, judging, contrasts=contrasts(), votes=votes(), out=tmp_path / "voted", **COMMON)
+    # People say what is right, also of a judge with ties; one that has nothing but ties has no skew all the same.
+    assert set(voted.ranked[0].audits) == {"strong", "mild", "judging"} and not voted.ranked[0].by_place
+    assert voted.ranked[0].tied == (judge,)
     alone = cda.compare(models[0], first, contrasts=contrasts(), out=tmp_path / "two", **COMMON)
     assert alone.ranked[0].audits == () and "no place: " in read_markdown(alone.document().markdown())
 
@@ -166,8 +182,10 @@ def test_a_model_that_fails_is_named_and_files_are_read_again(made: tuple[cda.Co
     checked(page)
     assert "strong" in page and "skew-jargon-desc" in page and "miscalibration-jargon-desc" in page
     with (out / "comparison" / "comparison.csv").open(encoding="utf-8") as file:
-        (mean,) = [row for row in csv.DictReader(file) if row["audit"] == MEAN and row["measure"] == "skew"]
-    assert float(mean["value"]) == of(comparison, "skew", MEAN).value and (mean["audits"], mean["n"]) == ("5", str(N))
+        means = {row["measure"]: row for row in csv.DictReader(file) if row["audit"] == MEAN}
+    mean = means["miscalibration"]
+    assert float(mean["value"]) == of(comparison, "miscalibration", MEAN).value
+    assert (mean["audits"], mean["n"]) == ("5", "40") and "skew" not in means
     frame = comparison.to_frame()
     assert ((frame.unit == "rank") & (frame.value == 1)).any()
     assert comparison.failures("jargon.skew>0.99") == [
@@ -294,6 +312,31 @@ def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_t
     said = f"same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
     assert said in shown and "against: Both" not in shown
     assert comparison.failed["gappy"].startswith("24 of 96 rewards are NaN")
+    assert comparison.audits["same"].tied == ("jargon",) and not comparison.audits["against"].tied
+    assert comparison.ranked[0].tied == ("same",) and not comparison.means
+    assert comparison.against == "against"  # the other has no skew to be held against
+    pair = comparison.paired["same"]["jargon"]
+    assert isinstance(pair, Missing) and pair.reason.startswith("no skew to compare: same scores most or all pairs")
+    assert "same: no skew to compare on jargon, and so no dot, difference or place" in shown
+    assert "| same | all ties |" in shown and "0% [0, 7" not in "".join(
+        line for line in shown.splitlines() if line.startswith("| same |")
+    )
+
+
+def test_an_audit_of_mostly_ties_is_in_no_mean_and_no_rank_of_that_bias(tmp_path: Path) -> None:
+    def rarely(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
+        return [float("paradigm 4" in text) for text in responses]
+
+    models = (liking("strong", 2.0), liking("mild", 0.3), rarely)
+    comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    assert comparison.audits["rarely"].tied == ("jargon",) and comparison.ranked[0].tied == ("rarely",)
+    (mean,) = comparison.means
+    assert mean.audits == ("strong", "mild") and not comparison.numbers.where("rank_by_skew", audit="rarely")
+    assert isinstance(comparison.paired["rarely"]["jargon"], Missing)
+    row = comparison.export(tmp_path / "rows")
+    assert {"tied" in json.loads(file.read_text()) for file in row if "rarely" in file.name} == {True}
+    assert {"tied" in json.loads(file.read_text()) for file in row if "rarely" not in file.name} == {False}
+    assert cda.compare(tmp_path / "rows", out=tmp_path / "again").ranked[0].tied == ("rarely",)
 
 
 SCORERS = """

@@ -17,6 +17,7 @@ import cda
 from cda.comparing.compare import compare_audits, mean_of_biases, ranked
 from cda.comparing.members import gather
 from cda.comparing.page import comparison_csv, comparison_document
+from cda.comparing.screen import labels
 from cda.errors import DataError
 from cda.numbers.measures import MEASURES
 from cda.results.base import Estimate, Missing, load, save
@@ -74,7 +75,7 @@ def test_rows_on_other_texts_have_no_places_together(folder: Path) -> None:
     assert places(result) == {"org/low": (1, 2, 1), "org/close": (1, 2, 2), "org/high": (3, 3, 3)}
     text = read_markdown(comparison_document(result).markdown())
     assert (
-        "Lowest miscalibration: org/low, 10% [5, 15], of 3 on the same texts; as low by the intervals: org/close."
+        "Lowest miscalibration: org/low, 10% [5, 15], among 3 audits of the same texts; as low by the intervals: org/close."
         in text
     )
     below = text[text.index("\n## ") :].splitlines()
@@ -83,6 +84,112 @@ def test_rows_on_other_texts_have_no_places_together(folder: Path) -> None:
     assert lines[3][0] == "org/other" and "²" in text and "Without margins" in text and not result.means
     sources = {name: result.sources[name] for name in ("org/low", "org/close")}
     assert sources == {"org/low": "a.json", "org/close": "more/c.json"}
+
+
+def headline(rows: dict[str, AuditRow], folder: Path) -> str:
+    for name, each in rows.items():
+        save(each, folder / f"{name}.json")
+    return comparison_document(compared(folder)).headline
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (
+            {"a": {"jargon": bias(0.8), "length": bias(0.76)}, "b": {"jargon": bias(0.1), "length": bias(1.0)}},
+            "a is the least biased of 2: 28 points from no preference on average over 2 biases (b: 45).",
+        ),
+        (
+            {"a": {"jargon": bias(0.9)}, "b": {"jargon": bias(0.1)}},
+            "No audit is shown to be best: a and b are level (40 points from no preference); on jargon they prefer opposite sides.",
+        ),
+        (
+            {"a": {"jargon": bias(0.9)}, "b": {"jargon": bias(0.88)}},
+            "No audit is shown to be best: b and a are too close to tell apart (38 and 40 points from no preference).",
+        ),
+        (
+            {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.3), ("c", 0.5))},
+            "a is closest to people of 3: 10% of pairs against their majority (next: b, 30%).",
+        ),
+        (
+            {name: {"jargon": bias(0.5, None, effect)} for name, effect in (("a", 0.1), ("b", -0.4))},
+            "a is the least biased of 2: 0.10 standard deviations of effect (b: 0.40).",
+        ),
+        (
+            {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.11), ("c", 0.12), ("d", 0.13))},
+            "No audit is shown to be best: a (10% of pairs against their majority) is not told apart from 3 others.",
+        ),
+    ],
+)
+def test_the_headline_says_in_plain_words_who_comes_first(
+    measured: dict[str, dict[str, dict[str, Estimate]]], said: str, tmp_path: Path
+) -> None:
+    assert headline({name: row(name, own) for name, own in measured.items()}, tmp_path) == said
+
+
+def test_a_row_whose_pairs_tie_has_no_place_and_takes_none_from_the_others(tmp_path: Path) -> None:
+    rows = {name: row(name, {"jargon": bias(skew, None, 0.1)}) for name, skew in (("a", 0.7), ("b", 0.9))}
+    rows["flat"] = row("flat", {"jargon": bias(0.0)}, tied=("jargon",), verdicts={"jargon": "scored alike"})
+    group, numbers = ranked(rows)
+    assert group.audits == ("a", "b") and group.tied == ("flat",)
+    assert group.ranked_by == "size of RATE's effect"  # which a scorer of ties alone does not have
+    assert {each.at["audit"] for each in numbers} == {"a", "b"}
+    both = {name: each.model_copy(update={"tied": ("jargon",)}) for name, each in rows.items() if name != "a"}
+    assert headline(both, tmp_path) == (
+        "No two of 2 can be ranked: b scores most or all pairs exactly alike for jargon; flat scores most or all pairs exactly alike for "
+        "jargon."
+    )
+    glance = comparison_document(compared(tmp_path)).glance
+    assert glance is not None
+    assert [(row.cells[0].instead, row.cells[0].marks, row.clause) for row in glance.rows] == [
+        ("mostly tied", (), "no place; quality 70%, n = 100"),
+        ("all ties", (), "no place; quality 70%, n = 100"),
+    ]
+
+
+def test_the_terminal_has_the_shares_if_there_is_room_beside_places(tmp_path: Path) -> None:
+    def lines(n: int) -> list[str]:
+        rows = {
+            name: row(
+                name,
+                {f"bias-{at}": bias(skew) for at in range(n)},
+                verdicts={f"bias-{at}": "rewarded" for at in range(n)},
+            )
+            for name, skew in (("a", 0.7), ("b", 0.9))
+        }
+        headline(rows, tmp_path)
+        glance = comparison_document(compared(tmp_path)).glance
+        assert glance is not None
+        found = glance.lines(10)
+        assert max(map(len, found)) <= 100
+        return [re.sub(" +", " ", line) for line in found[1:3]]
+
+    whole, short, chip = "▲ rewarded 70% [65, 75]", "▲ rewarded 70%", "▲ rewarded"
+    end = " place 1; quality 70%, n = 100"
+    assert lines(2)[0] == f"a {whole} {whole}{end}"
+    assert lines(4)[0] == f"a {short} {short} {short} {short}{end}"
+    assert lines(5)[0] == f"a {chip} {chip} {chip} {chip} {chip}{end}"
+
+
+def test_two_on_other_texts_are_audited_again_by_the_next_command(folder: Path) -> None:
+    (folder / "b.json").unlink(), (folder / "more" / "c.json").unlink()
+    step = comparison_document(compared(folder)).next
+    assert step is not None
+    assert step.why.endswith("they differ in contrasts of jargon")
+    assert step.command() == "cda compare org/low org/other --bias jargon"
+    save(row("org/low", {"jargon": bias(0.99)}, content="e", date="2026-11-25"), folder / "d.json")  # one model, twice
+    step = comparison_document(compared(folder)).next
+    assert step is not None and step.why.endswith("they differ in contrasts of jargon") and not step.command()
+
+
+def test_two_audits_of_one_scorer_are_told_apart_by_their_places(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        save(row("judge:longer", {"jargon": bias(0.7)}, content=name, kind="judge"), tmp_path / f"{name}.json")
+    result = compared(tmp_path)
+    assert set(result.audits) == {"judge:longer (first.json)", "judge:longer (second.json)"}
+    assert list(labels(result).values()) == ["judge longer (first.json)", "judge longer (second.json)"]
+    same = result.model_copy(update={"sources": dict.fromkeys(result.sources, "run")})
+    assert list(labels(same).values()) == ["judge longer (1)", "judge longer (2)"]
 
 
 def test_rows_that_are_exactly_equal_share_a_place() -> None:
