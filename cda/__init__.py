@@ -66,6 +66,7 @@ _NAMES = {
     "cda.results.base": ("Estimate", "Missing"),
 }
 _NOW = {
+    "data": "audit_data(pairs)",
     "win_rate": "quality(model, first, over=second)",
     "WinRate": "Quality",
     "leaderboard": "compare(folder)",
