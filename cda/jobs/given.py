@@ -14,6 +14,7 @@ from cda.files.jsonl import write_jsonl
 from cda.files.paths import place_for, writing
 from cda.records import content_id
 
+_SAID = {"quality": "quality pairs", "supplement": "supplementary pairs", "taught": "contrasts to teach"}
 _SECTION = re.compile(r"\b(\w+)\.(\w*columns)\.(<?\w+>?)=<your column>")
 _OPTION = re.compile(r"--column (<?\w+>?)=<your column>")
 
@@ -28,7 +29,7 @@ class _Call:
     def said(self, text: str) -> str:
         """A message with the rows by their name, and columns mapped as in Python."""
         for file, name in self.names.items():
-            text = text.replace(file, f"the given {name}")
+            text = text.replace(file, f"the given {_SAID.get(name, name)}")
         text = _SECTION.sub(r'\1={"\2": {"\3": "<your column>"}}', text)
         return _OPTION.sub(r'columns={"\1": "<your column>"}', text)
 

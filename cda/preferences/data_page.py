@@ -11,7 +11,7 @@ from cda.preferences.measure import WORDS
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
 from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
-from cda.report.names import capital, data_called, some
+from cda.report.names import data_called, some
 from cda.report.next_step import after_data
 from cda.report.numbers import (
     FEW_PROMPTS,
@@ -240,7 +240,7 @@ def _headline(result: DataResult) -> str:
     for word, said in _SAID.items():
         names = [bias.name for bias in result.biases if _taught(bias)[0] == word]
         parts += [said.format(some(names))] if names else []
-    return capital(f"in {data_called(result.pairs)} {'; '.join(parts)}.")
+    return f"In {data_called(result.pairs)} {'; '.join(parts)}."
 
 
 def _glance(result: DataResult) -> Glance:
