@@ -247,7 +247,7 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
 def _ties(ties: Mapping[str, int]) -> str:
     """Their number; of several scorings each one's."""
     if len(ties) == 1:
-        return n_of(*ties.values(), "tie")
+        return n_of(sum(ties.values()), "tie")
     return ", ".join(f"{n} {label}" for label, n in ties.items())
 
 

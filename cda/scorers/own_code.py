@@ -475,7 +475,11 @@ def _as_numbers(returned: Any, count: int, where: str) -> FloatArray:
     except Exception as error:  # lists of different lengths, tensors that are part of a graph, …
         raise ModelError(f"{where}: what the function returned cannot be read ({error}); {wanted}") from error
     if array.shape != (count,):
-        shape = f"{len(array):,} value{'s'[: len(array) != 1]}" if array.ndim == 1 else f"an array of shape {array.shape}"
+        shape = (
+            f"{len(array):,} value{'' if len(array) == 1 else 's'}"
+            if array.ndim == 1
+            else f"an array of shape {array.shape}"
+        )
         raise ModelError(f"{where}: the function returned {shape}; {wanted}")
     if array.dtype.kind not in "fiu":
         odd = next((row for row, value in enumerate(returned) if not _is_number(value)), 0)
