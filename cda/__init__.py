@@ -65,7 +65,8 @@ _NAMES = {
     "cda.resources.reward_function": ("RewardFunction",),
     "cda.results.base": ("Estimate", "Missing"),
 }
-_NOW = {
+_MEANT = {
+    "data": "audit_data(pairs)",
     "win_rate": "quality(model, first, over=second)",
     "WinRate": "Quality",
     "leaderboard": "compare(folder)",
@@ -112,8 +113,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        now = f"; it is now {_NOW[name]}" if name in _NOW else ""
-        raise AttributeError(f"module 'cda' has no attribute '{name}'{now}")
+        meant = f"; use {_MEANT[name]}" if name in _MEANT else ""
+        raise AttributeError(f"module 'cda' has no attribute '{name}'{meant}")
     return getattr(import_module(_MODULES[name]), name)
 
 

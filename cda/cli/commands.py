@@ -35,7 +35,7 @@ from cda.cli.app import (
     settings_apart,
 )
 from cda.errors import RecipeError, RunError, did_you_mean
-from cda.files.paths import user_path
+from cda.files.paths import is_a_file, near_path, user_path
 from cda.files.shipped import FOLDERS, shipped
 from cda.jobs import options as declared
 from cda.launch import is_main, say
@@ -316,10 +316,31 @@ def report(
 
         run = redraw(recipe, overrides or [], call.figures, out)
         call.output.show(lambda: run.audit, "")
+    elif problem := _no_run(recipe):
+        raise RecipeError([problem])
     elif out is not None and Path(out).suffix == ".html":
         raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
     else:
         run_until(call, recipe, overrides, "report", call.only, out=out)
+
+
+def _no_run(target: str) -> str | None:
+    """The mistake of naming a file of a run, or what is neither a folder nor a recipe, where a run's folder is meant."""
+    from cda.recipe.load import is_recipe
+    from cda.run import MANIFEST
+
+    path = user_path(target)
+    if is_recipe(target):
+        return None
+    if run := next((folder for folder in path.parents if is_a_file(folder / MANIFEST)), None):
+        return f"{target}: in the folder of a run; give that folder: cda report {run}"
+    if is_a_file(path):
+        return f"{target}: a file; give the folder of a finished run, or a recipe (.yaml)" if path.suffix else None
+    if "/" not in target:
+        return None  # a recipe's name, misspelt: that is said where recipes are found
+    close = near_path(target)
+    hint = f" Did you mean '{close}'?" if close else ""
+    return f"{target}: no such folder.{hint} Give the folder of a finished run, or a recipe"
 
 
 @job(MEASURE, "seed", declared.DataArguments, does="cda.api.benchmarks:audit_data")

@@ -15,13 +15,14 @@ from cda.errors import DataError, did_you_mean, near, refuse
 from cda.files.hub import commit_of
 from cda.files.jsonl import read_json_rows, read_jsonl
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
-from cda.inert import inert
+from cda.inert import clipped, inert
 from cda.launch import say
 from cda.records import Message, Prompt, user_prompt
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
 _CACHED_COMMIT = re.compile(r"[/\\]([0-9a-f]{40})(?=[/\\])")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 _LISTED_FILES = 8  # tables of a folder that a message names
 
 
@@ -181,6 +182,10 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     if not looks_like_path(reference):
         if close := near(reference, ["embedded"]) or near_path(reference):
             raise DataError(f"{reference}: no such file. Did you mean '{close}'?")
+        if not _HUB_ID.fullmatch(reference):
+            raise DataError(
+                f"{clipped(reference, 80)}: no such file, and no hub id; give a file, a folder or a hub id (from Python also a list of dicts)"
+            )
         if "/" not in reference:
             say(f"  {reference}: no such file here; looked for as a data set on the Hugging Face hub")
         return columns_of_messages(plain_rows(_from_hub(reference, split), reference), reference)

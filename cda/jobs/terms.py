@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import islice
@@ -18,15 +18,14 @@ from typing import Any, TypeVar
 from cda.data.load import load_rows
 from cda.data.tables import rows_in
 from cda.errors import RecipeError
-from cda.files.jsonl import write_jsonl
-from cda.files.paths import is_a_file, place_for, prose_problem, refuse_prose, user_path, writing
+from cda.files.paths import is_a_file, prose_problem, refuse_prose, user_path
 from cda.inert import clipped
 from cda.installed import check_installed
+from cda.jobs.given import file_of, python_call
 from cda.jobs.options import Biases, Confirm, Data, Model, Option, defaults_of, options_of
 from cda.launch import use_all_cores
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
-from cda.records import content_id
 from cda.report.drawing import FigureForm
 from cda.resources.artifacts import folder_suffix
 from cda.results.audit import AuditResult
@@ -77,7 +76,8 @@ def declared(options: type) -> Callable[[F], F]:
     def decorated(function: F) -> F:
         @wraps(function)
         def called(*args: object, **given: object) -> object:
-            return function(*args, **defaults | given)
+            with nullcontext() if given.get("overrides") is not None else python_call():
+                return function(*args, **defaults | given)
 
         parameters = [
             *islice(inspect.signature(function).parameters.values(), len(inspect.signature(function).parameters) - 1),
@@ -240,12 +240,7 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
     refuse_prose(data, name, ROWS)
     if isinstance(data, str | PathLike):
         return str(data)
-    rows = rows_from(data, name)
-    file = place_for(folder / f"{name}-{content_id(rows)}.jsonl")
-    if not file.is_file():
-        with writing(file):
-            write_jsonl(file, rows)
-    return str(file)
+    return file_of(rows_from(data, name), name, folder)
 
 
 def rows_from(data: Data, name: str) -> list[dict[str, object]]:

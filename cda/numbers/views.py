@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from cda.errors import DataError
 from cda.numbers.measures import MEASURES, Found, known_key, of_audits, of_place, unknown
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, Moment, Number, Test
+from cda.results.base import ByName, Estimate, Missing, Moment, Number, Test, by_name
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.skew import OverSeeds, Plain
 
@@ -47,13 +47,15 @@ class Numbers(tuple[Number, ...]):
         """The measures, the moments, or those of a level, in the order of the numbers."""
         return list(dict.fromkeys(found for number in self if (found := number.value_of(name))))
 
-    def pivot(self, rows: str, columns: str) -> dict[str, dict[str, Number]]:
+    def pivot(self, rows: str, columns: str) -> ByName[ByName[Number]]:
         """Numbers by two of measure, moment and levels: those of a row by those of a column.
 
         Raises:
             DataError: Two numbers belong into one cell: choose among them with `where`.
+            UnknownNameError: When a row or column is looked up that there is not, such as the moment `before` of one model as it
+                is (`model`); the message has those that there are.
         """
-        found: dict[str, dict[str, Number]] = {row: {} for row in self.values_of(rows)}
+        found = by_name({row: by_name(dict[str, Number](), columns) for row in self.values_of(rows)}, rows)
         for number in self:
             if (own := found.get(number.value_of(rows))) is not None and (column := number.value_of(columns)):
                 if column in own:

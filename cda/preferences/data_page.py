@@ -11,9 +11,10 @@ from cda.preferences.measure import WORDS
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
 from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
-from cda.report.names import capital, data_called, some
+from cda.report.names import data_called, some
 from cda.report.next_step import after_data
 from cda.report.numbers import (
+    FEW_PROMPTS,
     cell,
     clipped,
     count,
@@ -222,13 +223,14 @@ def data_document(result: DataResult) -> Document:
 _CHOSEN = Series("after", "how often it is the chosen side")
 _CHIPS = {
     "favoured": Chip("favoured", "bad", "▲"), "avoided": Chip("avoided", "none", "▽"),
-    "not shown": Chip("not shown", "none", "?"), "not known": Chip("not known", "none", "?"),
+    "not shown": Chip("not shown", "none", "?"), "too few": Chip("too few", "none", "?"), "not known": Chip("not known", "none", "?"),
 }  # fmt: skip
 _SAID = {
-    "favoured": "favour {}",
-    "avoided": "avoid {}",
-    "not shown": "show no preference on {}",
-    "not known": "say nothing of {}",
+    "favoured": "the choices favour {}",
+    "avoided": "the choices avoid {}",
+    "not shown": "no preference is shown on {}",
+    "too few": "too few pairs differ in {}",
+    "not known": "nothing is known of {}",
 }
 
 
@@ -238,7 +240,7 @@ def _headline(result: DataResult) -> str:
     for word, said in _SAID.items():
         names = [bias.name for bias in result.biases if _taught(bias)[0] == word]
         parts += [said.format(some(names))] if names else []
-    return capital(f"the choices in {data_called(result.pairs)} {'; they '.join(parts)}.")
+    return f"In {data_called(result.pairs)} {'; '.join(parts)}."
 
 
 def _glance(result: DataResult) -> Glance:
@@ -256,7 +258,8 @@ def _glance(result: DataResult) -> Glance:
         axis=percent_axis("share of these pairs"), rows=tuple(rows),
         reading=(
             "Favoured or avoided: the odds of being chosen, adjusted for the other biases and length, exclude 1 with Holm's correction "
-            "(without odds: the exact test of the share). The dashed line is 50%: choices that do not mind it.",
+            "(without odds: the exact test of the share). The dashed line is 50%: choices that do not mind it. Not shown: that is no "
+            f"sign that there is none. Too few: pairs of fewer than {FEW_PROMPTS} prompts differ in it.",
         ),
     )  # fmt: skip
 
@@ -319,7 +322,8 @@ def _taught(bias: DataBias) -> tuple[str, str]:
     """What the choices teach of it, by Holm's p of the adjusted odds (of the exact test if there are none), and what a reader needs to
     know if the share alone says something else."""
     odds_of = None if isinstance(bias.odds, Missing) else bias.odds
-    share_of = bias.contingency.selection_rate.value if isinstance(bias.contingency, Contingency) else None
+    chosen = bias.contingency.selection_rate if isinstance(bias.contingency, Contingency) else None
+    share_of = None if chosen is None else chosen.value
     if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
         test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
         differs = share_of is not None and (share_of > 0.5) != for_it
@@ -332,12 +336,14 @@ def _taught(bias: DataBias) -> tuple[str, str]:
         test, for_it, why = bias.test, share_of > 0.5, ""
     else:
         return "not known", ""
-    return ("not shown" if test.holm >= SIGNIFICANT else "favoured" if for_it else "avoided"), why
+    if test.holm < SIGNIFICANT:
+        return ("favoured" if for_it else "avoided"), why
+    return ("not shown" if chosen is None or chosen.n_prompts >= FEW_PROMPTS else "too few"), why
 
 
 _TEACH = {
     "favoured": "The data teach a preference for it", "avoided": "The data teach an aversion to it",
-    "not shown": "No preference is shown",
+    "not shown": "No preference is shown", "too few": "Too few pairs differ in it to show a preference",
 }  # fmt: skip
 
 

@@ -206,7 +206,7 @@ def rows_height(rows: Sequence[PlotRow], n_marks: int) -> float:
     return _FRAME + len(rows) * _row_inches(_lanes(rows, n_marks))
 
 
-def named(name: object, most: int = 20) -> str:
+def named(name: object, most: int = 40) -> str:
     """A name from outside as Matplotlib gets it: one line without control characters, cut if it is long."""
     return clipped(" ".join(visible(name).split()), most)
 
@@ -313,5 +313,5 @@ def levels_plot(
     rows, form = rows[:_MOST_ROWS], share if scale.is_share else signed
     said = ((name, (f"{form(found)} {label}" for label, found in own.items() if found)) for name, own in rows)
     words = " ".join(f"{name}: {', '.join(each)}." for name, each in said)
-    drawn = [(named(name, 30), own) for name, own in rows]
+    drawn = [(named(name), own) for name, own in rows]
     return rows_plot(id, f"{title}{cut}", words, drawn, scoring_marks(scorings), scale) if drawn else None

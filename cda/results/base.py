@@ -37,12 +37,19 @@ class UnknownNameError(KeyError):
 class ByName(dict[str, T]):
     """Parts of a result by name. Another name raises UnknownNameError, which is a KeyError."""
 
-    what: ClassVar[str] = "bias"
-    are: ClassVar[str] = "measured"
+    what = "bias"
+    are = "measured"
 
     def __missing__(self, name: object) -> T:
         meant = did_you_mean(str(name), self).replace(" Did", " did")
         raise UnknownNameError(f"'{name}': no such {self.what};{meant} {self.are}: {', '.join(self) or 'none'}")
+
+
+def by_name(parts: Mapping[str, T], what: str) -> ByName[T]:
+    """Parts of which each is a `what`, such as a moment."""
+    found = ByName(parts)
+    found.what, found.are = what, "known"
+    return found
 
 
 class _Audits(ByName[T]):
@@ -238,8 +245,8 @@ class PerScoring(Result, Generic[T]):
         return cast(T, self.after) if self.is_trained else self.before
 
     def of(self, scoring: str) -> T:
-        """The value under one scoring; KeyError if this was not measured under it."""
-        return dict(self.items())[scoring]  # type: ignore[index]  # any string may be asked for
+        """The value under one scoring; UnknownNameError if this was not measured under it."""
+        return by_name(dict[str, T](self.items()), "scoring")[scoring]
 
 
 class BeforeAfter(PerScoring[Estimate | Missing]):
@@ -337,7 +344,7 @@ class Documented:
             DataError: It has no such figure, or none; or Matplotlib or every font is missing.
 
         Example:
-            >>> axes = audit.plot("human-skew")  # doctest: +SKIP
+            >>> axes = audit.plot("skew")  # doctest: +SKIP
             >>> axes.figure.savefig("skew.pdf")  # doctest: +SKIP
         """
         return of_room("cda.report.drawing:plotted")(self.document().plots, which, column)
@@ -380,13 +387,18 @@ class Shown(Saved, Documented):
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON; `cda.load` reads it again.
+        """Write it as JSON (.json); `cda.load` reads it again.
 
         Raises:
+            DataError: The path has another ending.
             RunError: The file cannot be written.
         """
-        file = place_for(user_path(path))
-        with writing(file):
+        file = user_path(path)
+        if file.suffix != ".json":
+            raise DataError(
+                f"{path}: a result is saved as JSON (.json); report() writes a page (.html) or Markdown (.md), to_frame() gives a table"
+            )
+        with writing(place_for(file)):
             save(self, file)
 
     def report(self, path: str | Path) -> None:

@@ -60,9 +60,9 @@ def test_a_win_rate_of_rows() -> None:
     assert accuracy_of(found.sets[0].overall, "model").value == found.sets[0].win_rates["model"].wins.value == 0.9
     assert found.sets[0].win_rates["model"].test.p_value == pytest.approx(22 / 1024)
     assert_saved(found)
-    with pytest.raises(AttributeError, match=r"it is now quality\(model, first, over=second\)"):
+    with pytest.raises(AttributeError, match=r"use quality\(model, first, over=second\)"):
         cda.win_rate  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(AttributeError, match=r"it is now compare\(folder\)"):
+    with pytest.raises(AttributeError, match=r"use compare\(folder\)"):
         cda.leaderboard  # type: ignore[attr-defined]  # noqa: B018
 
 

@@ -49,6 +49,25 @@ def test_a_text_is_no_file(begins: str, call: Callable[[str], object], text: str
     assert not (elsewhere / "runs").exists()
 
 
+@pytest.mark.parametrize("text", ["I like it", "Go to bed early.", "Gut!"])
+def test_a_few_words_are_no_hub_id(text: str, elsewhere: Any) -> None:
+    calls: list[Callable[[], object]] = [
+        lambda: cda.audit_data(text),
+        lambda: cda.label(text, "structure"),
+        lambda: cda.quality(score, text),
+        lambda: cda.best_of(score, text),
+        lambda: cda.audit(score, contrasts=text, biases="length"),
+        lambda: cda.audit(score, votes=text, biases="length"),
+        lambda: cda.train("jargon", pairs=text),
+    ]
+    for call in calls:
+        with pytest.raises(
+            cda.CdaError, match=f"{text}: no such file, and no hub id; give a file, a folder or a hub id"
+        ):
+            call()
+    assert not (elsewhere / "runs" / "inputs").exists()
+
+
 @pytest.mark.parametrize(
     "name",
     [

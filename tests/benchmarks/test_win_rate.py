@@ -103,7 +103,7 @@ def test_what_has_no_counterpart_is_told_apart(
     found, printed = done(longer, outputs("a", *first, columns=columns), outputs("b", *second, columns=columns))
     assert [texts[:2] for texts in compared(tmp_path / "out")] == [("a1", "b1"), ("a22", "b2")]
     assert rate(found) == 0.75  # a tie counts half, and so it says
-    assert "Ties (margin exactly 0) count half: 1 model." in printed
+    assert "Ties (margin exactly 0) count half: 1 tie." in printed
     reasons = {
         "beyond the other file's outputs": 1,
         "in a prompt with an unreadable row": 2,

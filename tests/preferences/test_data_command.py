@@ -186,9 +186,9 @@ def test_a_sample_is_drawn_and_counted() -> None:
     ("given", "message"),
     [
         ({"by": "topic"}, r"--by topic: it is the same in every row \('all'\), so that there is nothing to compare; name another column"),
-        ({"by": "sorce"}, r"--by sorce: no such column in \S+\. Did you mean 'source'\? Found: chosen, prompt, rejected, source"),
+        ({"by": "sorce"}, r"--by sorce: no such column in the given pairs\. Did you mean 'source'\? Found: chosen, prompt, rejected, source"),
         ({"by": "prompt"}, r"--by prompt: none of its 60 levels has 10 prompts \(the largest has 1\); name another column"),
-        ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Map it with --column chosen=<your column>"),
+        ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Map it with columns=\{\"chosen\": \"<your column>\"\}"),
         ({"columns": {"chose": "x"}}, "--column chose: not a column that is read. Did you mean 'chosen'"),
         ({"biases": ["structre"]}, "Did you mean 'structure'"),
         ({"biases": ["helpfulness"]}, "bias 'helpfulness' cannot be measured, so labelling it needs an LLM"),
@@ -230,3 +230,16 @@ def test_a_bias_that_no_pair_has_is_named_and_the_others_are_measured() -> None:
     few = cda.audit_data(rows(6), biases="structure", progress=False).bias("structure")
     assert not isinstance(few.odds, cda.Missing) and isinstance(few.odds.crude, cda.Missing)
     assert few.odds.crude.reason == "pairs of 6 prompts differ in it; 10 are needed"
+
+
+def test_what_is_not_shown_is_no_absence_and_few_pairs_are_said() -> None:
+    long, short = "It is so, and it has been so for a long time by now.", "It is so."
+    pairs = [
+        {"prompt": f"Why {row}?", "chosen": (long, short)[row % 2], "rejected": (short, long)[row % 2]}
+        for row in range(40)
+    ]
+    pairs[0]["chosen"] += "\n- One\n- Two\n- Three"
+    found = cda.audit_data(pairs, biases=["length", "structure"], progress=False)
+    headline = found.document().headline
+    assert headline.endswith("no preference is shown on length; too few pairs differ in structure.")
+    assert headline.startswith("In ") and "too few" in str(found)

@@ -66,3 +66,26 @@ def test_doses_and_data_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     data = cda.audit_data(pairs, biases="structure", progress=False)
     with pytest.raises(KeyError, match="did you mean 'structure'"):
         data.bias("structur")
+
+
+def test_moments_of_one_model_and_of_a_training() -> None:
+    plain, trained = make_audit(**KINDS["one_model"]), make_audit()
+    table = plain.numbers.where("skew").pivot("bias", "moment")
+    for look in (lambda: table["jargon"]["before"], lambda: plain.skew["jargon"].of("before")):
+        with pytest.raises(KeyError) as raised:
+            look()
+        assert str(raised.value) in (
+            "'before': no such moment; known: model",
+            "'before': no such scoring; known: model",
+        )
+    with pytest.raises(KeyError, match="'jargn': no such bias; did you mean 'jargon'"):
+        table["jargn"]
+    with pytest.raises(KeyError, match="'befor': no such moment; did you mean 'before'"):
+        trained.numbers.where("skew").pivot("bias", "moment")["jargon"]["befor"]
+
+
+@pytest.mark.parametrize("name", ["x.html", "x.md", "x.csv", "x"])
+def test_a_result_is_saved_as_json_alone(audit: AuditResult, name: str, tmp_path: Path) -> None:
+    with pytest.raises(cda.DataError, match=r"saved as JSON \(\.json\); report\(\) writes a page"):
+        audit.save(tmp_path / name)
+    assert not list(tmp_path.iterdir())

@@ -101,3 +101,13 @@ def test_names_from_outside_are_inert_in_a_notebook() -> None:
         page = Parsed(audit._repr_html_())
     assert not {"script", "style"} & {tag for tag, _ in page.tags}
     assert [own["src"].partition(",")[0] for tag, own in page.tags if tag == "img"] == ["data:image/svg+xml;base64"]
+
+
+@pytest.mark.parametrize("column", ["single", "double"])
+def test_a_bias_of_second_turns_has_its_whole_name(column: Any) -> None:
+    audit = make_audit(targets={"sycophancy-second-turn": (0.88,)}, quality=None, others=())
+    axes = audit.plot("skew", column)
+    names = [text.get_text().replace("\n", "") for text in axes.get_yticklabels()]
+    assert names == ["sycophancy-second-turn"]
+    assert all(text.get_window_extent().x0 >= 0 for text in axes.get_yticklabels())
+    assert "sycophancy-second-turn: " in audit.document().plots[0].description
