@@ -163,7 +163,14 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
         if goal.loaded.recipe.rewrites_by_llm and (problems := llm_problems(llm, [str(llm.model)])):
             raise RunError("\n".join(problems))
     of_run = goal.loaded is None and goal.scored_by is None  # nothing is made or scored
-    unused = ("name", "lora", "train", "data", *(("biases",) if material is not None else ()), *(("model",) if of_run else ()))
+    unused = (
+        "name",
+        "lora",
+        "train",
+        "data",
+        *(("biases",) if material is not None else ()),
+        *(("model",) if of_run else ()),
+    )
     html = user_path(options.html) if options.html else None
 
     def work(_: Path) -> Made[InspectResult]:

@@ -198,7 +198,10 @@ def _resolved(
     preset, unknown = presets.preset_layers(own, path, problems)
     fits = presets.fitting(preset, layers, path, problems, notes)
     if "model" in preset and "model" not in fits:
-        own["model"] = {**own["model"], "preset": None}  # the recipe as it was resolved names no preset that it does not use
+        own["model"] = {
+            **own["model"],
+            "preset": None,
+        }  # the recipe as it was resolved names no preset that it does not use
     preset = fits
     names = own.get("biases", preset.get("biases"))
     merged = {"name": path.stem} | presets.merge_layers(
