@@ -13,12 +13,15 @@ from cda.auditing.verdict_sentences import (
     loss_of_quality,
     model_evidence,
     model_word,
+    nothing_to_take_away,
     prompts_needed,
     training_word,
     worse_with,
 )
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS
+from cda.jobs.options import LIMITED
+from cda.recipe.presets import value_at
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import OF_TRIPLES
@@ -191,8 +194,13 @@ def _after_training(audit: AuditResult) -> NextStep:
         return NextStep(why, _again(run, f"biases=[{','.join(_references([*targets, *harmed], audit))}]", "joint"))
     if any(word in ("overcorrected", "quality lost", "worse") for word in words.values()):
         return _less(run, audit)
+    unmoved = [name for name, word in words.items() if word in ("left as it is", *_WEAK)]
+    if (unmoved or loss_of_quality(audit) == "not excluded") and (whole := _without_limit(audit)):
+        return NextStep("this was a quick look (--limit); the whole run", whole)
+    if unmoved and all(nothing_to_take_away(name, audit) for name in unmoved):
+        return _nothing_before(run, unmoved, audit)
     if any(word == "left as it is" for word in words.values()):
-        return NextStep("no dose helps: teach it on more pairs", _again(run, *_twice(audit), "more"))
+        return _more_to_learn("no dose helps", run, audit)
     if any(word == "quality open" for word in words.values()) or (
         loss_of_quality(audit) == "not excluded" and not _weak(words)
     ):
@@ -267,7 +275,52 @@ def _stronger(run: str | None, names: Sequence[str], audit: AuditResult) -> Next
         if run is not None and skew.available > skew.before.n:
             return NextStep(f"{why}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
         return NextStep(f"{why}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
-    return NextStep("no change is shown: teach it more", _again(run, *_twice(audit), "more"))
+    return _more_to_learn("no change is shown", run, audit)
+
+
+def _nothing_before(run: str | None, names: Sequence[str], audit: AuditResult) -> NextStep:
+    """The model before is not shown to prefer the biases: more contrasts may show that it does; with enough, nothing is left to do."""
+    why = f"before the training the model is not shown to prefer {listed(list(names[:2]))}"
+    wide = [name for name in names if _half(_share(name, audit)) > WIDE]
+    if not wide:
+        return NextStep(f"nothing needs doing: {why}")
+    skew, needed = audit.skew[wide[0]], triples_for_share(WIDE)
+    said = f"{why}; ± {100 * WIDE:g} points need {needed} contrasts"
+    if run is not None and skew.available > skew.before.n:
+        return NextStep(f"{said}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
+    return NextStep(f"{said}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
+
+
+def _without_limit(audit: AuditResult) -> tuple[str, ...]:
+    """The run's command with everything that `--limit` took a part of; empty if it was not given."""
+    if audit.run is None:
+        return ()
+    known = {path: value_at(audit.run.settings, *path.split(".")) for path in LIMITED.split()}
+    limits = {*map(str, known.values())}
+    return (
+        ("train", audit.run.folder, *(f"{path}=null" for path in known))
+        if limits != {"None"} and len(limits) == 1
+        else ()
+    )
+
+
+def _more_to_learn(why: str, run: str | None, audit: AuditResult) -> NextStep:
+    """More pairs, if some were not drawn or not rewritten; else twice the epochs."""
+    made = audit.stages.synthesize
+    more = [
+        f"{path}=null"
+        for path, left_out in (
+            (
+                "data.max_pairs",
+                value_at({} if audit.run is None else audit.run.settings, "data", "max_pairs") is not None,
+            ),
+            ("synthesize.counterfactuals", made and any(own.eligible > own.tried for own in made.biases.values())),
+        )
+        if left_out
+    ]
+    if more:
+        return NextStep(f"{why}: teach it on more pairs", _again(run, *more, "more"))
+    return NextStep(f"{why}: teach it for more epochs", _again(run, *_twice(audit), "more"))
 
 
 def _twice(audit: AuditResult) -> tuple[str, ...]:

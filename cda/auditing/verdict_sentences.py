@@ -201,6 +201,17 @@ def aims_at_tie(name: str, audit: AuditResult) -> bool:
     return _evidence(name, audit).aims_at_tie
 
 
+def nothing_to_take_away(name: str, audit: AuditResult) -> bool:
+    """True if the model before a training is not shown to prefer a bias: the interval of its share reaches 50% or lies below. If ties
+    are the aim, the other side counts too; with votes, neither is it shown to want more of the bias than people do."""
+    before, votes = audit.skew[name].before, audit.votes.get(name)
+    if aims_at_tie(name, audit):
+        return before.low <= TIE <= before.high
+    if votes is not None:
+        return votes.skew_on_voted.before.low <= TIE and votes.signed_gap.before.low <= 0
+    return before.low <= TIE
+
+
 def worse_with(name: str, audit: AuditResult) -> list[str]:
     """Other biases that got worse with the training against one."""
     found = [rules.worsened(name, {other: _evidence(other, view) for other in view.skew}) for view in _views(audit)]
@@ -357,14 +368,18 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     word, audit = training_word(name, given), of_mean(given)
     evidence = {other: _evidence(other, audit) for other in audit.skew}
     own = evidence[name]
+    before = ""
+    if word in ("no change shown", "left as it is") and nothing_to_take_away(name, audit):
+        shown = audit.votes[name].skew_on_voted if name in audit.votes else audit.skew[name]
+        before = f" Before, the model is not shown to prefer it ({share(shown.before)}): nothing to take away is shown."
     if word == "left as it is":
-        return Verdict(name, word, _left_sentence(name, audit))
+        return Verdict(name, word, _left_sentence(name, audit) + before)
     worse = worse_with(name, given) if word == "substituted" else []
     along = [other for other in rules.moved_along(name, evidence) if other not in worse]
     text = _without_votes(name, word, own, audit) if own.people is None else _with_votes(name, word, audit)
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
-    text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
+    text += before + _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
     if audit is not given and is_held_out(given, name):
         first: Measure = given.votes[name].miscalibration if own.people else given.skew[name]
         change = first.of_training().change

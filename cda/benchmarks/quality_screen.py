@@ -76,7 +76,12 @@ def quality_headline(result: QualityResult) -> str:
 
 def _names(result: QualityResult) -> dict[str, str]:
     """The scorings in words: models, or before and after an adapter."""
-    words = {scoring.label: model_label(scoring) for scoring in result.scorings}
+    first, last = result.scorings[0], result.scorings[-1]
+    if (
+        first is not last and last.adapter is not None and last.target == first.target
+    ):  # what is written calls it another model
+        last = last.model_copy(update={"model": first.model})
+    words = {scoring.label: model_label(scoring) for scoring in (first, last)}
     return words if len(set(words.values())) == len(words) else {label: f"the model {label}" for label in words}
 
 
@@ -124,7 +129,9 @@ def quality_glance(result: QualityResult) -> Glance:
 
 
 def _accuracy_rows(result: QualityResult, names: dict[str, str]) -> Iterator[GlanceRow]:
-    series = {label: Series(look, brief(names[label])) for label, look in zip(result.labels, _LOOKS, strict=False)}
+    with_adapter = len(result.labels) > 1 and result.scorings[-1].adapter is not None
+    words = dict(zip(result.labels, _LOOKS, strict=False)) if with_adapter else names
+    series = {label: Series(look, brief(words[label])) for label, look in zip(result.labels, _LOOKS, strict=False)}
     for each in result.sets:
         groups = each.shown if len(result.sets) == 1 else (each.overall,)
         for group in groups:

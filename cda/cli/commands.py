@@ -123,9 +123,11 @@ def label(
         run_until(call, target, overrides, "label", **{name: options[name] for name in ("out", "limit")})
         return
     from cda.api.benchmarks import label_file
+    from cda.report.next_step import after_labels
 
     counts, out = label_file(target, columns_of(call.columns or ()), **options, **call.paid(overrides))
-    call.output.show(counts, f"Written: {out}")
+    step = after_labels(out, options["biases"] or (), call.columns or ())
+    call.output.show(counts, "\n".join([f"Written: {out}", *step.lines()]))
 
 
 @job(TRAIN, "only limit seed columns out")

@@ -73,7 +73,7 @@ def comparison_headline(result: ComparisonResult) -> str:
         if (words := did_to(row.verdicts.get(bias, "")))
     ]
     if did:
-        more = f"; {len(did) - _MOST_NAMED} more below" if len(did) > _MOST_NAMED else ""
+        more = f"; {len(did) - _MOST_NAMED} more in the report" if len(did) > _MOST_NAMED else ""
         said = "; ".join(f"{training} {words}" for training, words in did[:_MOST_NAMED])
         return f"T{said[1:]}{more}."
     if len(result.audits) == 1:
@@ -151,7 +151,7 @@ def comparison_glance(result: ComparisonResult) -> Glance:
     return Glance(
         caption=f"How often each prefers the answer with the bias{f' ({kept[0]})' if alone else ''} to the one without.", heading="audit",
         axis=percent_axis("share of contrasts"), rows=tuple(rows), columns=("",) if alone else tuple(map(inert, kept)),
-        rest=f"Further biases, in the tables below: {listed(left)}." if left else "",
+        rest=f"Further biases, in the report: {listed(left)}." if left else "",
         reading=(
             "Each chip is the verdict of the audit itself. The dashed line is 50%, no preference. There is no mean here: means stand in the "
             "table below with their spread, and not at all where audits lie on both sides of no effect.",

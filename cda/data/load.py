@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cda.arrays import LARGEST
@@ -205,12 +206,19 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     return rows if _kind(path) in (".csv", ".tsv") else columns_of_messages(rows, str(path))
 
 
-def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, setting: str) -> None:
-    """Refuse rows without a mapped column (our name to the file's) with a DataError that names each; `setting` and our name map it."""
+def check_columns(
+    rows: Sequence[Row],
+    needed: Mapping[str, str],
+    where: str,
+    setting: str,
+    instead: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Refuse rows without a mapped column (our name to the file's) with a DataError that names each; `setting` and our name map it,
+    or what `instead` says by our name."""
     present = {key for row in rows for key in row}
     missing = [
         f"{where}: no column '{theirs}'.{did_you_mean(theirs, present)} Found: {', '.join(map(inert, sorted(present)))}. "
-        f"Map it with {setting}{ours}=<your column>"
+        f"Map it with {setting}{ours}=<your column>{instead.get(ours, '')}"
         for ours, theirs in needed.items()
         if theirs not in present
     ]

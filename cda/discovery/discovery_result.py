@@ -37,13 +37,12 @@ from cda.results.discover import (
 )
 from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.results.facts import StageRun
-from cda.run import RunFolder
+from cda.run import SUPERSEDED, RunFolder
 
 STAGES = ("material", "search", "validate", "confirm", "pairs")
 CARRIED: Literal["carried"] = "carried"
 """Stage of a topic in which attributes of other topics are measured."""
 PAIRS, BIASES = "pairs.jsonl", "biases"
-_SUPERSEDED = "superseded"
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 _EXAMPLES, _SHOWN = 3, 80
 
@@ -137,7 +136,7 @@ def earlier_tests(folder: RunFolder, stage: Literal["confirm", "carried"] = "con
     Confirmations with one fingerprint, such as one made again after a file was damaged, are one test.
     """
     now, prompts = folder.record(stage), _prompts(folder.stage(stage))
-    aside = RunFolder(folder.path / _SUPERSEDED)
+    aside = RunFolder(folder.path / SUPERSEDED)
     earlier = set()
     for path in aside.path.glob(f"{stage}-[0-9]*"):
         fingerprint = aside.record(path.name).fingerprint

@@ -76,8 +76,8 @@ def topics_glance(result: TopicsResult) -> Glance | None:
         GlanceRow(inert(row.attribute), tuple(map(_topic_cell, own))) for row, own in zip(rows, cells, strict=True)
     ]
     shown, rest = most_shown(drawn, _MOST_ROWS)
-    many = f"{len(left)} more topics stand below."
-    beside = many if len(left) > _MOST_TOPICS else f"{listed(left)}: see below." if left else ""
+    many = f"{len(left)} more topics in the report."
+    beside = many if len(left) > _MOST_TOPICS else f"{listed(left)}: in the report." if left else ""
     return Glance(
         caption="The reward for each attribute in each topic.", heading="attribute", axis=axis_around("reward units", found),
         columns=(*map(inert, kept), _ALL), rows=shown, rest=" ".join(filter(None, (rest, beside))),

@@ -162,7 +162,15 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
         llm = goal.loaded.recipe.llm
         if goal.loaded.recipe.rewrites_by_llm and (problems := llm_problems(llm, [str(llm.model)])):
             raise RunError("\n".join(problems))
-    unused = ("name", "lora", "train", "data", *(("biases",) if material is not None else ()))
+    of_run = goal.loaded is None and goal.scored_by is None  # nothing is made or scored
+    unused = (
+        "name",
+        "lora",
+        "train",
+        "data",
+        *(("biases",) if material is not None else ()),
+        *(("model",) if of_run else ()),
+    )
     html = user_path(options.html) if options.html else None
 
     def work(_: Path) -> Made[InspectResult]:
@@ -173,9 +181,11 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
             rewrites = fresh_rewrites(goal.loaded, answers, options.responses)
         inspection = _inspection(target, rewrites, goal, options)
         document = inspect_document(inspection)
+        # A file's biases, of which the result keeps the names, as they were given.
+        files = dict(zip(rewrites.biases, options.bias, strict=False)) if goal.loaded is None else {}
         page = {html.name: document.page} if html else {}
         text = document.text(
-            [f"Page: {html}" if html else "All tables: --html PAGE"], as_called(as_given(target), None)
+            [f"Page: {html}" if html else "All tables: --html PAGE"], as_called(as_given(target) | files, None)
         )
         return Made(inspection, page, text)
 

@@ -82,6 +82,8 @@ ContrastsOrNone = Annotated[
 Figures = Annotated[str | None, FIGURES]
 Limit = Annotated[int | None, LIMIT]
 AUDITED = "audit.max_contrasts audit.max_triples audit.max_quality audit.max_samples"
+LIMITED = f"data.max_pairs data.max_contrasts {AUDITED}"
+"""What `--limit` sets of a training."""
 LimitOfAudit = Annotated[int | None, LIMIT._replace(setting=AUDITED)]
 Columns = Annotated[Mapping[str, str] | None, COLUMN]
 Votes = Annotated[Data | None, Arg("People's votes on them: id and vote, any number an item.", setting="audit.votes")]
@@ -194,7 +196,7 @@ class TrainArguments(Paid, DoseSettings, total=False):
     dry_run: bool
     """Check everything, log the settings and the plan, do nothing."""
     out: Annotated[Place | None, folder("<recipe>")._replace(says="Folder of the run. Default: runs/<recipe>.")]
-    limit: Annotated[int | None, LIMIT._replace(setting=f"data.max_pairs data.max_contrasts {AUDITED}")]
+    limit: Annotated[int | None, LIMIT._replace(setting=LIMITED)]
 
 
 class DataArguments(Paid, ModelSettings, DoseSettings, total=False):

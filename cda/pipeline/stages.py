@@ -54,7 +54,7 @@ from cda.results.dose import DoseResult
 from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.kinds import FILES
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts
-from cda.run import RunFolder, Stage, fingerprint
+from cda.run import SUPERSEDED, RunFolder, Stage, fingerprint
 from cda.training.hub import NOT_UPLOADED, asked_repository, made_repository, push
 from cda.training.trackers import TRACKERS, asked_trackers
 from cda.user_errors import disk_is_full
@@ -362,7 +362,8 @@ def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
         say(f"\n{stage.name}: done before, reused ({folder.stage(stage.name)})")
         return True
     reason = "of --fresh" if is_done else folder.why_redo(stage) if is_main() else None
-    say(f"\n{stage.name}" + (f": made again, because {reason}" if reason else ""))
+    kept = f" (the earlier one goes to {folder.path / SUPERSEDED})"
+    say(f"\n{stage.name}" + (f": made again, because {reason}{kept}" if reason else ""))
     return False
 
 

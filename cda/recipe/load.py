@@ -119,7 +119,7 @@ def load_recipe(
     if (
         path.name == MANIFEST
     ):  # a run's settings, as they were resolved, are a recipe; its paths are of the current folder
-        path, content = Path(reference), dict(content.get("recipe") or {})
+        path, content = Path(reference), presets.without_presets(content.get("recipe") or {})
     if is_bias_content(content):
         bias = _check_bias(path, content)
         content = {"name": content.get("name"), "biases": [str(path)], **_FOR_A_BIAS_FILE}
@@ -196,7 +196,13 @@ def _resolved(
     layers.append(presets.checked_layer(settings, str(path), problems))
     own = presets.merge_layers(*layers)
     preset, unknown = presets.preset_layers(own, path, problems)
-    preset = presets.fitting(preset, layers, path, problems, notes)
+    fits = presets.fitting(preset, layers, path, problems, notes)
+    if "model" in preset and "model" not in fits:
+        own["model"] = {
+            **own["model"],
+            "preset": None,
+        }  # the recipe as it was resolved names no preset that it does not use
+    preset = fits
     names = own.get("biases", preset.get("biases"))
     merged = {"name": path.stem} | presets.merge_layers(
         presets.joint_alone(preset) if isinstance(names, list) and len(names) > 1 else preset, own

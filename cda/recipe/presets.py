@@ -40,12 +40,22 @@ def value_at(settings: object, *keys: str) -> object:
 
 
 def checked_layer(layer: Mapping[Any, Any], where: str, problems: list[str]) -> Layer:
-    """Give `model: NAME`, `data: NAME` and `audit: NAME` their long form; keys that are no words become problems."""
+    """Give `model: NAME`, `data: NAME` and `audit: NAME` their long form, null for no preset; keys that are no words become problems."""
     problems += [f"{where}: {key!r}: keys are words" for key in layer if not isinstance(key, str)]
     return {
-        key: {"preset": value} if key in _PRESET_FOLDERS and isinstance(value, str) else value
+        key: {"preset": value} if key in _PRESET_FOLDERS and (value is None or isinstance(value, str)) else value
         for key, value in layer.items()
         if isinstance(key, str)
+    }
+
+
+def without_presets(resolved: Mapping[str, Any]) -> Layer:
+    """A resolved recipe without the names of its presets: what they set stands in it, as far as it was used."""
+    return {
+        section: {key: value for key, value in content.items() if key != "preset"}
+        if section in _PRESET_FOLDERS and isinstance(content, Mapping)
+        else content
+        for section, content in resolved.items()
     }
 
 
@@ -115,7 +125,7 @@ def fitting(presets: Layer, layers: Sequence[Layer], path: Path, problems: list[
                         f"or leave model={preset} out")  # fmt: skip
     elif preset_at == named_at and made_for in ADAPTERS:
         problems.append(f"{path}: model={preset}: its learning rate and LoRA targets are made for {made_for} and not for {name}; "
-                        f"leave it out: LoRA's layers are then chosen for {name}, and train.learning_rate is the default")  # fmt: skip
+                        f"leave it out, or add model.preset=null: LoRA's layers are then chosen for {name}, and train.learning_rate is the default")  # fmt: skip
     elif preset_at == named_at:
         notes.append(
             f"model={preset} is made for {made_for}; its settings are used for {name}, as asked: "

@@ -284,7 +284,7 @@ def screen_lines(headline: str, glance: Glance | None, room: int = MAX_LINES) ->
     return [*opening, *(glance.lines(max(2, room - len(opening))) if glance else ())]
 
 
-def most_shown(rows: Sequence[GlanceRow], most: int, where: str = "below") -> tuple[tuple[GlanceRow, ...], str]:
+def most_shown(rows: Sequence[GlanceRow], most: int, where: str = "in the report") -> tuple[tuple[GlanceRow, ...], str]:
     """The first rows, and a sentence that counts the others."""
     left = len(rows) - most
-    return tuple(rows[:most]), f"{left} more stand {where}." if left > 0 else ""
+    return tuple(rows[:most]), f"{left} more {where}." if left > 0 else ""

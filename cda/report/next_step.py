@@ -3,6 +3,7 @@ verdicts; the functions here for every other kind of result."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -114,9 +115,10 @@ def trains(name: str, unnamed: bool = False) -> bool:
 
 
 def more_needed(estimates: Iterable[Estimate]) -> int | None:
-    """Rows that each of these shares needs for ± `WIDE`; None if each interval is as narrow already."""
+    """Rows that the widest of these needs for ± `WIDE`, from its width on the rows that are there, which may share prompts; None if
+    each is as narrow already."""
     wide = [each for each in estimates if (each.high - each.low) / 2 > WIDE]
-    return triples_for_share(WIDE) if wide else None
+    return max((math.ceil(each.n * ((each.high - each.low) / 2 / WIDE) ** 2) for each in wide), default=None)
 
 
 def _opened(bias: str) -> tuple[str, str]:
@@ -140,7 +142,7 @@ def after_data(result: DataResult) -> NextStep:
     rates = [each.contingency.selection_rate for each in result.biases if isinstance(each.contingency, Contingency)]
     if needed := more_needed(rates):
         return NextStep(
-            f"nothing is shown; ± {100 * WIDE:g} points need {needed} pairs with a bias on one side; other widths",
+            f"nothing is shown; ± {100 * WIDE:g} points need about {needed} pairs with a bias on one side; other widths",
             ("samples", f"{WIDE:g}"),
         )
     return NextStep("nothing needs doing: no bias is shown to decide the choices")
@@ -175,6 +177,15 @@ def after_triples(out: str, biases: Iterable[str]) -> NextStep:
     """An audit on them."""
     own = tuple(word for name in biases for word in _opened(name))
     return NextStep(f"audit on them, with your model for {EMBEDDED}", ("audit", EMBEDDED, *own, "--triples", out))
+
+
+def after_labels(out: str, biases: Iterable[str], columns: Iterable[str]) -> NextStep:
+    """What the labels say of the choices; the file holds the pairs, too, with `columns` (ours=theirs) as they were."""
+    own = (
+        *(word for name in biases for word in _opened(name)),
+        *(word for own in columns for word in ("--column", own)),
+    )
+    return NextStep("see if the choices favour it", ("data", out, *own, "--labels", out))
 
 
 def after_texts(contrasts: str) -> NextStep:
@@ -236,7 +247,8 @@ def after_quality(result: QualityResult) -> NextStep:
         )
     if needed := more_needed(known):
         return NextStep(
-            f"no change is shown; ± {100 * WIDE:g} points need {needed} items; other widths", ("samples", f"{WIDE:g}")
+            f"no change is shown; ± {100 * WIDE:g} points need about {needed} items; other widths",
+            ("samples", f"{WIDE:g}"),
         )
     return NextStep("nothing needs doing: no fall is shown")
 
@@ -366,7 +378,19 @@ def after_inspection(result: InspectResult) -> NextStep:
     if result.worst != "failed" and any(each.value > _MANY_FAILED for each in failed):
         return NextStep("see those that failed first", ("inspect", result.target, "--worst", "failed"))
     if result.target.endswith(".jsonl"):
-        return NextStep("audit on them; with your model for embedded", ("audit", EMBEDDED, "--triples", result.target))
+        own = tuple(word for name in dict.fromkeys(each.bias for each in result.summaries) for word in _opened(name))
+        return NextStep(
+            "audit on them; with your model for embedded",
+            (
+                "audit",
+                EMBEDDED,
+                *own,
+                "--triples",
+                result.target,
+                "--contrasts",
+                "none",
+            ),
+        )
     if result.target in names_in(FOLDERS["recipes"]) or result.target.endswith((".yaml", ".yml")):
         return NextStep("the rewrites look right? Train on them", ("train", result.target))
     if result.target in names_in(FOLDERS["biases"]):

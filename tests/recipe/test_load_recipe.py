@@ -183,7 +183,7 @@ def test_what_a_recipe_must_say(write: Write) -> None:
 def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
     loaded = load_recipe("jargon", ["model.name_or_path=my/model", "train.weight_decay=0.1"])
     assert loaded.recipe.train == {"weight_decay": 0.1}
-    assert (loaded.recipe.lora.target_modules, loaded.recipe.model.preset) == (None, "embedded")
+    assert (loaded.recipe.lora.target_modules, loaded.recipe.model.preset) == (None, None)
     (note,) = loaded.notes
     assert note.startswith(
         "the preset model=embedded is made for embedded, not for my/model: its settings are left out"
