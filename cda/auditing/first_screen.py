@@ -17,9 +17,12 @@ from cda.auditing.verdict_sentences import (
     answers_of,
     by_rate,
     loss_of_quality,
+    model_evidence,
     model_reason,
     model_word,
     rate_effect,
+    tied_of,
+    ties_of_quality,
     training_word,
     worse_with,
 )
@@ -33,7 +36,7 @@ from cda.report.tables import Row, Table, aligned
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect, LengthBaseline
-from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
+from cda.stats.verdict import MANY_TIED, TIE, TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 30
@@ -117,9 +120,9 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
         rows.append((key, f"({MEASURES[key].shown_as['screen']})", share(found), *blank, str(found.n)))
     lines = aligned(rows)
     most = max(map(width, lines))
-    for at, row in enumerate(shown, 1):
-        clause = _beyond_shares(row.clause)
-        reason = clause.removesuffix(f"; {position.kept_words(audit, row.bias)}")
+    clauses = [(_beyond_shares(row.clause), f"; {position.kept_words(audit, row.bias)}") for row in shown]
+    for at, (clause, kept) in enumerate([*clauses, (ties_of_quality(audit), "")], 1):
+        reason = clause.removesuffix(kept)
         shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2])
         fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS)
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
@@ -161,23 +164,23 @@ def _prompts_of(audit: AuditResult) -> dict[str, int]:
 
 
 Chip = Literal[
-    "rewarded", "not rewarded", "all ties", "unclear", "improved", "overcorrected", "worse", "at a cost", "no change shown",
-    "left as it is",
+    "rewarded", "penalised", "not rewarded", "all ties", "unclear", "improved", "overcorrected", "worse", "at a cost",
+    "no change shown", "left as it is",
 ]  # fmt: skip
 """The shortest form of a verdict. `all ties`, `unclear` and `at a cost` are no good news; the clause next to them says why."""
 SHAPES: dict[Chip, str] = {
-    "rewarded": "▲", "not rewarded": "▽", "all ties": "≡", "unclear": "?", "improved": "✓", "overcorrected": "↶", "worse": "✗",
+    "rewarded": "▲", "penalised": "▼", "not rewarded": "▽", "all ties": "≡", "unclear": "?", "improved": "✓", "overcorrected": "↶", "worse": "✗",
     "at a cost": "±", "no change shown": "=", "left as it is": "=",
 }  # fmt: skip
 """A sign beside each chip's word, so that none depends on its colour."""
 KINDS: dict[Chip, Kind] = {
     **dict.fromkeys(("rewarded", "overcorrected", "worse", "at a cost"), "bad"), "improved": "good",
-    **dict.fromkeys(("not rewarded", "all ties", "unclear", "no change shown", "left as it is"), "none"),
+    **dict.fromkeys(("penalised", "not rewarded", "all ties", "unclear", "no change shown", "left as it is"), "none"),
 }  # fmt: skip
 """Good or bad news, or neither, of each chip."""
 _CHIPS: dict[Word | Finding, Chip] = {
-    "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "not rewarded",
-    "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear", "scored alike": "all ties",
+    "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "penalised",
+    "not rewarded": "not rewarded", "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear", "scored alike": "all ties",
     **dict.fromkeys(("too few prompts", "few flipped", "mostly tied", "not told apart from length"), "unclear"),
     "improved": "improved", "less biased": "improved", "overcorrected": "overcorrected", "worse": "worse",
     "substituted": "at a cost", "quality lost": "at a cost", "noise not excluded": "unclear", "quality open": "unclear",
@@ -222,8 +225,8 @@ class BiasVerdict:
 def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
     """Every measured bias at a glance, the targets first; no chip is better than the intervals of the audit.
 
-    One model: `cda.stats.verdict.finding` gives the word. *Rewarded* and *not rewarded* are its words for a side, with votes next to
-    people's share. *All ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties
+    One model: `cda.stats.verdict.finding` gives the word. *Rewarded*, *penalised* and *not rewarded* are its words for a side, with
+    votes next to people's share. *All ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties
     count. *Unclear* is every other word, each of them a reason, which the clause says (`model_reason`).
 
     Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
@@ -335,6 +338,8 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
     shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
     clause = _training_clause(shown, audit) if after is not None else _model_clause(shown, audit)
     length = None if compares(audit) else audit.effects[name].before.length
+    if length and shown.tied and length.characters.value == length.words.value == TIE:
+        length = None  # sides that do not differ in length either
     return BiasVerdict(name, shown.target, chip, word, clause, before, after, people, length)
 
 
@@ -349,6 +354,9 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
 def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a model has its chip, in about ten words, and how many comparisons say something of it."""
     why, kept = _why(found, audit), position.kept_words(audit, found.bias)
+    evidence = model_evidence(found.bias, audit)
+    if not found.tied and evidence.ties >= MANY_TIED * evidence.share.n and not (kept or "scored alike" in why):
+        why += f"; {tied_of(evidence)}"
     return f"{why}; {kept}" if kept and "by place" not in why else why
 
 
@@ -413,6 +421,7 @@ def _by_chip(found: Sequence[BiasVerdict], chip: Chip) -> list[BiasVerdict]:
 
 _REWARDS: dict[tuple[Chip, bool], str] = {
     ("rewarded", True): "rewards {} more often than people do", ("rewarded", False): "rewards {}",
+    ("penalised", False): "penalises {}",
     ("not rewarded", True): "rewards {} less often than people do", ("not rewarded", False): "does not reward {}",
 }  # fmt: skip
 """By chip, and True if people voted."""

@@ -18,7 +18,7 @@ from cda.auditing.report_cells import (
     targets,
     voted_names,
 )
-from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence, opposed_effects
+from cda.auditing.verdict_sentences import cancels_by_rate, confounds_sentence, drift_sentence, opposed_effects
 from cda.numbers.measures import BOUNDS, MEASURES, of_audits, of_place
 from cda.numbers.views import numbers_in
 from cda.records import OF_TRIPLES, PERCENT
@@ -273,6 +273,8 @@ def effects_table(audit: AuditResult) -> Table:
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.n_measured(name))
+            if verdict != "identified" and cancels_by_rate(name, audit):
+                verdict = "by RATE: few like pairs"
             rival = under.length.rival if under.length else None
             if verdict == "identified" and rival and not two:
                 verdict = f"identified, but not told apart from {rival.replace('_', ' ')}"
@@ -325,6 +327,8 @@ def identification_sentences(audit: AuditResult) -> list[str]:
         last = effects.last
         if isinstance(last.direct, SameMargin) and last.direct.value:
             sentences.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
+        elif cancels_by_rate(name, audit):
+            continue
         elif isinstance(last.identification, Identification) and not last.identification.is_identified:
             sentences.append(
                 f"{name}: {last.identification.verdict}: {last.identification.reason}{confounds_sentence(last.identification)}"
