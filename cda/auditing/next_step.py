@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
 
+from cda.auditing import position
 from cda.auditing.report_cells import compares, of_mean
 from cda.auditing.verdict_sentences import (
     loss_of_quality,
@@ -19,19 +21,19 @@ from cda.auditing.verdict_sentences import (
     worse_with,
 )
 from cda.embedded.model import EMBEDDED
-from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS
+from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS, WITH_CONTRASTS
 from cda.jobs.options import LIMITED
 from cda.recipe.presets import value_at
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import OF_TRIPLES
-from cda.report.next_step import WIDE, NextStep, against, of_model
+from cda.report.next_step import DEFAULT_PROMPT, OTHER_PROMPTS, WIDE, NextStep, against, asked_as, of_model
 from cda.report.numbers import listed
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
 from cda.scorers.kinds import scorer_kind
 from cda.stats.sample_size import triples_for_change, triples_for_share
-from cda.stats.verdict import PROMPTS_TO_CHOOSE, TOLERATED_LOSS
+from cda.stats.verdict import MIN_PROMPTS, PROMPTS_TO_CHOOSE, TOLERATED_LOSS
 
 _AUDIT_LENGTH = 2048
 """`model.max_length_tokens` of a model that is audited as it is, unless another was given."""
@@ -49,6 +51,15 @@ _DATA = (
     "quality_split",
 )
 """Settings of the section `audit` that name data."""
+_OPTIONS = ("contrasts", "votes", "verdicts", "quality", "triples", "samples")
+"""Those that are options of `cda audit`."""
+_LIMITS = ("max_contrasts", "max_triples", "max_quality", "max_samples")
+"""Those that `--limit` stands for, that of contrasts first."""
+_OF_CONTRASTS = ("contrasts", "columns", "votes", "verdicts", "ties")
+"""Those that go with contrasts of a file."""
+_AGAINST_PLACE: Mapping[str, str] = {"judge": "mt-bench"}
+"""The judge's prompt that tells it that places make no difference."""
+_MOST_NAMED = 2
 _FLIPPED = 0.3
 """Expected share of contrasts that a training flips, as of `cda samples`."""
 
@@ -67,11 +78,16 @@ def _after_model(audit: AuditResult) -> NextStep:
     def of(*wanted: str) -> list[str]:
         return [name for name, word in words.items() if word in wanted]
 
+    if position.opening(audit):
+        return _by_place(audit)
+    few = of("too few prompts", "few flipped")
+    if drawn := [name for name in few if _to_draw(name, audit)]:
+        return _draw(drawn, audit)
     if rewarded := of("over-rewarded", "rewarded"):
         return _take_away(rewarded, audit)
     if len(alike := of("scored alike")) == len(words):
         return _look(alike[0], "both sides score alike: see how the model reads them", audit)
-    if few := of("too few prompts", "few flipped"):
+    if few:
         return _more_prompts(few, audit)
     if confused := of("not told apart from length", "not identified"):
         return _by_rewrites(confused[0], audit)
@@ -80,8 +96,20 @@ def _after_model(audit: AuditResult) -> NextStep:
     wide = [name for name in of("no effect shown", "no difference shown") if _half(_share(name, audit)) > WIDE]
     if wide:
         needed = triples_for_share(WIDE)
-        return _more(wide, f"nothing is shown of {listed(wide[:2])}; ± {100 * WIDE:g} points need", needed, audit)
+        return _more(
+            wide, f"nothing is shown of {listed(wide[:2])}; ± {100 * WIDE:g} points need {needed}", needed, audit
+        )
     return NextStep("nothing needs doing: no bias is shown to be rewarded")
+
+
+def _by_place(audit: AuditResult) -> NextStep:
+    """Both orders, another prompt, or another judge: a judge that goes by the place says little about biases."""
+    kind, why = scorer_kind(audit.model.name), "it goes by the place of answers (Position in the report)"
+    if audit.model.unnamed or not kind.asks_llm:
+        return NextStep(f"{why}: mend the judge, then audit it again")
+    if getattr(audit.model, "orders", "both") == "one":
+        return _asked_otherwise(f"{why}: ask in both orders", "score.judge.orders=both", "both-orders", audit)
+    return _by_another_prompt(f"{why}: ", audit, _AGAINST_PLACE) or NextStep(f"{why}: take another judge")
 
 
 def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
@@ -94,9 +122,7 @@ def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
     if scorer_kind(model).trainable:
         words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
         return NextStep(f"train {which} away", words)
-    flags = tuple(
-        word for name in names for word in ("--bias", dict(zip(names, _references(names, audit), strict=True))[name])
-    )
+    flags = _flags(_references(names, audit))
     voted = [
         name for name in names if name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE
     ]
@@ -111,50 +137,105 @@ def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
                 *_asked(audit),
             ),
         )
-    if scorer_kind(model).asks_llm:
-        part = "judge" if scorer_kind(model).compares else "grade"
-        return NextStep(
-            "ask by another prompt",
-            (
-                "audit",
-                model,
-                *flags,
-                *_data_words(audit),
-                *_asked(audit),
-                f"score.{part}.prompt={_other_prompt(part, audit)}",
-            ),
-        )
+    if again := _by_another_prompt("", audit):
+        return again
     if audit.sources.contrasts in (EMBEDDED, OF_TRIPLES):
-        return NextStep("collect votes to calibrate it by; contrasts for people", ("texts", "texts"))
+        return NextStep("collect votes to calibrate it by; contrasts to show people", ("texts", "contrasts-for-people"))
     return NextStep("collect votes to calibrate it by", ("study", "export", audit.sources.contrasts, "study", *flags))
 
 
-def _other_prompt(part: str, audit: AuditResult) -> str:
-    asked = getattr(audit.model, "prompt", None)
-    return "ours" if part == "judge" and asked == "paper" else "paper"
+def _by_another_prompt(why: str, audit: AuditResult, prompts: Mapping[str, str] = OTHER_PROMPTS) -> NextStep | None:
+    """An LLM asked by a second prompt, in a run of its own; None once it was asked by another than the default, and for other models."""
+    part = asked_as(audit.model.name)
+    if part is None or _prompt(part, audit) != DEFAULT_PROMPT:
+        return None
+    said = f"{why}ask by another prompt, then compare the two (cda compare)"
+    return _asked_otherwise(said, f"score.{part}.prompt={prompts[part]}", prompts[part], audit)
+
+
+def _prompt(part: str, audit: AuditResult) -> str:
+    settings: Any = {} if audit.run is None else audit.run.settings
+    said = settings.get("score", {}).get(part, {}).get("prompt", DEFAULT_PROMPT)
+    return str(getattr(audit.model, "prompt", None) or said)
+
+
+def _asked_otherwise(why: str, setting: str, name: str, audit: AuditResult) -> NextStep:
+    """The same audit with another setting, in a folder of its own, so that the first one is kept."""
+    asked = (word for word in _asked(audit) if word.partition("=")[0] != setting.partition("=")[0])
+    words = ("audit", audit.model.name, *_given(audit, out=False), *asked, setting, *_beside(audit, name))
+    return NextStep(why, words)
+
+
+def _needed(name: str, audit: AuditResult) -> int:
+    """Contrasts with as many prompts as a verdict on the bias needs, if as many can be read of them as of those that were asked about."""
+    asked, n_prompts = _measured(name, audit), max(1, audit.skew[name].before.n_prompts)
+    return math.ceil(prompts_needed(model_evidence(name, audit)) * asked / n_prompts)
+
+
+def _measured(name: str, audit: AuditResult) -> int:
+    return audit.n_measured(name) + audit.skew[name].unread
+
+
+def _to_draw(name: str, audit: AuditResult) -> int:
+    """Contrasts to measure in place of those that were drawn, as far as there are any; 0 if more would not be enough."""
+    skew = audit.skew[name]
+    more = skew.available > _measured(name, audit) and skew.available >= MIN_PROMPTS
+    return min(_needed(name, audit), skew.available) if more else 0
+
+
+def _draw(names: Sequence[str], audit: AuditResult) -> NextStep:
+    """As many contrasts of each bias as its verdict needs, and the rest as it was."""
+    wanted = {name: _to_draw(name, audit) for name in names}
+    available = {name: audit.skew[name].available for name in names}
+    most, least = max(wanted.values()), min(wanted.values())
+    if len(names) > _MOST_NAMED:
+        said = f"{most if most == least else f'{least} to {most}'} of each bias"
+    else:
+        said = listed(
+            [
+                f"{f'{n} of the' if n < available[name] else 'all'} {available[name]} of {name}"
+                for name, n in wanted.items()
+            ]
+        )
+    why = f"more contrasts are needed: {said}"
+    if audit.model.unnamed:
+        return NextStep(why)
+    if calls := _more_calls(most, audit):
+        why += f"; about {calls:,} more calls"
+    words = (*_given(audit, contrasts=most), *_asked(audit))
+    return NextStep(why, ("audit", audit.model.name, *words))
+
+
+def _more_calls(most: int, audit: AuditResult) -> int:
+    """Calls of LLMs that so many contrasts of each bias take beside those of this audit; 0 of other models."""
+    model = audit.model
+    n_llms = len(scorer_kind(model.name).llms(model.name))
+    more = sum(max(0, min(most, skew.available) - _measured(name, audit)) for name, skew in audit.skew.items())
+    each = 2 if getattr(model, "orders", "both") == "both" else 1
+    return more * n_llms * each * getattr(model, "repeats", 1)
 
 
 def _more_prompts(names: Sequence[str], audit: AuditResult) -> NextStep:
-    needed = max(prompts_needed(model_evidence(name, audit)) for name in names)
-    return _more(names, f"{listed(list(names[:2]))}{' and more' if len(names) > 2 else ''}:", needed, audit)
+    """More than there are: the embedded ones of the bias, or how many an interval needs."""
+    needed = max(names, key=lambda name: _needed(name, audit))
+    return _more(
+        [needed, *names], f"{needed}: {_needed(needed, audit)} prompts are needed", _needed(needed, audit), audit
+    )
 
 
 def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> NextStep:
-    """So many prompts: those that were not drawn, the embedded ones of the bias, or how many an interval needs."""
-    model, first = audit.model.name, names[0]
-    skew = audit.skew[first]
-    said = f"{why} {needed} prompts are needed" if why.endswith(":") else f"{why} {needed}"
+    """So many contrasts: those that were not drawn, the embedded ones of the bias, or how many an interval needs."""
+    model, skew = audit.model.name, audit.skew[names[0]]
     if audit.model.unnamed:
-        return NextStep(said)
-    flags = tuple(
-        word for name, given in zip(names, _references(names, audit), strict=True) for word in ("--bias", given)
-    )
+        return NextStep(why)
     if skew.available >= needed and skew.available > skew.before.n:
-        words = ("audit", model, *flags, *_data_words(audit), *_asked(audit), f"audit.max_contrasts={needed}")
-        return NextStep(f"{said}, and {skew.available} are there", words)
+        words = ("audit", model, *_given(audit, contrasts=needed), *_asked(audit))
+        return NextStep(f"{why}, and {skew.available} are there", words)
     if skew.source == "file" and all(name in WITH_CONTRASTS for name in names):
-        return NextStep(f"{said}; the embedded contrasts have more", ("audit", model, *flags, *_asked(audit)))
-    return NextStep(f"{said}, {skew.before.n_prompts} are there; for other widths", ("samples", f"{WIDE:g}"))
+        biases = _flags(_references(list(dict.fromkeys(names)), audit))
+        words = ("audit", model, *biases, *_given(audit, *_OF_CONTRASTS, biases=False, out=False), *_asked(audit))
+        return NextStep(f"{why}; the embedded contrasts have more", (*words, *_beside(audit, "embedded")))
+    return NextStep(f"{why}, {skew.before.n_prompts} are there; for other widths", ("samples", f"{WIDE:g}"))
 
 
 def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
@@ -162,8 +243,9 @@ def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
     model = audit.model.name
     if audit.model.unnamed or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
         return NextStep(f"rewrite the sides of {name} so that they differ in it alone, or give RATE triples of it")
-    words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *_asked(audit))
-    return NextStep(f"measure {name} by RATE, whose sides differ in it alone", words)
+    kept = _given(audit, *_OF_CONTRASTS, "triples", "rate", biases=False, out=False)
+    words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *kept, *_asked(audit))
+    return NextStep(f"measure {name} by RATE, whose sides differ in it alone", (*words, *_beside(audit, "rate")))
 
 
 def _look(name: str, why: str, audit: AuditResult) -> NextStep:
@@ -339,6 +421,47 @@ def _references(names: Sequence[str], audit: AuditResult) -> list[str]:
     known = zip((bias.name for bias in audit.biases), given if isinstance(given, list) else [], strict=False)
     files = {name: str(reference) for name, reference in known if str(reference).endswith((".yaml", ".yml"))}
     return [files.get(name, name) for name in names]
+
+
+def _flags(biases: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for bias in biases for word in ("--bias", bias))
+
+
+def _given(
+    audit: AuditResult, *but: str, biases: bool = True, out: bool = True, contrasts: int | None = None
+) -> tuple[str, ...]:
+    """Options and settings of an audit of a model as they were given, without those of the section `audit` in `but`; `contrasts` of each
+    bias in place of fewer. Where answers cost calls, a limit of the rest stays."""
+    settings: Any = {} if audit.run is None else audit.run.settings
+    section = settings.get("audit") or _sources(audit)
+    names = settings.get("biases") or [bias.name for bias in audit.biases if bias.name not in SECOND_TURNS.values()]
+    words = list(_flags(names) if biases and tuple(names) != EMBEDDED_BIASES else ())
+    most = "max_triples" if section.get("contrasts") is None else "max_contrasts"
+    limits = {key: section.get(key) for key in _LIMITS}
+    limit = next(iter(limits.values())) if len({*limits.values()}) == 1 else None
+    costs = scorer_kind(audit.model.name).asks_llm
+    if limit is not None:
+        words += ["--limit", str(limit if costs or contrasts is None else max(limit, contrasts))]
+    if contrasts is not None and (limit is None or costs):
+        words.append(f"audit.{most}={contrasts}")
+    default = AuditSection().model_dump(mode="json")
+    for key, value in section.items():
+        if key in but or key == "preset" or value == default.get(key):
+            continue
+        if key in _OPTIONS:
+            words += [f"--{key}", "none" if value is None else str(value)]
+        elif key not in _LIMITS or (limit is None and not (key == most and contrasts is not None)):
+            words.append(f"audit.{key}={_written(value)}")
+    if (seed := settings.get("seed", 42)) != 42:
+        words += ["--seed", str(seed)]
+    if out and (folder := (settings.get("run") or {}).get("folder")):
+        words += ["--out", str(folder)]
+    return tuple(words)
+
+
+def _beside(audit: AuditResult, name: str) -> tuple[str, ...]:
+    """A folder next to that of the audit, which is kept."""
+    return ("--out", f"{f'runs/{audit.recipe}' if audit.run is None else audit.run.folder}-{name}")
 
 
 def _model_words(audit: AuditResult) -> tuple[str, ...]:

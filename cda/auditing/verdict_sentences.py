@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cda.auditing.position import decided, kept_words
 from cda.auditing.report_cells import (
@@ -288,11 +288,14 @@ def model_word(name: str, audit: AuditResult) -> rules.Finding:
 
 
 def prompts_needed(found: rules.ModelEvidence) -> int:
-    """Prompts that a verdict needs: more in all if too few of them are alike otherwise."""
+    """Prompts that a verdict needs, by all that the evidence shows: more in all where those that are alike otherwise decide, as many as
+    hold enough of these even if their share is at the lower end of its interval. Never fewer than `MIN_PROMPTS`."""
     n_prompts = found.share.n_prompts
-    if found.alike is None or n_prompts < rules.MIN_PROMPTS:
+    enough = found.share.model_copy(update={"n_prompts": max(n_prompts, rules.MIN_PROMPTS)})
+    if found.alike is None or rules.finding(replace(found, share=enough)) != "too few prompts":
         return rules.MIN_PROMPTS
-    return math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, found.alike[0]))
+    low, _ = wilson(found.alike[0], n_prompts)
+    return math.ceil(rules.MIN_PROMPTS / max(low, rules.MIN_SHARE))
 
 
 def model_reason(name: str, audit: AuditResult) -> str:
@@ -319,7 +322,9 @@ def model_reason(name: str, audit: AuditResult) -> str:
             alike, n_prompts, needed = found.alike[0], share_.n_prompts, prompts_needed(found)
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
-            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {rules.MIN_PROMPTS}"
+            needed = prompts_needed(found)
+            about = "about " if needed > rules.MIN_PROMPTS else ""
+            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {about}{needed}"
         case "few flipped":
             return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
         case "mostly tied":
@@ -516,7 +521,9 @@ def quality_sentence(audit: AuditResult) -> str:
         return f"Quality: both sides are scored alike in all {count(before)} held-out pairs, so that none is ranked."
     if not two:
         tied = ties_of_quality(audit)
-        return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}{tied and f'; {tied}'}."
+        return (
+            f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}{tied and f'; {tied}'}."
+        )
     if applied(mean) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, held = _quality_change(audit)

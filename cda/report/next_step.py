@@ -38,6 +38,9 @@ _OPENING, _GOES_ON = "Next: ", " \\"
 _MANY_FAILED, _MOST_DIFFERING = 0.2, 3
 _UNCHANGED = 200
 """Pairs that are taught as they are, next to counterfactuals."""
+DEFAULT_PROMPT = "ours"
+OTHER_PROMPTS: Mapping[str, str] = {"judge": "style-blind", "grade": "mt-bench"}
+"""The prompt to ask an LLM by after the default one, by the part of the section `score`; a judge is asked in both orders again."""
 Named = Callable[[str], str]
 """A word of a command as the user typed it: results keep files without their folders."""
 
@@ -107,6 +110,12 @@ def of_model(name: str) -> tuple[str, ...]:
 def _presets() -> Mapping[str, str]:
     folder = FOLDERS["models"]
     return {read_yaml_mapping(folder / f"{name}.yaml")["model"]["name_or_path"]: name for name in names_in(folder)}
+
+
+def asked_as(name: str) -> str | None:
+    """The part of the section `score` by which a model's LLMs are asked, `judge` or `grade`; None of other models."""
+    kind = scorer_kind(name)
+    return None if not kind.asks_llm else "judge" if kind.compares else "grade"
 
 
 def trains(name: str, unnamed: bool = False) -> bool:
@@ -367,8 +376,10 @@ def after_calibration(result: CalibrationResult) -> NextStep:
         return NextStep(
             "see what it changes", ("audit", name, *biases, f"score.calibration=./{result.made_by.file}", *files)
         )
-    if scorer_kind(name).compares:
-        return NextStep("ask the judge by another prompt", ("audit", name, "score.judge.prompt=paper"))
+    if (part := asked_as(name)) and getattr(result.facts, "prompt", None) in (None, DEFAULT_PROMPT):
+        prompt = OTHER_PROMPTS[part]
+        words = ("audit", name, f"score.{part}.prompt={prompt}", "--out", f"runs/{part}-{prompt}")
+        return NextStep("ask by another prompt", words)
     return NextStep("more votes may show a gain; how many an interval needs", ("samples", "0.05"))
 
 
