@@ -151,7 +151,7 @@ def answers(reward: Callable[[int], Any]) -> Callable[[list[Any], list[str]], An
         (3, {}, cda.ModelError, "model: found a number"),
         ((1, 2, 3), {}, cda.ModelError, "a tuple of 3"),
         (lambda responses: [1 for _ in responses], {}, cda.ModelError, "it must need two"),
-        (answers(lambda n: [n]), {}, cda.ModelError, "an array of shape|1 values"),
+        (answers(lambda n: [n]), {}, cda.ModelError, "an array of shape|1 value;"),
         (answers(lambda n: [float("nan")] * n), {}, cda.ModelError, "NaN, infinite or beyond"),
         (answers(lambda n: ["a"] * n), {}, cda.ModelError, "no number"),
         ("jargon", {}, cda.RecipeError, "is a recipe; cda.train"),
