@@ -161,7 +161,7 @@ def paired_table(result: ComparisonResult) -> Table | None:
         for name, found in on.items():
             label = f"{names[pair]}: {inert(name)}" if len(result.paired) > 1 else inert(name)
             if isinstance(found, Missing):
-                rows.append((label, "not paired", *[""] * 6, inert(found.reason)))
+                rows.append((label, "not paired", *[""] * 6, said_of(inert(found.reason), names)))
             else:
                 rows.append((label, *_paired_cells(found)))
     if not rows:
