@@ -334,7 +334,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
 
 def tied_of(found: rules.ModelEvidence) -> str:
     """How many pairs are exact ties."""
-    return f"{found.ties} of {found.share.n} scored alike"
+    return f"{found.ties} of {found.share.n} tied"
 
 
 def _other_side(name: str, audit: AuditResult, found: rules.ModelEvidence) -> str:
@@ -501,7 +501,9 @@ def quality_sentence(audit: AuditResult) -> str:
         return f"Quality: both sides are scored alike in all {count(before)} held-out pairs, so that none is ranked."
     if not two:
         tied = ties_of_quality(audit)
-        return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}{tied and f'; {tied}'}."
+        return (
+            f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}{tied and f'; {tied}'}."
+        )
     if applied(mean) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, held = _quality_change(audit)
