@@ -339,6 +339,7 @@ def test_what_else_differs_decides_on_triples_too_unless_few_pairs_are_alike(on_
     effects = on_triples.effects["jargon"]
     against = effects.before.direct.estimate.model_copy(update={"value": -1.0, "low": -1.5, "high": -0.5})
     identified = effects.before.identification.model_copy(update={"verdict": "identified", "overlap_effect": against})
+    on_triples = effects_of(on_triples, ATE=0.5, ATT=0.4, ATU=0.6)
     audit = changed(on_triples, "effects.jargon.before.identification", identified)
     audit = changed(audit, "effects.jargon.test.p_holm", 0.001)
     on_file = changed(audit, "skew.jargon.source", "file")
@@ -361,6 +362,10 @@ def test_ties_decide_on_triples_too_and_are_said_on_the_first_screen(on_triples:
     audit = effects_of(on_triples, ATE=-0.4, ATT=-0.4, ATU=-0.4)
     share = audit.skew["jargon"].before.model_copy(update={"value": 0.0, "low": 0.0, "high": 0.04})
     audit = changed(audit, "skew.jargon.before", share)
+    alike = audit.effects["jargon"].before.identification
+    below = alike.overlap_effect.model_copy(update={"value": -0.4, "low": -0.5, "high": -0.3})
+    agreeing = {"overlap_effect": below, "adjusted": dict.fromkeys(alike.adjusted, below)}
+    audit = changed(audit, "effects.jargon.before.identification", alike.model_copy(update=agreeing))
     (clear,) = bias_verdicts(audit)
     assert (clear.chip, clear.word) == ("penalised", "penalised") and "tied" not in clause_of(audit)
     assert headline(audit) == "The embedded model penalises jargon, by RATE on triples."
