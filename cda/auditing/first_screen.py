@@ -355,7 +355,7 @@ def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a model has its chip, in about ten words, and how many comparisons say something of it."""
     why, kept = _why(found, audit), position.kept_words(audit, found.bias)
     evidence = model_evidence(found.bias, audit)
-    if not found.tied and evidence.ties >= MANY_TIED * evidence.share.n and not (kept or "scored alike" in why):
+    if not found.tied and evidence.ties >= MANY_TIED * evidence.share.n and not (kept or tied_of(evidence) in why):
         why += f"; {tied_of(evidence)}"
     return f"{why}; {kept}" if kept and "by place" not in why else why
 

@@ -241,8 +241,10 @@ def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> Ne
 def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
     """RATE's rewrites of rewrites carry no difference but the bias."""
     model = audit.model.name
-    if audit.model.unnamed or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
-        return NextStep(f"rewrite the sides of {name} so that they differ in it alone, or give RATE triples of it")
+    on_triples = audit.skew[name].source == OF_TRIPLES
+    if audit.model.unnamed or on_triples or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
+        by_rate = "" if on_triples else ", or give RATE triples of it"
+        return NextStep(f"rewrite the sides of {name} so that they differ in it alone{by_rate}")
     kept = _given(audit, *_OF_CONTRASTS, "triples", "rate", biases=False, out=False)
     words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *kept, *_asked(audit))
     return NextStep(f"measure {name} by RATE, whose sides differ in it alone", (*words, *_beside(audit, "rate")))

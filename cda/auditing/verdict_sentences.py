@@ -350,7 +350,7 @@ def model_reason(name: str, audit: AuditResult) -> str:
 
 def tied_of(found: rules.ModelEvidence) -> str:
     """How many pairs are exact ties."""
-    return f"{found.ties} of {found.share.n} scored alike"
+    return f"{found.ties} of {found.share.n} tied"
 
 
 def _other_side(name: str, audit: AuditResult, found: rules.ModelEvidence) -> str:

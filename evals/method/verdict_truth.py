@@ -388,9 +388,8 @@ def expected(planted: Planted, bias: str, values: np.ndarray, n_prompts: int) ->
         return Expected(("unclear",), (*reasons, "ties") if ties > 0.1 * n else reasons)
     border = _sign_test(max(up, down), up + down) > BORDER_P
     if high < 0.5:
-        return Expected(
-            ("not rewarded", "unclear") if border or ties > 0.1 * n else ("not rewarded",), ("interval", "ties")
-        )
+        against = ("penalised", "not rewarded")  # the second if what goes with the other side may be why
+        return Expected((*against, "unclear") if border or ties > 0.1 * n else against, ("interval", "ties"))
     if own:
         reasons = ("interval",) if border else ("length", "drift") if up + down < POWERED else ()
         # Those whose sides are alike otherwise may be too few.

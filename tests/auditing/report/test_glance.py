@@ -147,8 +147,8 @@ def test_one_model(make_audit: Any, skew: float, people: float | None, chip: str
 
 
 @pytest.mark.parametrize(("skew", "ties", "clause"), [
-    (0.50, 45, "45 of 100 scored alike; preferred in 50%"),
-    (0.32, 45, "45 of 100 scored alike; preferred in 32%"),
+    (0.50, 45, "45 of 100 tied; preferred in 50%"),
+    (0.32, 45, "45 of 100 tied; preferred in 32%"),
     (0.68, 10, "preferred in 68%; the mean margin shows no effect"),
     (0.50, 5, "preferred in 50%; 50% is not excluded"),
     (0.50, 0, "preferred in 50%; 50% is not excluded"),

@@ -67,6 +67,25 @@ def test_a_scorer_that_ties_everywhere_has_no_share(make_audit: Any) -> None:
     assert row == "jargon   ≡ all ties      no preference  100  same score on both sides of every pair"
 
 
+def test_many_ties_of_quality_are_said(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.02,), others=())
+    (few, many) = (changed(audit, "quality.ties.before", ties) for ties in (39, 396))
+    assert not any("tied" in line for line in lines_of(few, None))
+    (row,) = [line for line in lines_of(many, None) if line.startswith("quality")]
+    assert row.endswith("400  396 of 400 tied: counted wrong")
+
+
+def test_lengths_that_are_equal_are_not_said_of_a_tied_bias(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,), "length": (0.7,)}, quality=(0.7,), others=())
+    length = audit.effects["jargon"].before.length
+    even = length.characters.model_copy(update={"value": 0.5})
+    same = length.model_copy(update={"characters": even, "words": even})
+    audit = changed(audit, "effects.jargon.before.length", same)
+    shown = "Characters/words alone prefer: jargon 50/50%"
+    assert any(line.startswith(shown) for line in lines_of(audit, None))
+    assert not any(line.startswith(shown) for line in lines_of(tied(audit, "jargon"), None))
+
+
 @pytest.mark.parametrize("with_votes", [False, True])
 @pytest.mark.parametrize("n_targets", [1, 9])
 def test_whatever_does_not_fit_is_named_with_its_verdict(make_audit: Any, n_targets: int, with_votes: bool) -> None:
