@@ -59,18 +59,12 @@ def audit_summary(
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
     most = MAX_LINES - below
-    fixed = len(end) + 2 + len(position.of_judge(audit))  # header and quality
+    fixed = len(end) + 2 + len(position.of_judge(audit)) + any(row.length for row in found)  # header and quality
     opening = _wrapped(headline(audit), max(1, min(3, most - fixed - 2)))
     warned = [_wrapped(few_prompts(_prompts_of(audit)), 2), _wrapped(spread_line(audit), 1)]
-    room = most - len(opening) - fixed - any(row.length for row in found)
-    shown = _kept(found, room - sum(map(len, warned)))
-    rest = [row for row in found if row not in shown]
-    lines = [
-        *opening,
-        *_table(shown, audit),
-        *_wrapped(_rest_line(rest), max(1, room - len(shown))),
-        *_length_lines(shown),
-    ]
+    room = most - len(opening) - fixed
+    shown, rest = _kept(found, max(min(room, 2), room - sum(map(len, warned))))
+    lines = [*opening, *_table(shown, audit), *rest, *_length_lines(shown)]
     more = [*warned, _wrapped(policy.line(audit), 2), textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)]
     for own in more:
         lines += own if len(lines) + len(own) + len(end) <= most else []
@@ -86,15 +80,23 @@ def _loudness(row: BiasVerdict) -> tuple[int, float]:
     return (row.chip in _QUIET) + 2 * row.tied, -abs(row.last.value - (row.people.value if row.people else TIE))
 
 
-def _kept(found: Sequence[BiasVerdict], room: int) -> list[BiasVerdict]:
-    """The rows that fit, in their order; one line less if others are named below. Second turns go first, then the quietest verdicts."""
+def _kept(found: Sequence[BiasVerdict], room: int) -> tuple[list[BiasVerdict], list[str]]:
+    """The rows that fit, in their order, and a line with the others, or two if all of them stand there then. Second turns go first, then
+    the quietest verdicts."""
     if len(found) <= room:
-        return list(found)
+        return list(found), []
     by_news = sorted(
         found, key=lambda row: (row.bias in _LATER, row.chip in _QUIET and row.after is not None, not row.target)
     )
-    kept = by_news[: max(1, room - 1)]
-    return [row for row in found if row in kept]
+    splits = []
+    for n_lines in (1, 2) if room > 2 else (1,):
+        kept = by_news[: max(room > 1, room - n_lines)]
+        shown = [row for row in found if row in kept]
+        rest = _rest_line([row for row in found if row not in shown])
+        splits.append((shown, _wrapped(rest, n_lines)))
+        if not splits[-1][1][-1].endswith("…"):
+            return splits[-1]
+    return splits[0]
 
 
 def _rest_line(rest: Sequence[BiasVerdict]) -> str:
@@ -150,8 +152,9 @@ def _rows(shown: Sequence[BiasVerdict], audit: AuditResult, rated: bool) -> tupl
     for at, row in enumerate(shown, 1):
         clause = _beyond_shares(row.clause)
         reason = clause.removesuffix(f"; {position.kept_words(audit, row.bias)}")
-        shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2])
-        fits = next((text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS), "")
+        shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2], reason.partition("; ")[0])
+        news = (text for text in shorter if not text.startswith("preferred in "))
+        fits = next((text for text in news if most + 2 + width(text) <= MAX_COLUMNS), "")
         lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {fits}".rstrip()
         all_fit &= bool(fits) or row.chip != "unclear"
     return lines, all_fit
