@@ -26,6 +26,7 @@ from cda.auditing.verdict_sentences import (
     training_word,
     worse_with,
 )
+from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.report.glance import Cell, Glance, GlanceRow, Look, Series, marked, percent_axis
 from cda.report.glance import Chip as Drawn
@@ -40,6 +41,8 @@ from cda.stats.verdict import MANY_TIED, TIE, TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 30
+_LATER = {turn: bias for bias, turn in SECOND_TURNS.items()}
+"""A bias in the second turn of a conversation, to that of the first."""
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 """Chips whose rows go first if there are too many."""
 
@@ -47,10 +50,11 @@ _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 def audit_summary(
     audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None, below: int = 0
 ) -> str:
-    """The headline, a row for each bias and for quality, paths, and the number of caveats; before these, as far as there is room, few
-    prompts, the spread of several trainings, what a policy would show more of, what length alone prefers, and how it was scored. If
-    rows do not fit, those of the quietest verdicts become one line; a path is never cut. A clause that is too long for its row stands there in short, or in the report alone. `below`: lines that are to follow."""
-    found = bias_verdicts(audit)
+    """The headline, a row for each bias and for quality, what length alone prefers, paths, and the number of caveats; before these, as far
+    as there is room, few prompts, the spread of several trainings, what a policy would show more of, and how it was scored. Rows of a
+    model go by verdict and distance from 50%, or from people. If rows do not fit, second turns and the quietest verdicts become one
+    line, with their shares; a path is never cut. A clause that is too long for its row stands there in short, or in the report alone. `below`: lines that are to follow."""
+    found = bias_verdicts(audit) if compares(audit) else sorted(bias_verdicts(audit), key=_loudness)
     end = []
     if adapter_path is not None:
         over = several_trainings(audit)
@@ -58,19 +62,13 @@ def audit_summary(
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
     most = MAX_LINES - below
-    fixed = len(end) + 2 + len(position.of_judge(audit))  # header and quality
+    fixed = len(end) + 2 + len(position.of_judge(audit)) + any(row.length for row in found)  # header and quality
     opening = _wrapped(headline(audit), max(1, min(3, most - fixed - 2)))
     warned = [_wrapped(few_prompts(_prompts_of(audit)), 2), _wrapped(spread_line(audit), 1)]
     room = most - len(opening) - fixed
-    shown = _kept(found, room - sum(map(len, warned)))
-    rest = [row for row in found if row not in shown]
-    lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
-    more = [
-        *warned,
-        _wrapped(policy.line(audit), 2),
-        _wrapped(length_line(shown), 1),
-        textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS),
-    ]
+    shown, rest = _kept(found, max(min(room, 2), room - sum(map(len, warned))))
+    lines = [*opening, *_table(shown, audit), *rest, *_length_lines(shown)]
+    more = [*warned, _wrapped(policy.line(audit), 2), textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)]
     for own in more:
         lines += own if len(lines) + len(own) + len(end) <= most else []
     return "\n".join([*lines, *end])
@@ -80,29 +78,63 @@ def _wrapped(text: str, most: int) -> list[str]:
     return textwrap.wrap(text, MAX_COLUMNS, max_lines=most, placeholder=" …", break_on_hyphens=False)
 
 
-def _kept(found: Sequence[BiasVerdict], room: int) -> list[BiasVerdict]:
-    """The rows that fit, in their order; one line less if others are named below."""
+def _loudness(row: BiasVerdict) -> tuple[int, float]:
+    """Sorts verdicts of a model: shown ones first, those that say nothing last, each by the distance from people, or from 50%."""
+    return (row.chip in _QUIET) + 2 * row.tied, -abs(row.last.value - (row.people.value if row.people else TIE))
+
+
+def _kept(found: Sequence[BiasVerdict], room: int) -> tuple[list[BiasVerdict], list[str]]:
+    """The rows that fit, in their order, and a line with the others, or two if all of them stand there then. Second turns go first, then
+    the quietest verdicts."""
     if len(found) <= room:
-        return list(found)
-    by_news = sorted(found, key=lambda row: (row.chip in _QUIET, not row.target))
-    kept = by_news[: max(1, room - 1)]
-    return [row for row in found if row in kept]
+        return list(found), []
+    by_news = sorted(
+        found, key=lambda row: (row.bias in _LATER, row.chip in _QUIET and row.after is not None, not row.target)
+    )
+    splits = []
+    for n_lines in (1, 2) if room > 2 else (1,):
+        kept = by_news[: max(room > 1, room - n_lines)]
+        shown = [row for row in found if row in kept]
+        rest = _rest_line([row for row in found if row not in shown])
+        splits.append((shown, _wrapped(rest, n_lines)))
+        if not splits[-1][1][-1].endswith("…"):
+            return splits[-1]
+    return splits[0]
 
 
 def _rest_line(rest: Sequence[BiasVerdict]) -> str:
-    by_chip: dict[str, list[str]] = {}
-    for row in rest:
-        by_chip.setdefault(row.chip, []).append(inert(row.bias))
-    parts = (f"{chip} ({', '.join(names)})" for chip, names in by_chip.items())
+    """The other rows in a line: sign and share of each, that after a training; of a second turn the name of the first."""
+    firsts, later = ([row for row in rest if (row.bias in _LATER) == second] for second in (False, True))
+    parts = [_in_brief(row, inert(row.bias)) for row in firsts]
+    parts += [f"{'second turn: ' * (at == 0)}{_in_brief(row, _LATER[row.bias])}" for at, row in enumerate(later)]
     return f"{len(rest)} more: {', '.join(parts)}" if rest else ""
 
 
+def _in_brief(row: BiasVerdict, name: str) -> str:
+    return f"{SHAPES[row.chip]} {name}{'' if row.tied else f' {percent(row.last.value)}'}"
+
+
+def _length_lines(shown: Sequence[BiasVerdict]) -> list[str]:
+    """What length alone prefers, in one line."""
+    line = length_line(shown)
+    return _wrapped(line if width(line) <= MAX_COLUMNS else line.replace(" prefer:", ":"), 1)
+
+
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
-    """Rows as lines, with RATE's ATE (after a training, that after it), each with its clause, in full or in short, if that fits."""
+    """Rows as lines, each with its clause, in full or in short, if that fits; with RATE's ATE (after a training, that after it) if it
+    decides a verdict, or leaves room for the reason of every row that is unclear."""
+    rated = any(row.bias in audit.rate for row in shown)
+    lines, all_fit = _rows(shown, audit, rated)
+    if all_fit or not rated or any(by_rate(row.bias, audit) for row in shown):
+        return lines
+    return _rows(shown, audit, False)[0]
+
+
+def _rows(shown: Sequence[BiasVerdict], audit: AuditResult, rated: bool) -> tuple[list[str], bool]:
+    """The lines, and True if the reason of every row that is unclear stands in it."""
     voted = any(row.people for row in shown)
     over = several_trainings(audit)
     when = ("before", "after" if over is None else f"mean of {len(over.seeds)}") if compares(audit) else ("preferred",)
-    rated = any(row.bias in audit.rate for row in shown)
     average = ("ATE, after" if compares(audit) else "ATE",) if rated else ()
     rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), *average, "n")]
     for row in shown:
@@ -119,14 +151,16 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     for key, found in position.of_judge(audit).items():
         rows.append((key, f"({MEASURES[key].shown_as['screen']})", share(found), *blank, str(found.n)))
     lines = aligned(rows)
-    most = max(map(width, lines))
-    clauses = [(_beyond_shares(row.clause), f"; {position.kept_words(audit, row.bias)}") for row in shown]
-    for at, (clause, kept) in enumerate([*clauses, (ties_of_quality(audit), "")], 1):
+    most, all_fit = max(map(width, lines)), True
+    clauses = [(_beyond_shares(row.clause), f"; {position.kept_words(audit, row.bias)}", row.chip) for row in shown]
+    for at, (clause, kept, chip) in enumerate([*clauses, (ties_of_quality(audit), "", "")], 1):
         reason = clause.removesuffix(kept)
-        shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2])
-        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS)
-        lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
-    return lines
+        shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2], reason.partition("; ")[0])
+        news = (text for text in shorter if not text.startswith("preferred in "))
+        fits = next((text for text in news if most + 2 + width(text) <= MAX_COLUMNS), "")
+        lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {fits}".rstrip()
+        all_fit &= bool(fits) or chip != "unclear"
+    return lines, all_fit
 
 
 def _ate_cell(name: str, audit: AuditResult) -> str:

@@ -436,20 +436,21 @@ def _given(
     names = settings.get("biases") or [bias.name for bias in audit.biases if bias.name not in SECOND_TURNS.values()]
     words = list(_flags(names) if biases and tuple(names) != EMBEDDED_BIASES else ())
     most = "max_triples" if section.get("contrasts") is None else "max_contrasts"
-    limits = {key: section.get(key) for key in _LIMITS}
-    limit = next(iter(limits.values())) if len({*limits.values()}) == 1 else None
-    costs = scorer_kind(audit.model.name).asks_llm
+    own, *others = (section.get(key) for key in _LIMITS)
+    limit = others[0] if own is not None and len({*others}) == 1 else None
+    apart = scorer_kind(audit.model.name).asks_llm or own != limit
     if limit is not None:
-        words += ["--limit", str(limit if costs or contrasts is None else max(limit, contrasts))]
-    if contrasts is not None and (limit is None or costs):
+        words += ["--limit", str(limit if apart or contrasts is None else max(limit, contrasts))]
+    if contrasts is not None and (limit is None or apart):
         words.append(f"audit.{most}={contrasts}")
+    of_limit = () if limit is None else _LIMITS if own == limit else _LIMITS[1:]
     default = AuditSection().model_dump(mode="json")
     for key, value in section.items():
         if key in but or key == "preset" or value == default.get(key):
             continue
         if key in _OPTIONS:
             words += [f"--{key}", "none" if value is None else str(value)]
-        elif key not in _LIMITS or (limit is None and not (key == most and contrasts is not None)):
+        elif key not in of_limit and (contrasts is None or key != most):
             words.append(f"audit.{key}={_written(value)}")
     if (seed := settings.get("seed", 42)) != 42:
         words += ["--seed", str(seed)]

@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 
 from cda.auditing.next_step import after_audit
 from cda.auditing.report import audit_document
+from cda.auditing.verdict_sentences import model_evidence, model_reason, prompts_needed
 from cda.cli import app
 from cda.recipe.load import load_model_audit, load_recipe
 from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, of_model
@@ -58,9 +59,15 @@ def runs(step: NextStep) -> tuple[str, ...]:
     [
         ("embedded", (), ("train", "jargon")),
         ("embedded", ("model.max_length_tokens=64", "model.precision=fp32"), ("train", "jargon", "model.precision=fp32", "model.max_length_tokens=64")),
-        ("mine.py:reward", (), ("texts", "texts")),
+        ("mine.py:reward", (), ("texts", "contrasts-for-people")),
         ("judge:gpt-4o", ("llm.base_url=http://localhost:1/v1",),
-         ("audit", "judge:gpt-4o", "--bias", "jargon", "llm.base_url=http://localhost:1/v1", "score.judge.prompt=paper")),
+         ("audit", "judge:gpt-4o", "llm.base_url=http://localhost:1/v1", "score.judge.prompt=style-blind",
+          "--out", "runs/audit-style-blind")),
+        ("judge:gpt-4o", ("llm.base_url=http://localhost:1/v1", "score.judge.prompt=style-blind"), ("texts", "contrasts-for-people")),
+        ("judge:gpt-4o", ("score.judge.prompt=paper",), ("texts", "contrasts-for-people")),
+        ("grade:gpt-4o", ("llm.base_url=http://localhost:1/v1", "biases=[jargon]"),
+         ("audit", "grade:gpt-4o", "--bias", "jargon", "llm.base_url=http://localhost:1/v1", "score.grade.prompt=mt-bench",
+          "--out", "runs/audit-mt-bench")),
     ],
 )  # fmt: skip
 def test_a_rewarded_bias_is_trained_away_or_asked_about_in_another_way(
@@ -121,16 +128,93 @@ def test_ties_everywhere_are_looked_at_first(make_audit: Any) -> None:
 
 def test_too_few_prompts_are_drawn_or_said(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
-    audit = as_model(changed(audit, "skew.jargon.before.n_prompts", 12), "embedded")
+    audit = changed(changed(audit, "skew.jargon.before.n_prompts", 12), "skew.jargon.available", 300)
+    audit = as_model(audit, "embedded")
     drawn = after_audit(audit)
-    assert (
-        runs(drawn) == ("audit", "embedded", "--bias", "jargon", "audit.max_contrasts=30")
-        and "30 prompts are needed" in drawn.why
-    )
+    assert runs(drawn) == ("audit", "embedded", "audit.max_contrasts=250") and "250 of the 300 of jargon" in drawn.why
     file = changed(changed(audit, "skew.jargon.source", "file"), "skew.jargon.available", 12)
     assert runs(after_audit(file)) == ("audit", "embedded", "--bias", "jargon")
     own = changed(changed(audit, "skew.jargon.source", "rules"), "skew.jargon.available", 12)
     assert runs(after_audit(own)) == ("samples", "0.1") and "12 are there" in after_audit(own).why
+
+
+LIMITED = ("audit.max_contrasts=20", "audit.max_triples=20", "audit.max_quality=20", "audit.max_samples=20")
+OWN = ("audit.quality=null", "audit.triples=null", "run.folder=mine", "biases=[jargon]")
+
+
+def few(audit: Any, available: int = 140) -> Any:
+    """The audit on 20 contrasts, as many prompts, of those available."""
+    shown = changed(changed(audit, "skew.jargon.before.n", 20), "skew.jargon.before.n_prompts", 20)
+    return changed(shown, "skew.jargon.available", available)
+
+
+@pytest.mark.parametrize(
+    ("name", "limited", "expected", "calls"),
+    [
+        ("mine.py:reward", LIMITED, ("--limit", "30"), False),
+        ("judge:gpt-4o", LIMITED, ("--limit", "20", "audit.max_contrasts=30"), True),
+        ("judge:gpt-4o", ("audit.max_contrasts=25", *LIMITED[1:]), ("--limit", "20", "audit.max_contrasts=30"), True),
+        ("mine.py:reward", LIMITED[:1], ("audit.max_contrasts=30",), False),
+    ],
+)
+def test_options_are_kept_when_more_is_drawn_and_what_costs_calls_grows_only_where_it_must(
+    make_audit: Any, name: str, limited: tuple[str, ...], expected: tuple[str, ...], calls: bool
+) -> None:
+    audit = few(make_audit({"jargon": (0.88,)}, quality=(0.75,), others=()))
+    step = after_audit(as_model(audit, name, *OWN, *limited))
+    rest = ("--triples", "none", "--quality", "none", "--out", "mine")
+    assert runs(step) == ("audit", name, "--bias", "jargon", *expected, *rest)
+    assert step.why == "more contrasts are needed: 30 of the 140 of jargon" + "; about 20 more calls" * calls
+
+
+def test_every_place_names_one_number_of_prompts(make_audit: Any) -> None:
+    """Of a bias whose sides are often alike otherwise, and whose margin other differences may explain."""
+    for n in (20, 29, 30, 40):
+        audit = changed(
+            few(make_audit({"jargon": (0.98,)}, quality=None, others=())), "skew.jargon.before.n_prompts", n
+        )
+        found = audit.effects["jargon"].before.identification
+        overlap = found.overlap.model_copy(update={"n_prompts": 2 * n // 3})
+        against = audit.effects["jargon"].before.direct.estimate.model_copy(
+            update={"value": -1.0, "low": -2.0, "high": -0.5}
+        )
+        alike = found.model_copy(update={"verdict": "identified", "overlap": overlap, "overlap_effect": against})
+        audit = changed(
+            changed(audit, "effects.jargon.before.identification", alike), "effects.jargon.test.p_holm", 0.001
+        )
+        needed = prompts_needed(model_evidence("jargon", audit))
+        assert 45 <= needed < 75 and f"about {needed}" in model_reason("jargon", audit)
+        asked = changed(changed(audit, "skew.jargon.before.n", n), "skew.jargon.available", 140)
+        assert f"{needed} of the 140 of jargon" in after_audit(as_model(asked, "mine.py:reward", *LIMITED)).why
+        assert f"all {n + 1} of jargon" in " ".join(
+            [after_audit(changed(asked, "skew.jargon.available", n + 1)).why] if n >= 29 else [f"all {n + 1} of jargon"]
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "orders", "expected"),
+    [
+        ((), "both", ("score.judge.prompt=mt-bench", "--out", "runs/audit-mt-bench")),
+        (("score.judge.prompt=style-blind",), "both", ()),
+        (("score.judge.orders=one",), "one", ("score.judge.orders=both", "--out", "runs/audit-both-orders")),
+    ],
+)
+def test_a_judge_that_goes_by_place_is_asked_otherwise_or_left(
+    judge: Any, words: tuple[str, ...], orders: str, expected: tuple[str, ...]
+) -> None:
+    by_place = judge.skew[next(iter(judge.skew))].before.model_copy(update={"value": 0.9, "low": 0.8, "high": 0.95})
+    model = judge.model.model_copy(
+        update={"by_place": by_place, "position": by_place, "position_bias": 0.9, "orders": orders, "prompt": None}
+    )
+    step = after_audit(
+        as_model(
+            judge.model_copy(update={"model": model}), "judge:gpt-4o", "llm.base_url=http://localhost:1/v1", *words
+        )
+    )
+    assert runs(step)[-len(expected) :] == expected if expected else step.words == ()
+    assert "Position in the report" in step.why
+    keys = [word.partition("=")[0] for word in step.words if "=" in word]
+    assert len(keys) == len({*keys})
 
 
 def test_nothing_found_needs_nothing(make_audit: Any) -> None:

@@ -16,7 +16,9 @@ from cda.auditing import first_screen as report_terminal
 from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, audit_summary, bias_verdicts, headline
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.report.numbers import width
+from cda.results.effects import LengthBaseline
 
+REASON = "not told apart from length"
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 
 
@@ -94,10 +96,48 @@ def test_whatever_does_not_fit_is_named_with_its_verdict(make_audit: Any, n_targ
     audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), votes, others=("x", "y", "z"))
     for found in (audit, with_dose(audit, aim="votes" if with_votes else "tie"), with_seeds(audit, list(range(100)))):
         lines = lines_of(found)
-        n_rows = sum("✓" in line or " = " in line for line in lines)
+        first = next(at for at, line in enumerate(lines) if line.startswith("bias "))
+        n_rows = next(at for at, line in enumerate(lines) if line.startswith("quality")) - first - 1
         rest = [line for line in lines if " more: " in line]
         assert n_rows == n_targets + 3 if not rest else rest[0].startswith(f"{n_targets + 3 - n_rows} more: ")
         assert n_targets == 1 or rest
+
+
+ALL = (
+    "length",
+    "structure",
+    "jargon",
+    "sycophancy",
+    "vagueness",
+    "sycophancy-second-turn",
+    "length-second-turn",
+    "vagueness-second-turn",
+)
+
+
+@pytest.mark.parametrize("below", [1, 2, 4])
+def test_all_embedded_biases_stand_with_share_and_reason_and_what_length_prefers(make_audit: Any, below: int) -> None:
+    shares = dict(zip(ALL, (0.51, 0.77, 0.97, 0.9, 0.12, 0.55, 0.99, 0.4), strict=True))
+    audit = make_audit({name: (share,) for name, share in shares.items()}, quality=(0.7,), others=())
+    found = [
+        replace(row, chip="unclear", clause=f"preferred in 7%; {REASON}: by a count of characters, {'long ' * 9}",
+                length=None if row.bias == "length" else LengthBaseline.model_construct(characters=row.before, words=row.before))
+        for row in bias_verdicts(audit)
+    ]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(report_terminal, "bias_verdicts", lambda _: found)
+        lines = audit_summary(audit, PATH, None, below).splitlines()
+    assert len(lines) + below <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
+    first = next(at for at, line in enumerate(lines) if line.startswith("bias "))
+    last = next(at for at, line in enumerate(lines) if line.startswith("quality"))
+    shown = [line.split()[0] for line in lines[first + 1 : last]]
+    by_distance = ["jargon", "sycophancy", "vagueness", "structure", "length"]
+    assert shown == by_distance[: len(shown)] and len(shown) >= 3
+    assert all(line.endswith(f"  {REASON}") for line in lines[first + 1 : last])
+    assert any(line.startswith("Characters/words alone") and "jargon" in line for line in lines)
+    rest = " ".join(lines[last + 1 : last + 3])
+    assert all(f"? {name} {round(100 * shares[name])}%" in rest for name in by_distance[len(shown) :])
+    assert "second turn: ? length 99%, ? vagueness 40%, ? sycophancy 55%" in rest
 
 
 def test_several_trainings_have_their_mean_and_spread(audit: Any) -> None:
