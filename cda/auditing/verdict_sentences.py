@@ -313,9 +313,9 @@ def model_reason(name: str, audit: AuditResult) -> str:
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
         case "no effect shown" | "rewarded" | "penalised" | "not rewarded" if isinstance(average, Effect):
-            of = answers_of(average)
-            why = "; 0 is not excluded" if word == "no effect shown" else _other_side(name, audit, found)
-            return f"{average.estimand} {signed(average.estimate)}{f'; {of} alone' if of else ''}{why}"
+            open_ = "; 0 is not excluded" if word == "no effect shown" else ""
+            alone = f"; {of} alone" if (of := answers_of(average)) else ""
+            return f"{average.estimand} {signed(average.estimate)}{_other_side(name, audit, found)}{alone}{open_}"
         case "mostly tied" | "no effect shown" if by_place is not None and rules.mostly_by_place(by_place):
             return kept_words(audit, name)
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
