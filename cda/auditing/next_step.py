@@ -104,7 +104,7 @@ def _after_model(audit: AuditResult) -> NextStep:
 
 def _by_place(audit: AuditResult) -> NextStep:
     """Both orders, another prompt, or another judge: a judge that goes by the place says little about biases."""
-    kind, why = scorer_kind(audit.model.name), "it goes by the place of answers (Position in the report)"
+    kind, why = scorer_kind(audit.model.name), "it goes by place (Position in the report)"
     if audit.model.unnamed or not kind.asks_llm:
         return NextStep(f"{why}: mend the judge, then audit it again")
     if getattr(audit.model, "orders", "both") == "one":
@@ -149,7 +149,7 @@ def _by_another_prompt(why: str, audit: AuditResult, prompts: Mapping[str, str] 
     part = asked_as(audit.model.name)
     if part is None or _prompt(part, audit) != DEFAULT_PROMPT:
         return None
-    said = f"{why}ask by another prompt, then compare the two (cda compare)"
+    said = f"{why}ask by another prompt, then compare (cda compare)"
     return _asked_otherwise(said, f"score.{part}.prompt={prompts[part]}", prompts[part], audit)
 
 

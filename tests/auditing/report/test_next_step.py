@@ -135,7 +135,7 @@ def test_too_few_prompts_are_drawn_or_said(make_audit: Any) -> None:
     drawn = after_audit(audit)
     assert runs(drawn) == ("audit", "embedded", "audit.max_contrasts=250") and "250 of the 300 of jargon" in drawn.why
     file = changed(changed(audit, "skew.jargon.source", "file"), "skew.jargon.available", 12)
-    assert runs(after_audit(file)) == ("audit", "embedded", "--bias", "jargon")
+    assert runs(after_audit(file)) == ("audit", "embedded", "--bias", "jargon", "--out", "runs/audit-embedded")
     own = changed(changed(audit, "skew.jargon.source", "rules"), "skew.jargon.available", 12)
     assert runs(after_audit(own)) == ("samples", "0.1") and "12 are there" in after_audit(own).why
 
@@ -188,9 +188,8 @@ def test_every_place_names_one_number_of_prompts(make_audit: Any) -> None:
         assert 45 <= needed < 75 and f"about {needed}" in model_reason("jargon", audit)
         asked = changed(changed(audit, "skew.jargon.before.n", n), "skew.jargon.available", 140)
         assert f"{needed} of the 140 of jargon" in after_audit(as_model(asked, "mine.py:reward", *LIMITED)).why
-        assert f"all {n + 1} of jargon" in " ".join(
-            [after_audit(changed(asked, "skew.jargon.available", n + 1)).why] if n >= 29 else [f"all {n + 1} of jargon"]
-        )
+        fewer = changed(asked, "skew.jargon.available", 44)
+        assert "all 44 of jargon" in after_audit(as_model(fewer, "mine.py:reward", *LIMITED)).why
 
 
 @pytest.mark.parametrize(
