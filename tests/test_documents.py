@@ -106,6 +106,11 @@ def test_every_feature_is_explained() -> None:
 
 
 @pytest.mark.parametrize("document", READMES, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_no_output_is_still_to_be_filled_in(document: Path) -> None:
+    assert "@@" not in document.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("document", READMES, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document: Path) -> None:
     for target in re.findall(r"\]\((?!https?:)([^)]+)\)", document.read_text(encoding="utf-8")):
         name, _, anchor = target.partition("#")

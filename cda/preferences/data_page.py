@@ -188,7 +188,7 @@ def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
     yield f"{told} ({found.folds} folds)."
     capped = f"; {found.capped} were cut there" if found.capped else ""
     yield f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}. Effective n {found.effective_n:,.0f} of {found.n:,}."
-    trains = f" A training with them has data.supplement={file} data.weights=weight." if has_texts else ""
+    trains = f" A training takes data.supplement={file} data.weights=weight." if has_texts else ""
     yield f"Rows and weights: {file}.{trains}"
 
 
