@@ -101,6 +101,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "fewer than 10 prompts": "code cda.stats.levels:FEWEST_PROMPTS",
         "fewer than 5 prompts": "code cda.stats.levels:_FEWEST_TESTED",
     },
+    "docs/how-to/compare.md": {"100 columns": "code cda.report.glance:MAX_COLUMNS"},
     "docs/how-to/judges.md": {
         "3,572 calls": "made judge_calls",
         "700 contrasts": "made texts", "164 quality pairs": "made texts", "400 triples": "made texts",

@@ -541,7 +541,8 @@ def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Pat
         return " ".join(done.output.split())
 
     out = tmp_path / "q"
-    assert "Ties (margin exactly 0) count half: 1 tie." in run("quality", "grade:j", str(quality), "--out", str(out))
+    run("quality", "grade:j", str(quality), "--out", str(out))
+    assert "Ties (margin exactly 0) count half: 1 tie." in (out / "quality.md").read_text(encoding="utf-8")
     result = json.loads((out / "quality.json").read_text(encoding="utf-8"))
     assert result["sets"][0]["overall"]["found"]["accuracy"]["model"]["value"] == pytest.approx((N + 0.5) / (N + 1))
     plan = run("best-of", "grade:j", str(sampled), "--dry-run", "--out", str(tmp_path / "b"))
