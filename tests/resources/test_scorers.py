@@ -554,7 +554,7 @@ def test_quality_best_of_n_and_win_rate(serve: Callable[..., str], tmp_path: Pat
         own = [{"prompt": row["prompt"], "response": row[side]} for row in ROWS]
         path.write_text("\n".join(map(json.dumps, own)), encoding="utf-8")
     said = run("quality", "grade:j", str(first), "--over", str(second), "--out", str(tmp_path / "w"))
-    assert "scoring win rate" in said and "model 100% [" in said
+    assert "prefers first to second in 100% [" in said
 
 
 def test_prompts_can_be_looked_at_and_a_discovery_takes_no_grades(tmp_path: Path) -> None:
