@@ -86,7 +86,7 @@ def _loudness(row: BiasVerdict) -> tuple[int, float]:
 def _kept(found: Sequence[BiasVerdict], room: int) -> tuple[list[BiasVerdict], list[str]]:
     """The rows that fit, in their order, and a line with the others, or two if all of them stand there then. Second turns go first, then
     the quietest verdicts."""
-    if len(found) <= room:
+    if len(found) <= max(1, room):
         return list(found), []
     by_news = sorted(
         found, key=lambda row: (row.bias in _LATER, row.chip in _QUIET and row.after is not None, not row.target)

@@ -131,7 +131,9 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     direct = found["effects"]["jargon"]["before"]["direct"]
     assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
     assert direct["value"] == 0 and found["n_tests"] == 0
-    assert "24 followed the place" in " ".join(said.split()) and "≡ all ties" in said
+    assert "≡ all ties" in said
+    assert "position (by place) 100%" in said
+    assert "24 followed the place" in " ".join(report().split()) and "score.judge.prompt=mt-bench" in said
     assert "check" not in said and "the two orders cancel in every pair" in said
     assert f"jargon {N} of {N}." in report()
     text = report()
