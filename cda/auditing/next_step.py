@@ -359,7 +359,8 @@ def _stronger(run: str | None, names: Sequence[str], audit: AuditResult) -> Next
         if run is not None and skew.available > skew.before.n:
             return NextStep(f"{why}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
         return NextStep(f"{why}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
-    return _more_to_learn("no change is shown", run, audit)
+    shown = all(training_word(name, audit) == "noise not excluded" for name in names)
+    return _more_to_learn("noise is not excluded" if shown else "no change is shown", run, audit)
 
 
 def _nothing_before(run: str | None, names: Sequence[str], audit: AuditResult) -> NextStep:
