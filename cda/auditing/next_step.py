@@ -55,7 +55,7 @@ _OPTIONS = ("contrasts", "votes", "verdicts", "quality", "triples", "samples")
 """Those that are options of `cda audit`."""
 _LIMITS = ("max_contrasts", "max_triples", "max_quality", "max_samples")
 """Those that `--limit` stands for, that of contrasts first."""
-_OF_CONTRASTS = ("contrasts", "columns", "votes", "verdicts", "ties")
+_OF_CONTRASTS = ("contrasts", "columns", "votes", "verdicts", "ties", "by", "cutoffs")
 """Those that go with contrasts of a file."""
 _AGAINST_PLACE: Mapping[str, str] = {"judge": "mt-bench"}
 """The judge's prompt that tells it that places make no difference."""

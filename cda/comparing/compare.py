@@ -358,11 +358,12 @@ def check_export(place: str | None, several: bool = False) -> None:
 
 
 def export_rows(of: AuditResult | ComparisonResult, place: str | None) -> None:
-    """Write the rows of audits, if a place is given, and say where."""
+    """Write the rows of audits, if a place is given; say where each is, if the place is a folder."""
     if place is not None and is_main():
         written = of.export(place)
         for file in (written,) if isinstance(written, Path) else written:
-            say(f"Row: {file}")
+            if str(file) != place:
+                say(f"Row: {file}")
 
 
 class _PlannedAudit(NamedTuple):

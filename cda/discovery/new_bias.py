@@ -25,6 +25,7 @@ from cda.prompts import OURS, BiasPrompt, load_prompt
 from cda.recipe.load import LoadedRecipe
 from cda.records import Pair, RewriteRequest, Side, count_reasons, prompt_id
 from cda.report.document import Document
+from cda.report.next_step import NextStep
 from cda.report.numbers import cell, counted, share
 from cda.report.page import TextPair
 from cda.resources.artifacts import shown_path
@@ -272,8 +273,7 @@ def _told(found: NewBias, draft: Draft, loaded: LoadedRecipe, asked: Asked) -> s
     if found.left_out:
         lines.append(("left out", counted(found.left_out)))
     shown = [part for name, text in lines for part in _line(name, text)]
-    shown += [part for command in next_commands(found, draft, loaded, asked) for part in _line("next", command, " \\")]
-    return "\n".join([*_texts(found.rewrites), *shown])
+    return "\n".join([*_texts(found.rewrites), *shown, *_next(found, draft, loaded, asked).lines()])
 
 
 def _checked(labels: CheckedLabels | Missing, bias: Bias) -> list[tuple[str, str]]:
@@ -294,26 +294,21 @@ def _checked(labels: CheckedLabels | Missing, bias: Bias) -> list[tuple[str, str
     return lines
 
 
-def next_commands(found: NewBias, draft: Draft, loaded: LoadedRecipe, asked: Asked) -> list[str]:
-    """The commands that train on the file and audit on it."""
+def _next(found: NewBias, draft: Draft, loaded: LoadedRecipe, asked: Asked) -> NextStep:
+    """A training on the file."""
     recipe = loaded.recipe
     llm = [word for word in asked.settings if word.startswith("llm.")] or (
         [f"llm.model={recipe.llm.model}"] if recipe.llm.model else []
     )
     llm = llm or (["llm.model=NAME"] if draft.missing else [])
     data = [] if recipe.data.pairs == EMBEDDED else [f"data.pairs={recipe.data.pairs}"]
-    return [
-        " ".join(["cda train", str(found.file), *data, *llm]),
-        " ".join(["cda audit MODEL --bias", str(found.file), *llm]),
-    ]
+    return NextStep("train against it", ("train", str(found.file), *data, *llm))
 
 
-def _line(name: str, text: str, on: str = "") -> list[str]:
-    """A named line, wrapped, with the name before its first part, and `on` behind each part but the last."""
-    parts = textwrap.wrap(text, _COLUMNS - _INDENT - len(on), break_long_words=False, break_on_hyphens=False)
-    names = [name, *[""] * (len(parts) - 1)]
-    ends = [*[on] * (len(parts) - 1), ""]
-    return [f"{each:{_INDENT}}{part}{end}" for each, part, end in zip(names, parts, ends, strict=True)]
+def _line(name: str, text: str) -> list[str]:
+    """A named line, wrapped, with the name before its first part."""
+    parts = textwrap.wrap(text, _COLUMNS - _INDENT, break_long_words=False, break_on_hyphens=False)
+    return [f"{each:{_INDENT}}{part}" for each, part in zip([name, *[""] * (len(parts) - 1)], parts, strict=True)]
 
 
 def _texts(rewrites: Sequence[RewriteShown]) -> list[str]:
