@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         Run,
         load,
     )
-    from cda.api.runs import audit, compare, discover, label, reward_function, rewrite, train
+    from cda.api.runs import audit, compare, discover, label, new_bias, reward_function, rewrite, train
     from cda.errors import CdaError, DataError, LLMError, ModelError, RecipeError, RunError, SpendingError
     from cda.resources.reward_function import RewardFunction
     from cda.results.base import Estimate, Missing
@@ -60,12 +60,13 @@ _NAMES = {
         "Run",
         "load",
     ),
-    "cda.api.runs": ("audit", "compare", "discover", "label", "reward_function", "rewrite", "train"),
+    "cda.api.runs": ("audit", "compare", "discover", "label", "new_bias", "reward_function", "rewrite", "train"),
     "cda.errors": ("CdaError", "DataError", "LLMError", "ModelError", "RecipeError", "RunError", "SpendingError"),
     "cda.resources.reward_function": ("RewardFunction",),
     "cda.results.base": ("Estimate", "Missing"),
 }
-_NOW = {
+_MEANT = {
+    "data": "audit_data(pairs)",
     "win_rate": "quality(model, first, over=second)",
     "WinRate": "Quality",
     "leaderboard": "compare(folder)",
@@ -102,6 +103,7 @@ __all__ = [
     "dose",
     "label",
     "load",
+    "new_bias",
     "quality",
     "reward_function",
     "rewrite",
@@ -111,8 +113,8 @@ __all__ = [
 
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        now = f"; it is now {_NOW[name]}" if name in _NOW else ""
-        raise AttributeError(f"module 'cda' has no attribute '{name}'{now}")
+        meant = f"; use {_MEANT[name]}" if name in _MEANT else ""
+        raise AttributeError(f"module 'cda' has no attribute '{name}'{meant}")
     return getattr(import_module(_MODULES[name]), name)
 
 

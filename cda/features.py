@@ -30,6 +30,7 @@ _SENTENCE_END = regex.compile(
     rf"(?<=[.!?؟।॥۔։።။។]){_OPENS}|(?<=[.!?][\"')\]]){_OPENS}|(?<=[。！？｡])(?![。！？｡”』」）])|(?<=[。！？｡][”』」）])"
 )
 LIST_LINE = re.compile(r"^[ \t]*(?:[-*•+]|\d{1,3}[.)])[ \t]+(?=\S)", re.MULTILINE)
+_BULLET = re.compile(r"^[ \t]*[-*•+][ \t]+(?=\S)", re.MULTILINE)
 _HEADER = re.compile(r"^[ \t]*#{1,6}[ \t]+\S", re.MULTILINE)
 _BOLD = re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__")
 _LONG_WORD_LETTERS = 9
@@ -100,9 +101,16 @@ def long_word_share(text: str) -> float:
     Latinate and specialist vocabulary is long, so this stands for jargon without a word list; it also rises with
     subjects that have long names, so it agrees with people's labels only in part.
     """
+    return _n_long_words(text) / max(1, len(_alphabetic(text)))
+
+
+def _n_long_words(text: str) -> int:
+    return sum(len(word.replace("-", "")) >= _LONG_WORD_LETTERS for word in _alphabetic(text))
+
+
+def _letters_a_word(text: str) -> float:
     alphabetic = _alphabetic(text)
-    long = sum(len(word.replace("-", "")) >= _LONG_WORD_LETTERS for word in alphabetic)
-    return long / max(1, len(alphabetic))
+    return sum(map(len, alphabetic)) / max(1, len(alphabetic))
 
 
 def flesch_reading_ease(text: str) -> float:
@@ -224,17 +232,45 @@ TEXT_FEATURES: MappingProxyType[str, Feature] = MappingProxyType(
         "type_token_ratio": Feature(type_token_ratio, "scripts with spaces between words"),
     }
 )
-AMOUNTS: MappingProxyType[str, Callable[[str], float]] = MappingProxyType(
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """A measure of how much a text or a part of it holds, and the features that it is a part of: to a bias that consists of one of
+    these it belongs, to any other it is a rival."""
+
+    of: Callable[[str], float]
+    part_of: frozenset[str] = frozenset()
+
+
+_OF_SENTENCES = frozenset({"sentences", "list_lines"})
+AMOUNTS: MappingProxyType[str, Amount] = MappingProxyType(
     {
-        "vowels": _matches(re.compile("[aeiouy]", re.IGNORECASE)),
-        "different_words": lambda text: len({word.lower() for word in words(text)}),
-        "words_a_sentence": lambda text: n_words(text) / max(1, len(sentences_of(text))),
-        "first_sentence": lambda text: len((sentences_of(text) or [""])[0]),
-        "last_sentence": lambda text: len((sentences_of(text) or [""])[-1]),
+        "vowels": Amount(_matches(re.compile("[aeiouy]", re.IGNORECASE)), frozenset({"flesch_reading_ease"})),
+        "letters_a_word": Amount(_letters_a_word, frozenset({"flesch_reading_ease", "long_word_share"})),
+        "long_words": Amount(_n_long_words, frozenset({"long_word_share"})),
+        # Numbers are a bias's own where it removes specifics.
+        "different_words": Amount(
+            lambda text: len({word.lower() for word in _alphabetic(text)}), frozenset({"type_token_ratio"})
+        ),
+        "bullet_lines": Amount(_matches(_BULLET), frozenset({"list_lines"})),
+        "words_a_sentence": Amount(lambda text: n_words(text) / max(1, len(sentences_of(text))), _OF_SENTENCES),
+        "first_sentence": Amount(lambda text: len((sentences_of(text) or [""])[0]), _OF_SENTENCES),
+        "last_sentence": Amount(lambda text: len((sentences_of(text) or [""])[-1]), _OF_SENTENCES),
     }
 )
-"""Other measures of how much a text or a part of it holds, for `cda.stats.length` alone. They have no limit of drift: most go up with
-length."""
+"""For `cda.stats.length` alone. They have no limit of drift: most go up with length."""
+
+
+def wording(text: str) -> Counter[str]:
+    """Counts of the words of a text, of its letters (`letter e`) and of the last two letters of words of four or more (`-ly`)."""
+    tokens = [word.lower() for word in words(text)]
+    counts = Counter(tokens)
+    counts.update(f"letter {letter}" for letter in text.lower() if letter.isalpha())
+    counts.update(f"-{word[-2:]}" for word in tokens if len(word) > 3)
+    return counts
+
+
 PATTERN_FEATURES = ("pattern_count", "pattern_per_100_words")
 OWN_FEATURES = ("markers_per_100_words", *PATTERN_FEATURES)
 """Features that depend on the bias file's own content: its phrases, its pattern."""

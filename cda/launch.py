@@ -62,14 +62,12 @@ def check_processes() -> None:
     asked = asked_processes()
     if (asked is not None and asked < 2) or (asked is None and not _several_were_prepared()):
         return
-    number, n, hint = str(asked), str(asked), ""
-    if asked is None:
-        number, n, hint = "several", "N", " If only one was meant: unset MASTER_ADDR."
+    number, n = ("several", "N") if asked is None else (str(asked), str(asked))
     raise RunError(
         f"the launch asked for {number} processes, but this one runs alone. Start them with "
-        f"`torchrun --nproc_per_node {n} -m cda train ...`, or with "
+        f"`cda launch --num_processes {n} train ...`, `torchrun --nproc_per_node {n} -m cda train ...`, or "
         f"`accelerate launch --multi_gpu --num_processes {n} -m cda train ...` without --cpu (on CPUs too); "
-        f"for one process leave --num_processes out.{hint}"
+        "for one process give --num_processes 1"
     )
 
 

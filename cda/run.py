@@ -34,6 +34,8 @@ from cda.files.reads import changed, changed_reads, contents, sha256_of
 from cda.provenance import git_commit, versions
 
 MANIFEST = "manifest.json"
+SUPERSEDED = "superseded"
+"""Folder in a run for stages of earlier settings."""
 _BEGUN, _RECORD = ".begun.json", "stage.json"
 
 
@@ -218,7 +220,7 @@ class RunFolder:
         """
         partial = self.partial(stage.name)
         refuse_link(partial)
-        refuse_link(self.path / "superseded")
+        refuse_link(self.path / SUPERSEDED)
         if partial.exists() and _partial_fingerprint(partial) != stage.fingerprint:
             self._set_aside(partial, stage.name + "-partial")
         partial.mkdir(parents=True, exist_ok=True)
@@ -310,7 +312,7 @@ class RunFolder:
         return final
 
     def _set_aside(self, folder: Path, name: str) -> None:
-        aside = own_folder(self.path / "superseded")
+        aside = own_folder(self.path / SUPERSEDED)
         places = (aside / f"{name}-{number}" for number in count(1))
         folder.replace(next(place for place in places if not (place.exists() or place.is_symlink())))
 

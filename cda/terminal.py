@@ -118,6 +118,8 @@ def quiet_libraries() -> None:
     logging.getLogger("bitsandbytes.autograd._functions").setLevel(logging.ERROR)
     # A tip that a faster 4-bit kernel for CPUs could be downloaded: nothing here is in 4 bits.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
+    # That the times of checkpoints may be rough here, so that their numbers are their order, as they are.
+    logging.getLogger("transformers.trainer_utils").setLevel(logging.ERROR)
     # Kernels of Liger for hardware that is not here.
     logging.getLogger("liger_kernel").setLevel(logging.ERROR)
     # That its cache is a temporary folder, where there is no home to write into, and that fonts are read for the first time.

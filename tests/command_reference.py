@@ -30,6 +30,7 @@ RESULTS = {
     "report": "TrainResult; AuditResult for a folder",
     "triples": "Written",
     "texts": "Written",
+    "bias new": "NewBias",
     "study export": "Written",
     "study import": "StudyResult",
     "samples": "SampleSizes",
@@ -57,7 +58,7 @@ Made from the code by `python tests/documents.py`; `cda COMMAND -h` says the sam
 `cda launch` ends with the code of the command that it starts; `accelerate launch` and `torchrun` end with 1 for each of ours but 0.
 
 - `--json` prints the result named below as JSON on standard output, and nothing else; messages and progress go to standard error. Fields:
-  [results](../results.md), and `cda/results/commands.py` for those of commands that write no result file. A dry run prints a Plan.
+  [results](../results/README.md), and `cda/results/commands.py` for those of commands that write no result file. A dry run prints a Plan.
 - `--dry-run` checks everything, prints the settings that differ from the defaults (with `--full` all of them) and the plan: what is read, what
   asking an LLM costs, and what is written where. Nothing is done. A command without settings of a recipe prints its options instead. Commands
   that only print have no dry run: {not_dry}.

@@ -81,6 +81,9 @@ def write_user_files(folder: Path) -> None:
     _write(folder / "their_pairs.jsonl", [{"question": "Why is the sky blue?"} | sides])
     sources = [{"prompt": f"Why {one}?", "source": ("web", "forum")[at % 2]} | sides for at, one in enumerate(ids)]
     _write(folder / "my_preferences.jsonl", sources)
+    weighted = [row | {"weight": str(1 + at % 2)} for at, row in enumerate(sources)]
+    for name in ("rows", "kept"):
+        _write(folder / f"{name}.jsonl", weighted)
     _write(folder / "my_labels.jsonl", [{"chosen_list": "yes", "rejected_list": "no"} for _ in ids])
     _write(folder / "my_heldout.jsonl", [pair])
     numbered = [contrast, *(contrast | {"id": one, "prompt": f"Why {one}?"} for one in ids)]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import command_reference
+import measured_times
 import result_reference
 from model_memory import memory_table, table
 
@@ -20,6 +21,8 @@ RECIPES = ROOT / "recipes" / "README.md"
 DISCOVER = ROOT / "cda" / "discovery" / "README.md"
 EVALS = ROOT / "evals" / "README.md"
 MODELS = ROOT / "docs" / "how-to" / "your-model.md"
+README = ROOT / "README.md"
+TUTORIAL = ROOT / "docs" / "tutorial.md"
 _MARK = "<!-- {} -->\n(.*?)<!-- end of {} -->"
 
 
@@ -29,6 +32,13 @@ def made_parts() -> dict[tuple[Path, str], str]:
         (NOTICES, "dependencies"): dependencies(),
         (READING, "glossary"): glossary_text(),
         (RECIPES, "memory"): memory_table(),
+        (RECIPES, "times"): measured_times.cpu_times(),
+        (RECIPES, "gpu training"): measured_times.gpu_training(),
+        (RECIPES, "gpu presets"): measured_times.gpu_presets(),
+        (RECIPES, "gpu scoring"): measured_times.gpu_scoring(),
+        (README, "first command"): measured_times.printed("train jargon train.seeds=3"),
+        (TUTORIAL, "audit"): measured_times.printed("audit embedded --bias jargon --bias length"),
+        (TUTORIAL, "train"): measured_times.printed("train jargon"),
         (DISCOVER, "recall"): recall_text(),
         (DISCOVER, "loop"): loop_text(),
         (EVALS, "real debias"): real_debias_table(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
+from html import unescape
 from html.parser import HTMLParser
 
 LOADS = {"src", "href", "srcset", "data", "action", "formaction", "poster", "background", "xlink:href", "style"}
@@ -64,6 +65,11 @@ def words(text: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body))
 
 
+def read_markdown(text: str) -> str:
+    """Markdown as a reader reads it, without its escapes and marks."""
+    return unescape(re.sub(r"\\([^A-Za-z0-9])", r"\1", text.replace("**", "")))
+
+
 def section_ids(page: Parsed) -> list[str]:
     """Anchors of the sections, in order."""
     return [attrs["aria-labelledby"].removeprefix("heading-") for tag, attrs in page.tags if tag == "section"]
@@ -71,7 +77,11 @@ def section_ids(page: Parsed) -> list[str]:
 
 def figures(page: Parsed) -> list[str]:
     """Identifiers of the figures, in order."""
-    return [attrs["aria-labelledby"].split("-title")[0] for tag, attrs in page.tags if tag == "svg" and "role" in attrs]
+    return [
+        attrs["aria-labelledby"].split("-title")[0]
+        for tag, attrs in page.tags
+        if tag == "svg" and "aria-labelledby" in attrs
+    ]
 
 
 _UNREADABLE = {

@@ -15,19 +15,20 @@ SLOW_FOLDERS = (
 """Chromium, evals and commands as users run them, whole jobs, trainings, models of every family, searches, several audits, fuzzing."""
 SLOW_FILES = (
     # mypy and the other linters, the site, the wheel, every documented command.
-    "test_lint.py", "test_site.py", "test_packaging.py", "test_installed.py", "test_commands.py",
+    "test_lint.py", "test_site.py", "test_documented_names.py", "test_packaging.py", "test_installed.py", "test_commands.py",
     # Processes of their own.
     "test_launch_processes.py", "test_terminal_streams.py", "test_transformers_serve.py",
     "test_llm_cache.py", "test_llm_batch.py", "test_purse.py", "test_errors_inside.py", "test_progress.py",
     "test_records.py", "test_run.py", "test_user_errors.py", "test_audit.py", "test_rewards.py", "test_command_habits.py",
     "test_hub_commits.py", "test_scorer_kinds.py", "test_train_keys.py", "test_plot.py", "test_own.py",
     # Trials of a trainer's settings, and trainings.
-    "test_objectives_stage.py", "test_prompt_stages.py", "test_recipe_sources.py", "test_plans_without.py",
+    "test_objectives_stage.py", "test_pair_weights.py", "test_prompt_stages.py", "test_recipe_sources.py", "test_plans_without.py",
     # Four seconds of computing or more.
     "test_engine.py", "test_dialects.py", "test_classifier_scores.py", "test_pair_models.py",
     "test_endpoints.py", "test_scorers.py", "test_export_texts.py", "test_rules.py",
     "test_faithful.py", "test_discover.py",
     "test_benchmark_commands.py", "test_report_forms.py", "test_glance.py", "test_inspect.py", "test_documents.py", "test_dry_runs.py",
+    "test_documented_numbers.py",
 )  # fmt: skip
 SLOW_FIXTURES = ("browser", "launch", "trained_fp32")
 LONG = (

@@ -1,4 +1,4 @@
-"""The reference of result files: `docs/results.md` and a JSON Schema for each, made from the types by `python tests/documents.py`."""
+"""The reference of result files: a page for each in `docs/results/`, and a JSON Schema for each, made from the types by `python tests/documents.py`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "audit_row": (AuditRow, "a row to share: `--export` of `cda audit` and `cda compare`, `audit.export`"),
     "topics": (TopicsResult, "`topics.json`: `cda discover --by-topic`, `cda.discover(…, by_topic=True)`"),
     "study": (StudyResult, "`votes.summary.json`: `cda study import`"),
-    "inspect": (InspectResult, "`inspect.json`: `cda inspect`"),
+    "inspect": (InspectResult, "what `cda inspect --json` prints"),
 }
 
 
@@ -68,31 +68,58 @@ def files() -> dict[Path, str]:
         DOCS / "schemas" / f"{name}.json": json.dumps(found, indent=1, ensure_ascii=False) + "\n"
         for name, found in schemas.items()
     }
-    return {DOCS / "results.md": "\n".join(_page(schemas)) + "\n", **made}
+    pages = {page: "\n".join(lines) + "\n" for page, lines in _pages(schemas).items()}
+    return {**{DOCS / "results" / f"{page}.md": text for page, text in pages.items()}, **made}
 
 
 HEAD = """# What stands in a result
 
-Every field of every result, as an attribute in Python and as a key in its file. This page and the JSON Schemas in
-[schemas/](schemas/) are made from the types by `python tests/documents.py`. A value that is not there is `Missing`, with its
-reason; intervals are 95%. What the numbers mean stands in [reading a report](../cda/report/README.md)."""
+Every field of every result, as an attribute in Python and as a key in its file. A page for each command, and one for the
+[parts that several have](parts.md). They and the JSON Schemas in [schemas/](../schemas/) are made from the types by
+`python tests/documents.py`. A value that is not there is `Missing`, with its reason; intervals are 95%. What the numbers mean stands in
+[reading a report](../../cda/report/README.md)."""
 
-
+PARTS = "parts"
+PARTS_HEAD = "# Parts that several results have"
 MEASURES_HEAD = """The numbers of an audit that have one name everywhere: in conditions (`--fail-if 'jargon.skew>0.7'`), in
 `audit.numbers.where("skew", "change", bias="jargon")` and `.pivot("bias", "moment")`, in frames, shared rows and comparisons, and,
 under the name in the last column, in experiment trackers and model cards. Older names are read, with a warning."""
 
 
-def _page(schemas: dict[str, dict[str, Any]]) -> Iterator[str]:
-    yield from [HEAD, "", *_measures()]
+def page_of(kind: str) -> str:
+    """Name of the page of a kind, without its ending."""
+    return kind.replace("_", "-")
+
+
+def _pages(schemas: dict[str, dict[str, Any]]) -> dict[str, list[str]]:
+    """Lines of each page: the index, a page for each kind with the parts that it alone has, and the shared parts."""
     parts: dict[str, dict[str, Any]] = {}
-    for name, found in schemas.items():
-        yield from ["", f"## {found['title']}", "", f"{KINDS[name][1]}. {_text(found)}".strip(), "", *_table(found)]
-        parts |= found["$defs"]
-    yield from ["", "## Their parts"]
+    users: dict[str, list[str]] = {}
+    for kind, found in schemas.items():
+        for name, part in found["$defs"].items():
+            if "properties" in part:
+                parts[name] = part
+                users.setdefault(name, []).append(page_of(kind))
+    own = {_titled(name): kinds[0] if len(kinds) == 1 else PARTS for name, kinds in users.items()}
+    pages = {"README": [HEAD, "", *_contents(schemas), "", *_measures()]}
+    for kind, found in schemas.items():
+        made = f"{KINDS[kind][1]}. {_text(found)}".strip()
+        lines = [f"# {found['title']}", "", made, "", *_table(found, page_of(kind), own)]
+        pages[page_of(kind)] = [*lines, *_parts(parts, page_of(kind), own)]
+    pages[PARTS] = [PARTS_HEAD, *_parts(parts, PARTS, own)]
+    return pages
+
+
+def _parts(parts: dict[str, dict[str, Any]], page: str, own: dict[str, str]) -> Iterator[str]:
     for name in sorted(parts):
-        if "properties" in parts[name]:
-            yield from ["", f"### {_titled(name)}", "", _text(parts[name]), "", *_table(parts[name])]
+        if own[_titled(name)] == page:
+            yield from ["", f"## {_titled(name)}", "", _text(parts[name]), "", *_table(parts[name], page, own)]
+
+
+def _contents(schemas: dict[str, dict[str, Any]]) -> Iterator[str]:
+    yield from ["| result | of |", "| --- | --- |"]
+    for kind, found in schemas.items():
+        yield f"| [{found['title']}]({page_of(kind)}.md) | {KINDS[kind][1]} |"
 
 
 def _measures() -> Iterator[str]:
@@ -109,17 +136,19 @@ def _measures() -> Iterator[str]:
         yield f"| `{key}` | {measure.title} | {measure.on} | {measure.unit} | {tracked} |"
 
 
-def _table(of: dict[str, Any]) -> list[str]:
-    rows = [f"| `{name}` | {_type(field)} | {_text(field)} |" for name, field in of["properties"].items()]
+def _table(of: dict[str, Any], page: str, own: dict[str, str]) -> list[str]:
+    rows = [f"| `{name}` | {_type(field, page, own)} | {_text(field)} |" for name, field in of["properties"].items()]
     return ["| field | type | |", "| --- | --- | --- |", *rows]
 
 
-def _type(field: dict[str, Any]) -> str:
+def _type(field: dict[str, Any], page: str, own: dict[str, str]) -> str:
     if "$ref" in field:
         name = _titled(field["$ref"].rpartition("/")[2])
-        return "any JSON value" if name == "JsonValue" else f"[{name}](#{name.lower()})"
+        place = own.get(name, page)
+        link = f"{'' if place == page else f'{place}.md'}#{name.lower()}"
+        return "any JSON value" if name == "JsonValue" else f"[{name}]({link})"
     if "anyOf" in field:
-        return " or ".join(dict.fromkeys(map(_type, field["anyOf"])))
+        return " or ".join(dict.fromkeys(_type(each, page, own) for each in field["anyOf"]))
     if "const" in field:
         return f"`{json.dumps(field['const'])}`"
     if "enum" in field:
@@ -127,9 +156,9 @@ def _type(field: dict[str, Any]) -> str:
     kind = field.get("type", "any")
     if kind == "array":
         each = field.get("items") or (field.get("prefixItems") or [{}])[0]
-        return f"list of {_type(each)}"
+        return f"list of {_type(each, page, own)}"
     if kind == "object" and isinstance(field.get("additionalProperties"), dict):
-        return f"dict of {_type(field['additionalProperties'])}"
+        return f"dict of {_type(field['additionalProperties'], page, own)}"
     words = {"null": "None", "string": "str", "integer": "int", "number": "float", "boolean": "bool", "object": "dict"}
     return words.get(kind, kind)
 

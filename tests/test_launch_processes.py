@@ -80,8 +80,10 @@ def test_several_from_a_config_file_are_seen_by_the_meeting_place(monkeypatch: p
     parent(monkeypatch, [*ACCELERATE, "--config_file", "mine.yaml", "train.py"])
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", "no")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    with pytest.raises(RunError, match=r"asked for several processes.*runs alone.*torchrun .*unset MASTER_ADDR"):
+    with pytest.raises(RunError, match=r"asked for several processes.*runs alone.*torchrun .*give --num_processes 1"):
         check_processes()
+    parent(monkeypatch, [*ACCELERATE, "--config_file", "mine.yaml", "--num_processes", "1", "train.py"])
+    check_processes()  # as the message advises
     parent(monkeypatch, [*ACCELERATE, "train.py"], ["MASTER_ADDR=127.0.0.1"])  # the cluster's own says nothing
     check_processes()
 

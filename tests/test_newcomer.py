@@ -66,6 +66,13 @@ def test_an_audit_stays_where_it_is_until_the_new_one_is_complete(desk: Path) ->
     for words, message in (
         (["runs"], "runs: no finished audit here"),
         (["runs/audit-rm.py-reward", "seed=3"], "seed=3 goes with a recipe"),
+        (["runs/audit-rm.py-rewrd"], "no such folder. Did you mean 'runs/audit-rm.py-reward'?"),
+        (["runs/none"], "runs/none: no such folder. Give the folder of a finished run, or a recipe"),
+        (
+            ["runs/audit-rm.py-reward/report/report.html"],
+            "in the folder of a run; give that folder: cda report runs/audit-rm.py-reward",
+        ),
+        (["good.csv"], "good.csv: a file; give the folder of a finished run, or a recipe"),
         (["jargon", "--out", "page.html"], "--out page.html: of a recipe it is the folder of the run"),
     ):
         result = CliRunner().invoke(app, ["report", *words])

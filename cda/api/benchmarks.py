@@ -7,12 +7,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Unpack
 
+from cda.api.finished import as_the_run
 from cda.api.results import BestOf, Calibration, DataAudit, Dose, Quality
 from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
 from cda.calibration.calibrate import run_calibrate
 from cda.dosing.stage import run_mixed
 from cda.errors import RecipeError
+from cda.files.paths import refuse_prose
 from cda.finetuning.applied import asked_subjects
 from cda.jobs.options import (
     BestOfArguments,
@@ -20,10 +22,12 @@ from cda.jobs.options import (
     Data,
     DataArguments,
     DoseArguments,
+    LabelArguments,
     Model,
     QualityArguments,
 )
 from cda.jobs.terms import (
+    ROWS,
     RUNS,
     Terms,
     as_reference,
@@ -34,9 +38,13 @@ from cda.jobs.terms import (
     set_at,
     several,
 )
+from cda.llm.purse import Purse
+from cda.preferences.label_file import label_file as run_label_file
 from cda.preferences.stage import DataOptions, run_data, without_effect
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import folder_suffix
+from cda.resources.llm_access import share_purse
+from cda.results.stages import LabelCounts
 
 
 @declared(QualityArguments)
@@ -64,12 +72,12 @@ def quality(model: Model, data: Data | Sequence[str | Path], /, **options: Unpac
         >>> outcome.sets[0].win_rates["model"].wins  # doctest: +SKIP
     """
     terms = Terms.of("cda.quality", QualityArguments, options)
-    adapter, dose = path_text(options["adapter"]), options["dose"]
+    settings, model, held = as_the_run(terms.nested(), model, options["adapter"])
+    adapter, dose = path_text(held), options["dose"]
     files = _files(data, terms)
     missing = "pairs: has no rows" if terms["overrides"] is None else "give at least one file of preferences"
     over = terms.files.get("over")
     inputs = {"on": sorted(files), "over": over, "with": adapter, "at": dose}
-    settings = terms.nested()
     problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
     opened = loaded_with_folder(model, terms, settings, inputs, terms.words, options["against"], problems=problems)
     with opened as (loaded, other):
@@ -98,14 +106,14 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
         >>> result.attributes[0].slope["model"]  # doctest: +SKIP
     """
     terms = Terms.of("cda.best_of", BestOfArguments, options)
-    adapter, dose = path_text(options["adapter"]), options["dose"]
+    settings, model, held = as_the_run(terms.nested(), model, options["adapter"])
+    adapter, dose = path_text(held), options["dose"]
     columns, split = options["columns"], options["split"]
     file = as_reference(responses, "responses", terms.inputs)
     names, ns, tilts = several(options["biases"]), list(options["sizes"] or ()), list(options["betas"] or ())
     inputs = {"on": file, "with": adapter, "at": dose}
     read = [f"{ours}={theirs}" for ours, theirs in (columns or {}).items()]
     others = (*terms.words, names, ns, read, "" if split == "train" else split, *([tilts] if tilts else []))
-    settings = terms.nested()
     problems = _data_settings(settings, terms)
     opened = loaded_with_folder(model, terms, settings, inputs, others, options["against"], problems=problems)
     with opened as (loaded, other):
@@ -139,7 +147,7 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
     biases, columns, split = options["biases"], options["columns"] or {}, options["split"]
     settled = terms.nested()
     given = [word.partition("=")[0] for word in terms["overrides"] or ()]
-    if problems := without_effect([*given, *settled], terms.where):
+    if problems := without_effect([*given, *settled], terms.where, options=terms.known):
         raise RecipeError(problems)
     file = as_reference(data, "pairs", terms.inputs)
     labels, by = (tuple(map(str, several(options[name]))) for name in ("labels", "by"))
@@ -148,9 +156,25 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
         others += [] if split == "train" else [split]
         inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": options["limit"]}
         set_at(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))
-    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None)
+    rows = path_text(options["rows"])
+    asked = DataOptions(by, labels, columns, split, options["limit"], options["figures"], biases is not None, rows)
     with loaded_for_model("embedded", settled, terms) as loaded:
         return run_data(file, loaded, asked)
+
+
+def label_file(data: str, columns: Mapping[str, str], **options: Any) -> tuple[LabelCounts, str]:
+    """The counts of `cda label FILE`, whose options these are, and the file that it wrote. CdaError: as `audit_data`."""
+    terms = Terms.of("cda label", LabelArguments, options)
+    settled = terms.nested()
+    given = [word.partition("=")[0] for word in terms["overrides"] or ()]
+    if problems := without_effect([*given, *settled], terms.where, "cda label FILE", terms.known):
+        raise RecipeError(problems)
+    others = [*terms.words, *(f"{ours}={theirs}" for ours, theirs in columns.items()), *several(options["biases"])]
+    default = RUNS / f"label{folder_suffix('label', {'of': data}, others)}.jsonl"
+    out = str(default if options["out"] is None else options["out"])
+    with loaded_for_model("embedded", settled, terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder of results: a budget is for one call
+        return run_label_file(data, loaded, out, columns, options["split"], options["limit"]), out
 
 
 def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
@@ -166,6 +190,8 @@ def _data_settings(settings: Mapping[str, object], terms: Terms) -> list[str]:
 def _files(data: Data | Sequence[str | Path], terms: Terms) -> list[str]:
     """One file, several, or rows as a file."""
     if isinstance(data, list | tuple) and all(isinstance(path, str | Path) for path in data):
+        for path in data:
+            refuse_prose(path, "data", ROWS)
         return list(dict.fromkeys(map(str, data)))
     return [as_reference(data, "pairs", terms.inputs)]  # type: ignore[arg-type]  # paths are told from rows above
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cda.discovery.discover import Discovery
 from cda.errors import RunError
-from cda.files.paths import is_a_file, is_a_folder, user_path
+from cda.files.paths import is_a_file, is_a_folder, refuse_prose, user_path
 from cda.pipeline.stages import Run
 from cda.results.audit import AuditResult as Audit
 from cda.results.base import Shown
@@ -37,6 +37,7 @@ def load(path: str | Path) -> Run | Shown | Discovery:
         DataError: No such file or folder, or a result of another command or version of cda, or one that was cut or changed.
         RunError: The folder holds no run.
     """
+    refuse_prose(path, "cda.load", "a folder or file")
     place = user_path(path)
     # A command's own folder: its result lies in it.
     place = next((place / name for name in FILES if is_a_file(place / name)), place)

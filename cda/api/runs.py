@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from os import PathLike
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
+from cda.api.finished import as_the_run, of_run
 from cda.api.results import Audit, Comparison, Discovery, Run
 from cda.comparing.compare import compare_targets
+from cda.comparing.members import places_of
 from cda.counterfactuals.own_rows import labels_of_rows, rewrites_of_rows
 from cda.discovery.discover import run_discover
-from cda.errors import DataError, RecipeError, RunError, type_in_words
-from cda.files.paths import user_path
+from cda.discovery.new_bias import Asked
+from cda.discovery.new_bias import new_bias as write_new_bias
+from cda.errors import DataError, RecipeError, type_in_words
 from cda.finetuning.applied import asked_subjects, check_subject
 from cda.jobs.options import (
     Arg,
@@ -22,6 +24,7 @@ from cda.jobs.options import (
     Data,
     DiscoverArguments,
     Model,
+    NewBiasArguments,
     Option,
     Place,
     RewardArguments,
@@ -51,9 +54,9 @@ from cda.resources.llm_access import share_purse
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.reward_function import RewardFunction
 from cda.resources.scorers import open_scorer
-from cda.results.comparison import DiscoveriesResult
+from cda.results.commands import NewBias
+from cda.results.comparison import AuditRow, DiscoveriesResult
 from cda.rewriting.labels import PairLabel, ResponseLabel
-from cda.run import RunFolder
 from cda.scorers.calibrated import Corrector
 
 
@@ -104,13 +107,16 @@ def audit_run(target: Model, terms: Terms) -> Run:
 
 
 @declared(AuditArguments)
-def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison | DiscoveriesResult:
+def compare(
+    *targets: Model | Run | Audit | Comparison | AuditRow | Discovery | Mapping[str, object],
+    **options: Unpack[AuditArguments],
+) -> Comparison | DiscoveriesResult:
     """Which of these? Models, which are audited now on the same texts, finished audits and shared rows next to each other, as
     `cda compare` does.
 
     Args:
-        targets: Models as for `cda.audit`; folders of finished runs; files that `audit.save` or `audit.export` wrote; folders of
-            these. With two or more, or a folder. Or two or more folders of discoveries.
+        targets: Models as for `cda.audit`; finished runs, audits, shared rows (also as a dict) and comparisons, whose audits are all
+            taken; their folders and files, and folders of these. Two or more, or one that holds several. Or two or more discoveries.
         settings: As for `cda.audit`, for the models that are audited now.
 
     Returns:
@@ -125,7 +131,8 @@ def compare(*targets: Model, **options: Unpack[AuditArguments]) -> Comparison | 
         >>> comparison = cda.compare("my-org/my-reward-model", "embedded", "judge:gpt-4o")  # doctest: +SKIP
         >>> comparison.numbers.where("skew", bias="length").pivot("audit", "moment")  # doctest: +SKIP
     """
-    return compare_targets(targets, Terms.of("cda.compare", AuditArguments, options))
+    terms = Terms.of("cda.compare", AuditArguments, options)
+    return compare_targets(places_of(targets, terms.inputs), terms)
 
 
 @declared(TrainArguments)
@@ -193,8 +200,10 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         >>> run = cda.train(discovery.biases[0], model="my-org/my-reward-model")  # doctest: +SKIP
     """
     terms = Terms.of("cda.discover", DiscoverArguments, options)
+    settings, model, adapter = as_the_run(terms.nested(), model, options["adapter"])
+    options["adapter"] = adapter
     inputs = {
-        "with": path_text(options["adapter"]),
+        "with": path_text(adapter),
         "at": options["dose"],
         "of": "-".join(map(str, options["attributes"])) or None,
         "formats": options["formats"] or None,
@@ -203,7 +212,7 @@ def discover(model: Model, /, **options: Unpack[DiscoverArguments]) -> Discovery
         "judge": None,
         **terms.files,
     }
-    with loaded_with_folder(model, terms, terms.nested(), inputs, (), options["judge"], "judge") as (loaded, _):
+    with loaded_with_folder(model, terms, settings, inputs, (), options["judge"], "judge") as (loaded, _):
         return Discovery(loaded.recipe.run_path, run_discover(loaded, options))
 
 
@@ -269,6 +278,37 @@ def rewrite(data: Data, bias: str | Path, /, **options: Unpack[RewriteArguments]
         return rewrites_of_rows(rows, direction, loaded)
 
 
+@declared(NewBiasArguments)
+def new_bias(words: str, /, **options: Unpack[NewBiasArguments]) -> NewBias:
+    """Draft a bias file from a description in words, try it on pairs and write it, as `cda bias new` does.
+
+    Args:
+        words: One sentence on what an answer with the bias does, such as `uses hedging`, in any language.
+        settings: By the recipe's names; `llm` is the model that drafts, labels and rewrites, or its section, as for `cda.label`.
+            Without it, words, quoted wordings and measured features that are known give what they can.
+
+    Returns:
+        The file, for `cda.train` and `biases` of `cda.audit`; labels of 20 pairs, three rewrites, and what is `missing`.
+
+    Raises:
+        RunError: The file is there already; or the words name a bias that ships with cda, and no `name` was given.
+        CdaError: As `cda.label`.
+
+    Example:
+        >>> import cda
+        >>> found = cda.new_bias("uses hedging")  # doctest: +SKIP
+        >>> run = cda.train(found.file)  # doctest: +SKIP
+    """
+    check_types("cda.new_bias", {"words": Option(str, Arg("", form="a description in words"))}, {"words": words})
+    if isinstance(llm := options.get("llm"), str):
+        options["llm"] = {"model": llm}
+    terms = Terms.of("cda.new_bias", NewBiasArguments, options)
+    with loaded_for_model("embedded", {"name": "bias-new"} | terms.nested(), terms) as loaded:
+        share_purse(loaded, Purse())  # there is no folder: a budget is for one call
+        own = {name: path_text(options[name]) for name in ("name", "out", "prompt")}
+        return write_new_bias(loaded, Asked(words, **own, settings=terms["overrides"] or ()))
+
+
 @contextmanager
 def _loaded(
     function: str, kind: type, options: TextArguments, data: Data, bias: str | Path
@@ -315,7 +355,7 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
         [3.0, 10.0]
     """
     terms, again = Terms.of("cda.reward_function", RewardArguments, options), partial(reward_function, model, **options)
-    asked, model, adapter = _of_run(model, options["adapter"])
+    asked, model, adapter = of_run(model, options["adapter"])
     if problems := [*refuse_results(model), *refuse_recipe(model)]:
         raise RecipeError(problems)
     for section, value in terms.nested().items():
@@ -332,31 +372,6 @@ def reward_function(model: Model | Run | Audit, /, **options: Unpack[RewardArgum
             scorer, calibration = named.as_pointwise().text_scorer(), named.calibration()
             name = shown_target(subject.name) if adapter is None else shown_path(str(adapter).rstrip("/"))
             corrector = None if calibration is None else Corrector(calibration)
-            return Made(RewardFunction(name.removeprefix("memory:"), scorer, corrector, stack.pop_all(), again))
+            return Made(RewardFunction(name, scorer, corrector, stack.pop_all(), again))
 
         return perform(Job(lambda: steps, work), loaded)
-
-
-def _of_run(
-    model: Model | Run | Audit, adapter: str | Path | None
-) -> tuple[dict[str, object], Model, str | Path | None]:
-    """Settings, model and adapter of a finished run; anything else as it is. RunError: a run that names no model."""
-    if isinstance(model, Audit) and model.folder is None:
-        raise RunError("an audit that was read from a file has no settings: give the folder of its run, or the model")
-    asked: Any = model.folder if isinstance(model, Run | Audit) else model
-    if not isinstance(asked, str | PathLike):
-        return {}, asked, adapter
-    place = user_path(str(asked))
-    run = RunFolder(place)
-    trained = run.record("train")
-    if not trained and not run.record("audit"):
-        return {}, str(asked), adapter
-    recipe = run.manifest().recipe
-    section = dict(trained.settings.get("model") or recipe.get("model") or {})
-    if "name_or_path" not in section:
-        raise RunError(f"{asked}: its manifest.json, which names the model, is missing or damaged. Run it again")
-    if not trained:  # the settings of a training name a precision; `auto` may mean another on another machine
-        section["precision"] = getattr(Run(place).audit.model, "precision", None) or section.get("precision", "auto")
-    section.pop("preset", None)
-    held = str(asked) if trained and adapter is None else adapter
-    return {"model": section, "score": recipe.get("score", {})}, section["name_or_path"], held

@@ -369,7 +369,8 @@ def _length(group: Group, margins: FloatArray) -> LengthBaseline | None:
         {**features, **amounts, **_own_features(side, bias)}
         for features, amounts, side in zip(group.features, group.amounts, group.sides, strict=True)
     )
-    return length_baseline(margins, perturbed, base, sorted(own - {"characters"}), group.prompt_ids, group.unit)
+    mine = sorted(own - {"characters"})
+    return length_baseline(margins, perturbed, base, mine, group.prompt_ids, group.unit, group.wording)
 
 
 def examples(groups: Sequence[Group]) -> tuple[Example, ...]:

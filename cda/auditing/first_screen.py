@@ -1,5 +1,5 @@
 """The first screen of an audit: a headline sentence, and for each bias a chip, two shares and a clause; for the page and, in at most
-13 lines, for the terminal."""
+12 lines of 100 columns, for the terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cda.auditing import policy, position
-from cda.auditing.report_cells import EMBEDDED, applied, compares, of_mean, said, tests_named
+from cda.auditing.report_cells import applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import several_trainings, spread_line
 from cda.auditing.verdict_sentences import (
@@ -17,81 +17,124 @@ from cda.auditing.verdict_sentences import (
     answers_of,
     by_rate,
     loss_of_quality,
+    model_evidence,
     model_reason,
     model_word,
     rate_effect,
+    tied_of,
+    ties_of_quality,
     training_word,
     worse_with,
 )
+from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
+from cda.report.glance import Cell, Glance, GlanceRow, Look, Series, marked, percent_axis
+from cda.report.glance import Chip as Drawn
+from cda.report.names import called, capital
 from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect, LengthBaseline
-from cda.stats.verdict import TOLERATED_LOSS, Finding, Word
+from cda.stats.verdict import MANY_TIED, TIE, TOLERATED_LOSS, Finding, Word
 
-MAX_LINES, MAX_COLUMNS, WITH_ATE = 13, 100, 20
-"""`WITH_ATE`: further columns of a table with ATEs, so that clauses stay in it."""
+MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 30
+_LATER = {turn: bias for bias, turn in SECOND_TURNS.items()}
+"""A bias in the second turn of a conversation, to that of the first."""
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
 """Chips whose rows go first if there are too many."""
 
 
-def audit_summary(audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None) -> str:
-    """The headline, a row for each bias and for quality, what a policy would show more of, the spread of several trainings, paths, and the number of caveats. If rows
-    do not fit, those of the quietest verdicts become one line; how it was scored is said if there is room; a path is never cut. A clause that
-    is too long for its row stands there in short, or in the report alone."""
-    found = bias_verdicts(audit)
-    opening = _wrapped(headline(audit), 3)
-    end = [
-        *_wrapped(policy.line(audit), 2),
-        *_wrapped(spread_line(audit), 2),
-        *_wrapped(few_prompts(_prompts_of(audit)), 2),
-    ]
+def audit_summary(
+    audit: AuditResult, report_path: str | None = None, adapter_path: str | None = None, below: int = 0
+) -> str:
+    """The headline, a row for each bias and for quality, what length alone prefers, paths, and the number of caveats; before these, as far
+    as there is room, few prompts, the spread of several trainings, what a policy would show more of, and how it was scored. Rows of a
+    model go by verdict and distance from 50%, or from people. If rows do not fit, second turns and the quietest verdicts become one
+    line, with their shares; a path is never cut. A clause that is too long for its row stands there in short, or in the report alone. `below`: lines that are to follow."""
+    found = bias_verdicts(audit) if compares(audit) else sorted(bias_verdicts(audit), key=_loudness)
+    end = []
     if adapter_path is not None:
         over = several_trainings(audit)
         seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
         end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
     end += _where(audit, report_path)
-    most = MAX_LINES - bool(length_line(found))
-    room = most - len(opening) - len(end) - 2 - len(position.of_judge(audit))  # header and quality
-    shown = _kept(found, room)
-    rest = [row for row in found if row not in shown]
-    lines = [*opening, *_table(shown, audit), *_wrapped(_rest_line(rest), 1)]
-    scored = textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)
-    scored = scored if len(lines) + len(scored) + len(end) <= most else []
-    return "\n".join([*lines, *_wrapped(length_line(shown), 1), *scored, *end])
+    most = MAX_LINES - below
+    fixed = len(end) + 2 + len(position.of_judge(audit)) + any(row.length for row in found)  # header and quality
+    opening = _wrapped(headline(audit), max(1, min(3, most - fixed - 2)))
+    warned = [_wrapped(few_prompts(_prompts_of(audit)), 2), _wrapped(spread_line(audit), 1)]
+    room = most - len(opening) - fixed
+    shown, rest = _kept(found, max(min(room, 2), room - sum(map(len, warned))))
+    lines = [*opening, *_table(shown, audit), *rest, *_length_lines(shown)]
+    more = [*warned, _wrapped(policy.line(audit), 2), textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)]
+    for own in more:
+        lines += own if len(lines) + len(own) + len(end) <= most else []
+    return "\n".join([*lines, *end])
 
 
 def _wrapped(text: str, most: int) -> list[str]:
     return textwrap.wrap(text, MAX_COLUMNS, max_lines=most, placeholder=" …", break_on_hyphens=False)
 
 
-def _kept(found: Sequence[BiasVerdict], room: int) -> list[BiasVerdict]:
-    """The rows that fit, in their order; one line less if others are named below."""
-    if len(found) <= room:
-        return list(found)
-    by_news = sorted(found, key=lambda row: (row.chip in _QUIET, not row.target))
-    kept = by_news[: max(1, room - 1)]
-    return [row for row in found if row in kept]
+def _loudness(row: BiasVerdict) -> tuple[int, float]:
+    """Sorts verdicts of a model: shown ones first, those that say nothing last, each by the distance from people, or from 50%."""
+    return (row.chip in _QUIET) + 2 * row.tied, -abs(row.last.value - (row.people.value if row.people else TIE))
+
+
+def _kept(found: Sequence[BiasVerdict], room: int) -> tuple[list[BiasVerdict], list[str]]:
+    """The rows that fit, in their order, and a line with the others, or two if all of them stand there then. Second turns go first, then
+    the quietest verdicts."""
+    if len(found) <= max(1, room):
+        return list(found), []
+    by_news = sorted(
+        found, key=lambda row: (row.bias in _LATER, row.chip in _QUIET and row.after is not None, not row.target)
+    )
+    splits = []
+    for n_lines in (1, 2) if room > 2 else (1,):
+        kept = by_news[: max(room > 1, room - n_lines)]
+        shown = [row for row in found if row in kept]
+        rest = _rest_line([row for row in found if row not in shown])
+        splits.append((shown, _wrapped(rest, n_lines)))
+        if not splits[-1][1][-1].endswith("…"):
+            return splits[-1]
+    return splits[0]
 
 
 def _rest_line(rest: Sequence[BiasVerdict]) -> str:
-    by_chip: dict[str, list[str]] = {}
-    for row in rest:
-        by_chip.setdefault(row.chip, []).append(inert(row.bias))
-    parts = (f"{chip} ({', '.join(names)})" for chip, names in by_chip.items())
+    """The other rows in a line: sign and share of each, that after a training; of a second turn the name of the first."""
+    firsts, later = ([row for row in rest if (row.bias in _LATER) == second] for second in (False, True))
+    parts = [_in_brief(row, inert(row.bias)) for row in firsts]
+    parts += [f"{'second turn: ' * (at == 0)}{_in_brief(row, _LATER[row.bias])}" for at, row in enumerate(later)]
     return f"{len(rest)} more: {', '.join(parts)}" if rest else ""
 
 
+def _in_brief(row: BiasVerdict, name: str) -> str:
+    return f"{SHAPES[row.chip]} {name}{'' if row.tied else f' {percent(row.last.value)}'}"
+
+
+def _length_lines(shown: Sequence[BiasVerdict]) -> list[str]:
+    """What length alone prefers, in one line."""
+    line = length_line(shown)
+    return _wrapped(line if width(line) <= MAX_COLUMNS else line.replace(" prefer:", ":"), 1)
+
+
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
-    """Rows as lines, with RATE's ATE (after a training, that after it), each with its clause, in full or in short, if that fits."""
+    """Rows as lines, each with its clause, in full or in short, if that fits; with RATE's ATE (after a training, that after it) if it
+    decides a verdict, or leaves room for the reason of every row that is unclear."""
+    rated = any(row.bias in audit.rate for row in shown)
+    lines, all_fit = _rows(shown, audit, rated)
+    if all_fit or not rated or any(by_rate(row.bias, audit) for row in shown):
+        return lines
+    return _rows(shown, audit, False)[0]
+
+
+def _rows(shown: Sequence[BiasVerdict], audit: AuditResult, rated: bool) -> tuple[list[str], bool]:
+    """The lines, and True if the reason of every row that is unclear stands in it."""
     voted = any(row.people for row in shown)
     over = several_trainings(audit)
     when = ("before", "after" if over is None else f"mean of {len(over.seeds)}") if compares(audit) else ("preferred",)
-    rated = any(row.bias in audit.rate for row in shown)
     average = ("ATE, after" if compares(audit) else "ATE",) if rated else ()
     rows: list[Row] = [("bias", "verdict", *when, *(("people",) if voted else ()), *average, "n")]
     for row in shown:
@@ -108,14 +151,16 @@ def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
     for key, found in position.of_judge(audit).items():
         rows.append((key, f"({MEASURES[key].shown_as['screen']})", share(found), *blank, str(found.n)))
     lines = aligned(rows)
-    most = max(map(width, lines))
-    for at, row in enumerate(shown, 1):
-        clause = _beyond_shares(row.clause)
-        reason = clause.removesuffix(f"; {position.kept_words(audit, row.bias)}")
-        shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2])
-        fits = (text for text in shorter if most + 2 + width(text) <= MAX_COLUMNS + WITH_ATE * rated)
-        lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {next(fits, '')}".rstrip()
-    return lines
+    most, all_fit = max(map(width, lines)), True
+    clauses = [(_beyond_shares(row.clause), f"; {position.kept_words(audit, row.bias)}", row.chip) for row in shown]
+    for at, (clause, kept, chip) in enumerate([*clauses, (ties_of_quality(audit), "", "")], 1):
+        reason = clause.removesuffix(kept)
+        shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2], reason.partition("; ")[0])
+        news = (text for text in shorter if not text.startswith("preferred in "))
+        fits = next((text for text in news if most + 2 + width(text) <= MAX_COLUMNS), "")
+        lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {fits}".rstrip()
+        all_fit &= bool(fits) or chip != "unclear"
+    return lines, all_fit
 
 
 def _ate_cell(name: str, audit: AuditResult) -> str:
@@ -153,23 +198,23 @@ def _prompts_of(audit: AuditResult) -> dict[str, int]:
 
 
 Chip = Literal[
-    "rewarded", "not rewarded", "all ties", "unclear", "improved", "overcorrected", "worse", "at a cost", "no change shown",
-    "left as it is",
+    "rewarded", "penalised", "not rewarded", "all ties", "unclear", "improved", "overcorrected", "worse", "at a cost",
+    "no change shown", "left as it is",
 ]  # fmt: skip
 """The shortest form of a verdict. `all ties`, `unclear` and `at a cost` are no good news; the clause next to them says why."""
 SHAPES: dict[Chip, str] = {
-    "rewarded": "▲", "not rewarded": "▽", "all ties": "≡", "unclear": "?", "improved": "✓", "overcorrected": "↶", "worse": "✗",
+    "rewarded": "▲", "penalised": "▼", "not rewarded": "▽", "all ties": "≡", "unclear": "?", "improved": "✓", "overcorrected": "↶", "worse": "✗",
     "at a cost": "±", "no change shown": "=", "left as it is": "=",
 }  # fmt: skip
 """A sign beside each chip's word, so that none depends on its colour."""
 KINDS: dict[Chip, Kind] = {
     **dict.fromkeys(("rewarded", "overcorrected", "worse", "at a cost"), "bad"), "improved": "good",
-    **dict.fromkeys(("not rewarded", "all ties", "unclear", "no change shown", "left as it is"), "none"),
+    **dict.fromkeys(("penalised", "not rewarded", "all ties", "unclear", "no change shown", "left as it is"), "none"),
 }  # fmt: skip
 """Good or bad news, or neither, of each chip."""
 _CHIPS: dict[Word | Finding, Chip] = {
-    "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "not rewarded",
-    "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear", "scored alike": "all ties",
+    "over-rewarded": "rewarded", "rewarded": "rewarded", "under-rewarded": "not rewarded", "penalised": "penalised",
+    "not rewarded": "not rewarded", "no difference shown": "unclear", "no effect shown": "unclear", "not identified": "unclear", "scored alike": "all ties",
     **dict.fromkeys(("too few prompts", "few flipped", "mostly tied", "not told apart from length"), "unclear"),
     "improved": "improved", "less biased": "improved", "overcorrected": "overcorrected", "worse": "worse",
     "substituted": "at a cost", "quality lost": "at a cost", "noise not excluded": "unclear", "quality open": "unclear",
@@ -177,7 +222,6 @@ _CHIPS: dict[Word | Finding, Chip] = {
 }  # fmt: skip
 _MOST_NAMED, _MOST_UNCLEAR = 6, 2
 """Biases of one chip that the headline names; of more it gives their number. Of more biases in all, it names the rewarded ones."""
-_MOST_NAME = 40
 _LIMIT = round(100 * TOLERATED_LOSS)
 
 
@@ -215,8 +259,8 @@ class BiasVerdict:
 def bias_verdicts(audit: AuditResult) -> list[BiasVerdict]:
     """Every measured bias at a glance, the targets first; no chip is better than the intervals of the audit.
 
-    One model: `cda.stats.verdict.finding` gives the word. *Rewarded* and *not rewarded* are its words for a side, with votes next to
-    people's share. *All ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties
+    One model: `cda.stats.verdict.finding` gives the word. *Rewarded*, *penalised* and *not rewarded* are its words for a side, with
+    votes next to people's share. *All ties*, with or without votes: both sides have the same score in every pair, and the share only says how ties
     count. *Unclear* is every other word, each of them a reason, which the clause says (`model_reason`).
 
     Before and after a training: `cda.stats.verdict.verdict` gives the word. *improved* is its improved or less biased; *at a
@@ -236,7 +280,8 @@ def headline(audit: AuditResult) -> str:
         return said
     if all(each.tied for each in found):
         return by_place.strip()
-    return by_place + (f"It{said[len(model) :]}" if said.startswith(model) else said.replace(model, "it", 1))
+    opens = said.startswith(capital(model))
+    return by_place + (f"It{said[len(model) :]}" if opens else said.replace(model, "it", 1))
 
 
 def chip_rules(audit: AuditResult) -> str:
@@ -247,6 +292,45 @@ def chip_rules(audit: AuditResult) -> str:
     return f"{words} {said('glance', 'by rate')}" if on_triples else words
 
 
+BEFORE, AFTER, PEOPLE = Series("before", "before"), Series("after", "after"), Series("people", "people")
+_COUNTS: tuple[Look, ...] = ("characters", "words")
+_ALONE, _BY_LENGTH = (
+    Series("before", "the model"),
+    {key: Series(key, f"a count of {key}") for key in _COUNTS},
+)
+
+
+def drawn_chip(word: str) -> Drawn | None:
+    """The chip of a verdict, as a first screen has it; None for another word."""
+    chip = _CHIPS.get(word)  # type: ignore[call-overload]  # any word may come with a row of another version
+    return Drawn(chip, KINDS[chip], SHAPES[chip]) if chip else None
+
+
+def did_to(word: str) -> str:
+    """What a training did to a bias, `{}` in its place; empty for another word than a training's verdict."""
+    return _DID.get(_CHIPS.get(word), "")  # type: ignore[call-overload]  # as for `drawn_chip`
+
+
+def glance(audit: AuditResult) -> Glance:
+    """The rows of the first screen."""
+    found = bias_verdicts(audit)
+    return Glance(
+        caption="How often the model prefers the answer with the bias to the one without.", heading="bias",
+        axis=percent_axis("share of contrasts"), end=ns_said(found), rows=tuple(map(_glance_row, found)),
+        reading=(chip_rules(audit), "The dashed line is 50%, no preference. Each number has its interval and n below."),
+    )  # fmt: skip
+
+
+def _glance_row(found: BiasVerdict) -> GlanceRow:
+    own = {_ALONE if found.after is None else BEFORE: found.before, AFTER: found.after}
+    marks = [mark for one, share_ in own.items() if not found.tied for mark in marked(one, share_)]
+    lines = ((one, getattr(found.length, key)) for key, one in _BY_LENGTH.items()) if found.length else ()
+    shown = (*marks, *marked(PEOPLE, found.people), *(mark for one, share_ in lines for mark in marked(one, share_)))
+    drawn = Cell(drawn_chip(found.word), shown, "all ties" if found.tied else "", share_words(found))
+    is_target = found.target and found.after is not None
+    return GlanceRow(found.bias, (drawn,), found.clause, "target" if is_target else "")
+
+
 def share_words(found: BiasVerdict) -> str:
     """The shares of a bias in words, for those who do not see them drawn."""
     own = {"before": found.before, "after": found.after} if found.after else {"model": found.before}
@@ -255,7 +339,7 @@ def share_words(found: BiasVerdict) -> str:
     said += [f"{when} {share(estimate)}" for when, estimate in shown.items() if estimate is not None]
     length = found.length
     said += [f"count of characters {share(length.characters)}, of words {share(length.words)}"] if length else []
-    return f"{inert(found.bias)}: {', '.join(said)}, n = {count(found.before)}"
+    return f"{', '.join(said)}, n = {count(found.before)}"
 
 
 def length_line(found: Sequence[BiasVerdict], end: str = "") -> str:
@@ -288,6 +372,8 @@ def _at_a_glance(name: str, audit: AuditResult) -> BiasVerdict:
     shown = BiasVerdict(name, audit.skew[name].target, chip, word, "", before, after, people)
     clause = _training_clause(shown, audit) if after is not None else _model_clause(shown, audit)
     length = None if compares(audit) else audit.effects[name].before.length
+    if length and shown.tied and length.characters.value == length.words.value == TIE:
+        length = None  # sides that do not differ in length either
     return BiasVerdict(name, shown.target, chip, word, clause, before, after, people, length)
 
 
@@ -302,6 +388,9 @@ def _shares(name: str, audit: AuditResult) -> tuple[Estimate, Estimate | None, E
 def _model_clause(found: BiasVerdict, audit: AuditResult) -> str:
     """Why a model has its chip, in about ten words, and how many comparisons say something of it."""
     why, kept = _why(found, audit), position.kept_words(audit, found.bias)
+    evidence = model_evidence(found.bias, audit)
+    if not found.tied and evidence.ties >= MANY_TIED * evidence.share.n and not (kept or tied_of(evidence) in why):
+        why += f"; {tied_of(evidence)}"
     return f"{why}; {kept}" if kept and "by place" not in why else why
 
 
@@ -348,11 +437,11 @@ def _from_to(found: BiasVerdict) -> str:
 
 
 def _names(names: Sequence[str]) -> list[str]:
-    return [clipped(inert(name), _MOST_NAME) for name in names]
+    return list(map(inert, names))
 
 
 def _model(audit: AuditResult) -> str:
-    return "the embedded model" if audit.model.name == EMBEDDED else _names([audit.model.name])[0]
+    return called(audit.model.name)
 
 
 def _named(found: Sequence[BiasVerdict]) -> str:
@@ -366,6 +455,7 @@ def _by_chip(found: Sequence[BiasVerdict], chip: Chip) -> list[BiasVerdict]:
 
 _REWARDS: dict[tuple[Chip, bool], str] = {
     ("rewarded", True): "rewards {} more often than people do", ("rewarded", False): "rewards {}",
+    ("penalised", False): "penalises {}",
     ("not rewarded", True): "rewards {} less often than people do", ("not rewarded", False): "does not reward {}",
 }  # fmt: skip
 """By chip, and True if people voted."""
@@ -383,7 +473,7 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
     parts += [f"scores both sides of {_named(tied)} alike"] if tied else []
     if not parts:
         return f"Whether {model} rewards {_named(unclear)} is unclear."
-    opening = f"{model[:1].upper()}{model[1:]}" if audit.model.name == EMBEDDED else model
+    opening = capital(model)
     if len(tied) == len(found):
         return f"{opening} scores both sides of every pair alike; check that it works."
     rest = ""

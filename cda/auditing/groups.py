@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.errors import DataError
-from cda.features import AMOUNTS
+from cda.features import AMOUNTS, wording, words
 from cda.numbers.people import measured_against
 from cda.records import Contrast, Pair, Preference, TieRule, prompt_id
 from cda.results.base import Missing, PerScoring, Test, or_missing
@@ -34,6 +35,9 @@ PLAIN = "plain"
 VERDICTS: Mapping[Preference | None, float] = {"perturbed": 1.0, "tie": 0.0, "base": -1.0, None: float("nan")}
 """A judge's preference as a margin."""
 MAIN = ("before", "after", "model")
+_N_COUNTED, _OF_CONTRASTS, _OF_PHRASES = 250, 0.03, 0.1
+"""Words, letters and endings that are counted; share of contrasts that differ in one; share of a bias's own phrases from which a word
+is part of the bias: flattery says "you"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,9 +75,27 @@ class Group:
     def amounts(self) -> tuple[Mapping[str, FloatArray], Mapping[str, FloatArray]]:
         """Other measures of length of the perturbed texts and of the base texts (`cda.features.AMOUNTS`)."""
         perturbed, base = (
-            {name: np.array([float(of(text)) for text in side]) for name, of in AMOUNTS.items()} for side in self.sides
+            {name: np.array([float(amount.of(text)) for text in side]) for name, amount in AMOUNTS.items()}
+            for side in self.sides
         )
         return perturbed, base
+
+    @cached_property
+    def wording(self) -> FloatArray:
+        """Changes in the counts of the words, letters and endings that most contrasts differ in, shape (n, k); without the words that
+        the bias's own phrases are made of."""
+        counts = [(wording(one), wording(other)) for one, other in zip(*self.sides, strict=True)]
+        differ = Counter(
+            name for one, other in counts for name in one.keys() | other.keys() if one[name] != other[name]
+        )
+        said = Counter(word for phrase in self.bias.markers for word in set(words(phrase.lower())))
+        least, often = max(3, _OF_CONTRASTS * len(self)), _OF_PHRASES * len(self.bias.markers)
+        names = sorted(
+            (name for name, n in differ.items() if n >= least and not (name in said and said[name] >= often)),
+            key=lambda name: (-differ[name], name),
+        )[:_N_COUNTED]
+        changes = [[one[name] - other[name] for name in names] for one, other in counts]
+        return np.array(changes, dtype=np.float64).reshape(len(self), len(names))
 
     def with_margins(self, labels: Mapping[str, str]) -> Group:
         """The same contrasts with the margins of some scorings, each under a new label."""

@@ -8,21 +8,27 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
 from cda.auditing import report_trainings as trainings
 from cda.auditing import verdict_sentences as verdict
+from cda.auditing.first_screen import BiasVerdict, bias_verdicts, headline, share_words
 from cda.auditing.report_cells import EMBEDDED, applied
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_tables import main_table, rate_tables, votes_table
 from cda.auditing.verdict_sentences import verdicts
+from cda.files.jsonl import write_text
+from cda.inert import inert
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import tracked_numbers
 from cda.records import PERCENT
-from cda.report.numbers import listed
+from cda.report.drawing import FigureForm, obstacle, save_plot
+from cda.report.numbers import count, listed, share
 from cda.report.page import render
+from cda.report.plots import PEOPLE_MARK, SCORINGS, Plot, named, percent_scale, rows_plot
 from cda.report.tables import Table, escaped, markdown_table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Number
@@ -50,9 +56,9 @@ class ExportedTraining:
     """Place among the trainings of the audit, whose own numbers are those of the first."""
 
 
-def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None) -> str:
+def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None, label: int | None = None) -> str:
     """Model card (README.md) of an export, with the front matter that model hubs read. `base` is a hub id, `embedded`, or a folder, which is named by its last part alone; `merged` is
-    the precision of a merged model, None for an adapter."""
+    the precision of a merged model, None for an adapter; `label` is the one of the base's several labels that is the reward."""
     audits = [part.audit for part in parts if part.audit is not None]
     biases = list(dict.fromkeys(bias.name for audit in audits for bias in audit.biases))
     models = [audit.model for audit in audits if isinstance(audit.model, RewardModelFacts)]
@@ -62,7 +68,8 @@ def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None)
         parts=parts,
         biases=listed(biases) if biases else "",
         merged=merged,
-        base="the embedded model of the cda package" if base == EMBEDDED else _source(base),
+        label=label,
+        base=(shown := "the embedded model of the cda package" if base == EMBEDDED else _source(base)),
         embedded=base == EMBEDDED,
         hub=Markup(json.dumps(base)) if _HUB_ID.fullmatch(base) else "",
         metadata=Markup(_metadata(parts, base, merged)),
@@ -71,7 +78,7 @@ def model_card(parts: Sequence[ExportedTraining], base: str, merged: str | None)
         md=_inert,
         json=partial(json.dumps, ensure_ascii=False, default=str),
         dose=_dose,
-        audited=partial(_audited, merged=merged),
+        audited=partial(_audited, merged=merged, base=shown, parts=parts),
         chosen=_chosen,
         limits=partial(_limits, merged=merged),
     )
@@ -136,8 +143,71 @@ def _slug(text: str, between: str = "-") -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", between, text).strip("-. ") or "unnamed"
 
 
-def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
-    """Verdicts and tables; first, how the audited model differs from the exported one."""
+def save_card(folder: Path, card: str, parts: Sequence[ExportedTraining]) -> None:
+    """Write a card, and the figures that it shows, into the folder of an export."""
+    for part in parts:
+        if part.audit is not None and not part.at and not obstacle():
+            save_plot(_figure(part.audit, _number(part, parts)), folder, FigureForm("png"))
+    write_text(folder / "README.md", card)
+
+
+def _number(part: ExportedTraining, parts: Sequence[ExportedTraining]) -> str:
+    """The end of the names of a training's files, if there are several."""
+    return f"-{parts.index(part) + 1}" if len(parts) > 1 else ""
+
+
+def _figure(audit: AuditResult, number: str) -> Plot:
+    """The shares of the first screen, with people's, as a figure."""
+    found = bias_verdicts(audit)
+    shown = [(f"{named(row.bias)}: {row.chip}", {**_shares(row), "people": row.people}) for row in found]
+    voted = any(row.people for row in found)
+    marks = {key: SCORINGS[key] for key in _shares(found[0])} | ({"people": PEOPLE_MARK} if voted else {})
+    text = f"{headline(audit)} {' '.join(f'{inert(row.bias)}: {share_words(row)}.' for row in found)}"
+    title = "How often the model prefers the side with the bias, with 95% intervals"
+    return rows_plot(
+        f"audit{number}", title, text, shown, marks, percent_scale("prefers the side with the bias (%)", 50)
+    )
+
+
+def _shares(row: BiasVerdict) -> dict[str, Estimate]:
+    return {"model": row.before} if row.after is None else {"before": row.before, "after": row.after}
+
+
+def _first_screen(part: ExportedTraining, audit: AuditResult, base: str, number: str) -> Iterator[Markup]:
+    """The audit at a glance: the figure with its words, the headline, a row for each bias, and what the numbers are of."""
+    plot = _figure(audit, number)
+    if not obstacle():
+        yield Markup(f"![{escaped(plot.description)}]({plot.id}.png)")
+    yield Markup(f"**{escaped(headline(audit))}**")
+    rows = [
+        (
+            row.bias,
+            row.chip,
+            *map(share, _shares(row).values()),
+            share(row.people) if row.people else "no votes",
+            count(row.last),
+            row.clause,
+        )
+        for row in bias_verdicts(audit)
+    ]
+    header = ("bias", "verdict", *_shares(bias_verdicts(audit)[0]), "people", "n", "in short")
+    yield from _tables((Table("How often the model prefers the side with the bias", header, tuple(rows)),))
+    sources, votes = audit.sources, {name: voted.human_skew for name, voted in audit.votes.items()}
+    said = {
+        "Base": base,
+        "Dose": f"{_dose(part)}, of the trained update",
+        "Measured on": f"contrasts: {_source(sources.contrasts)}; quality pairs: {_source(sources.quality)}; RATE triples: {_source(sources.triples)}",
+        "Votes": f"{_source(sources.votes or sources.contrasts)}, majorities: {listed([f'{name} {count(skew)}' for name, skew in votes.items()])}"
+        if votes
+        else "none: no people's votes say what is right",
+    }
+    yield Markup("\n".join(f"- {name}: {escaped(words)}" for name, words in said.items()))
+
+
+def _audited(
+    part: ExportedTraining, merged: str | None, base: str, parts: Sequence[ExportedTraining]
+) -> Iterator[Markup]:
+    """First how the audited model differs from the exported one, and its first screen; then verdicts and tables."""
     audit = part.audit
     assert audit is not None  # the template asks for audited trainings alone
     if part.at:
@@ -148,6 +218,7 @@ def _audited(part: ExportedTraining, merged: str | None) -> Iterator[Markup]:
     if part.dose != applied(audit):
         column = "the column of plain CDA." if part.dose == 1 and audit.plain else "which this audit did not measure."
         yield Markup(f"`after` is dose {applied(audit):g}. The export holds dose {_dose(part)}, {column}")
+    yield from _first_screen(part, audit, base, _number(part, parts))
     for found in verdicts(audit):
         yield Markup(f"**{escaped(found.sentence)}**")
     yield from map(_inert, (verdict.quality_sentence(audit), *trainings.seed_sentences(audit)))

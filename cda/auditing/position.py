@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cda.numbers.measures import MEASURES
 from cda.records import PERCENT
-from cda.report.numbers import NOT_ESTIMATED, cell, count, inert, percent, share
+from cda.report.names import called, capital
+from cda.report.numbers import NOT_ESTIMATED, cell, count, percent, share
 from cda.report.tables import Row, Table, table
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
@@ -42,7 +43,7 @@ def kept_words(audit: AuditResult, bias: str) -> str:
 def opening(audit: AuditResult) -> str:
     """The beginning of the headline if the place decides much, a space at its end; else empty."""
     model, found = audit.model, decided(audit)
-    named = "the embedded judge" if model.name == "embedded" else inert(model.name)
+    named = "the embedded judge" if model.name == "embedded" else capital(called(model.name))
     weak = "bias estimates are weak. "
     if found is not None and mostly_by_place(found):
         picks = f", picking the {_side(model)}" if isinstance(model, JudgeFacts) and model.position_bias else ""

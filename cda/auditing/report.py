@@ -1,30 +1,24 @@
-"""The report of an audit: the sections below its first screen with a glossary, and its forms: a page, a <div> for notebooks, and
+"""The report of an audit: the sections below its first screen with a glossary, and its forms: a page and
 Markdown. Text from outside is escaped in all of them."""
 
 from __future__ import annotations
 
 import re
-from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from cda.auditing import policy, position
 from cda.auditing import report_tables as tables
 from cda.auditing import verdict_sentences as verdict
 from cda.auditing.first_screen import (
-    KINDS,
-    SHAPES,
     audit_summary,
     bias_verdicts,
-    chip_rules,
+    glance,
     glance_table,
     headline,
     length_line,
-    ns_said,
-    share_words,
 )
+from cda.auditing.next_step import after_audit
 from cda.auditing.report_cells import compares, margin_unit, report_texts, said, targets, tests_named
 from cda.auditing.report_plots import section_plots, skew_plot
 from cda.auditing.report_scoring import (
@@ -49,8 +43,9 @@ from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
-from cda.report.page import Entry, ReportSection, render, word_changes
-from cda.report.plots import save_plot
+from cda.report.names import called
+from cda.report.next_step import NextStep
+from cda.report.page import Entry, Headline, ReportSection, word_changes
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
 from cda.report.tables import Table, escaped, fenced_block
 from cda.results.audit import AuditResult
@@ -145,6 +140,10 @@ def _training_words(audit: AuditResult) -> list[str]:
     if synthesize := audit.stages.synthesize:
         mix = synthesize.mix
         sentences.append(f"The training mix held {mix['train']} pairs, and {mix['validation']} more for validation.")
+        if weights := synthesize.weights:
+            sentences.append(
+                f"{weights.n} unchanged pairs were weighted by the column {weights.column}: effective n {weights.effective_n:.0f}."
+            )
     return sentences
 
 
@@ -220,26 +219,38 @@ def _facts(audit: AuditResult) -> set[str]:
     return {name for name, true in holds.items() if true} | methods | by_method | words | measured | rules
 
 
-def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None) -> Document:
-    """The audit; `page` and `adapter` are paths that the text for a terminal ends with. Longer texts stand in fenced blocks."""
-    rows, parts = bias_verdicts(audit), sections(audit)
+def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None, below: int = 0) -> Document:
+    """The audit; `page` and `adapter` are paths that the text for a terminal ends with, where `below` lines follow. Longer texts stand in
+    fenced blocks."""
+    parts, place, step = sections(audit), position.sentence(audit), after_audit(audit)
+    notes = [Headline("", place, more="position")] if place else []
+    notes.append(Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
     return Document(
         f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
-        "", (), (_numbers(audit), *parts),
-        (Marked((audit_summary(audit, page, adapter),)),), _markdown_parts(audit, parts),
+        "", tuple(Headline("", note) for note in caveats(audit)), (_numbers(audit), *parts),
+        headline=headline(audit), glance=glance(audit), notes=tuple(notes), findings_are="caveat",
+        terminal=(Marked((audit_summary(audit, page, adapter, below + len(step.lines())),)),),
+        markdown_parts=_markdown_parts(audit, parts, step),
         figures=(skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)),
-        template="audit.html.j2",
+        template="audit.html.j2", next=step,
         parts={
-            "audit": audit, "targets": targets(audit), "headline": headline(audit), "rows": rows, "kinds": KINDS, "shapes": SHAPES,
-            "people": any(row.people for row in rows), "ns": ns_said(rows), "share_words": share_words, "rules": chip_rules(audit),
+            "audit": audit, "model": called(audit.model.name), "targets": targets(audit), "people": bool(audit.votes), "two": compares(audit),
             "verdicts": [(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],
-            "position": position.sentence(audit), "quality": verdict.quality_sentence(audit), "quality_kind": verdict.quality_kind(audit), "dose": dose_line(audit),
-            "seeds": seed_sentences(audit), "two": compares(audit), "caveats": caveats(audit),
+            "dose": dose_line(audit), "seeds": seed_sentences(audit),
             "examples": sorted((one for few in few_examples(audit).values() for one in few), key=example_order), "n_open": _N_OPEN,
             "word_changes": word_changes, "margins_sentence": margins_sentence,
             "people_sentence": people_sentence,
         },
     )  # fmt: skip
+
+
+def _notes(audit: AuditResult) -> tuple[Headline, ...]:
+    """The verdicts, and what a training cost."""
+    words = (
+        Headline(f"{found.bias}: {found.word}.", found.reason, verdict.verdict_kind(found.word))
+        for found in verdicts(audit)
+    )
+    return (*words, Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
 
 
 def _numbers(audit: AuditResult) -> ReportSection:
@@ -249,24 +260,7 @@ def _numbers(audit: AuditResult) -> ReportSection:
     return ReportSection("numbers", report_texts()["numbers"]["title"], words, (tables.main_table(audit),))
 
 
-def notebook_html(audit: AuditResult) -> str:
-    """One <div> without script or style; the figure stands in it as an image."""
-    plot = skew_plot(audit)
-    with TemporaryDirectory() as folder:
-        figure = b64encode(save_plot(plot, Path(folder), "svg").read_bytes()).decode()
-    return render(
-        "notebook.html.j2",
-        headline=headline(audit),
-        verdicts=verdicts(audit),
-        quality=verdict.quality_sentence(audit),
-        main=tables.main_table(audit),
-        scored=how_scored(audit),
-        description=plot.description,
-        figure=figure,
-    )
-
-
-def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple[Block, ...]:
+def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection], step: NextStep) -> tuple[Block, ...]:
     recipe = f", recipe {audit.recipe}" if compares(audit) else ""
     said = (
         position.sentence(audit), verdict.quality_sentence(audit), dose_line(audit), *seed_sentences(audit), verdict.ties_sentence(audit),
@@ -274,7 +268,7 @@ def _markdown_parts(audit: AuditResult, parts: Sequence[ReportSection]) -> tuple
     )  # fmt: skip
     return (
         f"Model {audit.model.name}{recipe}.",
-        Strong(headline(audit)), glance_table(audit), *(Strong(found.sentence) for found in verdicts(audit)), said,
+        Strong(headline(audit)), step, glance_table(audit), *(Strong(found.sentence) for found in verdicts(audit)), said,
         tables.main_table(audit), how_scored(audit), Bullets(tuple(caveats(audit))),
         Bullets(tuple(f"{bias.name}: {bias.description}" for bias in audit.biases)),
         *(block for section in parts for block in _section_blocks(section, audit)),

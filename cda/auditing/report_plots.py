@@ -30,6 +30,7 @@ from cda.report.plots import (
     percent_scale,
     rows_plot,
 )
+from cda.report.scatter import Correlation, correlations_plot
 from cda.results.audit import AuditResult, On
 from cda.results.base import Estimate, Missing
 from cda.results.dose import DoseResult
@@ -59,6 +60,7 @@ def section_plots(audit: AuditResult) -> dict[str, tuple[Plot, ...]]:
         "by": list(_by_plots(audit)),
         "dose": [*(dose_curves(audit.dose) if audit.dose else ())],
         "rate": [*(_rate_plot(name, rate, words[name]) for name, rate in audit.rate.items()), *_triple_rewards(audit)],
+        "data": [*_correlations(audit)],
         "effects": [
             _drift_plot(name, drifts[name], audit.n_measured(name), word) for name, word in plots.slugs(drifts).items()
         ],
@@ -115,6 +117,18 @@ def _people_plots(audit: AuditResult) -> list[Plot]:
             "miscalibration", "Miscalibration: how often the model and people's majority disagree",
             "Miscalibration", missed, drawn, percent_scale("disagrees with people's majority (%)")),
     ]  # fmt: skip
+
+
+def _correlations(audit: AuditResult) -> Iterator[Plot]:
+    """How biases go along with being preferred: by the model, by people, and in the training data."""
+    found = [
+        Correlation(name, when, own.people, model, when == "before")
+        for name, own in audit.analysis.items()
+        for when, model in own.model.items()
+        if isinstance(own.people, Estimate) and isinstance(model, Estimate)
+    ]
+    trained = {name: own.labels.r_train for name, own in audit.analysis.items() if own.labels}
+    yield from correlations_plot(found, {name: r for name, r in trained.items() if isinstance(r, Estimate)})
 
 
 def _beside_people(
@@ -203,12 +217,13 @@ def _drift_plot(name: str, drift: tuple[FeatureDrift, ...] | Missing, n: int, wo
         "called balanced"
     )
     draw = partial(draw_differences, rows, [Mark("difference", INK, "o")], "biased side − other side (SDs)")
-    return Plot(f"drift-{word}", title, text, draw, plots.rows_height(len(rows), 1))
+    known = tuple(each for row in rows for each in plots.estimates_of(row))
+    return Plot(f"drift-{word}", title, text, draw, plots.rows_height(rows, 1), known)
 
 
 def draw_differences(rows: Sequence[PlotRow], marks: Sequence[Mark], words: str, axes: Axes) -> None:
     """Differences of features in standard deviations, above a band within which they are usually called balanced."""
-    changes = [(y, change) for y, row in enumerate(rows) for change in row.estimates if change is not None]
+    changes = [(y, change) for y, row in enumerate(rows) for change in plots.estimates_of(row)]
     low, high = min(change.low for _, change in changes), max(change.high for _, change in changes)
     limits = (max(-_MOST_SDS, min(low, -0.2) - 0.1), min(_MOST_SDS, max(high, 0.2) + 0.1))
     axes.axvspan(-_IMBALANCE, _IMBALANCE, color=plots.LINE, alpha=0.6, linewidth=0, zorder=0)
@@ -218,4 +233,4 @@ def draw_differences(rows: Sequence[PlotRow], marks: Sequence[Mark], words: str,
         if not limits[0] <= change.value <= limits[1]:
             right = change.value > 0
             text = f"{reward(change.value)} {'→' if right else '←'}"
-            axes.text(limits[right], y, text, fontsize=6.5, va="center", ha="right" if right else "left")
+            axes.text(limits[right], y, text, va="center", ha="right" if right else "left")

@@ -7,6 +7,7 @@ from typing import Literal
 from cda.auditing.report_cells import compares, contrasts_flipped, said, targets
 from cda.auditing.report_trainings import seeds_caveat
 from cda.records import OF_TRIPLES
+from cda.report.names import called
 from cda.report.numbers import listed, reward, with_ends
 from cda.report.scoring import scored_line, shown_precision
 from cda.results.audit import AuditResult
@@ -105,7 +106,7 @@ def provenance(audit: AuditResult) -> list[tuple[str, str]]:
     model, sources, two = audit.model, audit.sources, compares(audit)
     facts: list[tuple[str, str | None]] = [
         ("recipe", audit.recipe if two else None),
-        ("model", model.name),
+        ("model", called(model.name)),
         ("training pairs", str(sources.pairs) if two else None),
         ("contrasts", sources.contrasts),
         ("votes", sources.votes or ("in the contrasts' file" if audit.votes or audit.votes_undecided else "none")),

@@ -18,10 +18,11 @@ from cda.auditing.report_cells import (
     targets,
     voted_names,
 )
-from cda.auditing.verdict_sentences import confounds_sentence, drift_sentence, opposed_effects
+from cda.auditing.verdict_sentences import cancels_by_rate, confounds_sentence, drift_sentence, opposed_effects
 from cda.numbers.measures import BOUNDS, MEASURES, of_audits, of_place
 from cda.numbers.views import numbers_in
 from cda.records import OF_TRIPLES, PERCENT
+from cda.report.names import without_files
 from cda.report.numbers import NO_VOTES, NOT_ESTIMATED, cell, count, decimals, listed, points, share, signed, with_ends
 from cda.report.numbers import p_value as p_words
 from cda.report.scoring import FLAGS, MEANINGS, set_notes
@@ -272,6 +273,8 @@ def effects_table(audit: AuditResult) -> Table:
     for name, effects in audit.effects.items():
         for when, under in effects.items() if not two or name in targets(audit) else ():
             *alike, verdict = _identified_cells(under, bool(drift_sentence(name, audit)), audit.n_measured(name))
+            if verdict != "identified" and cancels_by_rate(name, audit):
+                verdict = "by RATE: few like pairs"
             rival = under.length.rival if under.length else None
             if verdict == "identified" and rival and not two:
                 verdict = f"identified, but not told apart from {rival.replace('_', ' ')}"
@@ -324,6 +327,8 @@ def identification_sentences(audit: AuditResult) -> list[str]:
         last = effects.last
         if isinstance(last.direct, SameMargin) and last.direct.value:
             sentences.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
+        elif cancels_by_rate(name, audit):
+            continue
         elif isinstance(last.identification, Identification) and not last.identification.is_identified:
             sentences.append(
                 f"{name}: {last.identification.verdict}: {last.identification.reason}{confounds_sentence(last.identification)}"
@@ -383,9 +388,9 @@ def rate_sentences(audit: AuditResult) -> list[str]:
         )
         parts = " and ".join(f"{flipped} of {tried} answers {side} it" for side, flipped, tried in sides if tried)
         sentences += [
-            f"{name}: rewritten by {flips.by}; {parts} are used. Nothing checks that the bias flipped."
+            f"{name}: rewritten by {without_files(flips.by)}; {parts} are used. Nothing checks that the bias flipped."
             if flips.checked_by is None
-            else f"{name}: rewritten by {flips.by}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
+            else f"{name}: rewritten by {without_files(flips.by)}. Both rewrites flipped the bias in {parts} (told by: {flips.checked_by}).",
             missing_rate_sentence(name, rate),
             opposed_sentence(name, audit),
         ]
@@ -565,6 +570,8 @@ def _data_steps(audit: AuditResult) -> Iterator[Step]:
             yield f"choosing {name} to teach", dropped.seen, dropped.reasons
         for name, made in synthesize.biases.items():
             yield f"rewriting for {name}", made.tried, made.rejected
+        if weights := synthesize.weights:
+            yield "drawing unchanged pairs", None, {"weight 0 (data.weights)": weights.zero}
         if taught := synthesize.contrasts:
             yield "loading taught contrasts", taught.file.seen, taught.file.reasons
             yield "choosing taught contrasts", None, taught.left_out

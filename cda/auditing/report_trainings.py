@@ -12,6 +12,21 @@ from cda.numbers.measures import MEASURES, of_place
 from cda.numbers.views import seed_numbers
 from cda.records import PERCENT
 from cda.report.document import Document
+from cda.report.glance import (
+    FURTHER,
+    NEARER,
+    NOT_SHOWN,
+    Cell,
+    Chip,
+    Glance,
+    GlanceRow,
+    Series,
+    marked,
+    moved,
+    percent_axis,
+)
+from cda.report.names import called, some
+from cda.report.next_step import after_dose
 from cda.report.numbers import (
     cell,
     count,
@@ -30,7 +45,7 @@ from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.dose import ByMeasure, DoseResult
 from cda.results.skew import OverSeeds, Seeds
-from cda.stats.verdict import TOLERATED_LOSS
+from cda.stats.verdict import TIE, TOLERATED_LOSS
 
 _NAMES = {
     "no training": "no training",
@@ -66,13 +81,81 @@ def dose_line(audit: AuditResult) -> str:
 
 def dose_document(result: DoseResult) -> Document:
     """The choice of a dose, its numbers on held-out votes, and the curve."""
-    names = result.mixed or ("the model before training", "the model as trained")
+    names = tuple(map(called, result.mixed)) if result.mixed else ("the model before training", "the model as trained")
     said, tables, curves = tuple(dose_sentences(result)), tuple(dose_tables(result)), tuple(dose_curves(result))
     opening = f"Dose {result.chosen:g} of {names[1]} was chosen; 0 is {names[0]}."
     return Document(f"Dose of {names[1]}", opening, (), (
-        ReportSection("dose", "Dose", (), tables, curves, sentences=said),
+        ReportSection("dose", "Ways of taking it out", (), tables, curves),
+        ReportSection("choice", "How the dose was chosen", sentences=said),
         ReportSection("made", "How it was made", facts=(("seed", str(result.seed)),), aside=True),
-    ))  # fmt: skip
+    ), headline=_dose_headline(result, names[1]), glance=_dose_glance(result), next=after_dose(result))  # fmt: skip
+
+
+_BASE, _CHOSEN, _PEOPLE = (
+    Series("before", "dose 0"),
+    Series("after", "the chosen dose, held out"),
+    Series("people", "people"),
+)
+_TIES = {NEARER: Chip("nearer to 50%", "good", "✓"), FURTHER: Chip("further away", "bad", "✗")}
+
+
+def _dose_headline(dose: DoseResult, name: str) -> str:
+    """The choice and what it leaves on prompts that did not choose it, in one sentence."""
+    if dose.chosen == 0:
+        return f"Dose 0 was chosen: no dose of {name} is better than none."
+    chips = {bias: _dose_chip(dose, bias) for bias in dose.biases}
+    to = "50%" if dose.aim == "tie" else "people"
+    did = {
+        NEARER: "is nearer to {to} on {of}",
+        FURTHER: "is further from {to} on {of}",
+        NOT_SHOWN: "is not shown to be nearer to {to} on {of}",
+    }
+    parts = [
+        words.format(to=to, of=some([bias for bias, own in chips.items() if own == chip]))
+        for chip, words in did.items()
+        if chip in chips.values()
+    ]
+    return f"Dose {dose.chosen:g} of {name}, chosen {'for a tie' if dose.aim == 'tie' else 'by votes'}, {'; it '.join(parts)}, held out."
+
+
+def _dose_chip(dose: DoseResult, bias: str) -> Chip:
+    """By the change of what decides, held out: of miscalibration, or towards one half if ties are the aim."""
+    held, tie = dose.own.held_out[bias], dose.aim == "tie" and bias in dose.biases
+    rises = tie and held.base["skew_on_voted"].value < TIE
+    return moved(held.against_base.get(_decisive(tie)), *((FURTHER, NEARER) if rises else (NEARER, FURTHER)))
+
+
+def _dose_glance(dose: DoseResult) -> Glance:
+    rows = []
+    for bias in (*dose.biases, *dose.guards):
+        held, chip = dose.own.held_out[bias], _dose_chip(dose, bias)
+        tie = dose.aim == "tie" and bias in dose.biases
+        human = None if tie else dose.own.response[bias][0].people.get("human_skew")
+        marks = (
+            *marked(_BASE, held.base["skew_on_voted"]),
+            *marked(_CHOSEN, held.people["skew_on_voted"]),
+            *marked(_PEOPLE, human),
+        )
+        missed = tuple(
+            percent(own["miscalibration"].value) for own in (held.base, held.people) if "miscalibration" in own
+        )
+        clause = f"disagrees with people in {missed[0][:-1]} → {missed[1]}" if len(missed) == 2 and not tie else ""
+        chip = _TIES.get(chip, chip) if tie else chip
+        rows.append(GlanceRow(bias, (Cell(chip, marks),), clause, "" if bias in dose.biases else "not taught"))
+    own, base = dose.own, next(iter(dose.own.response.values()))[0].quality
+    if own.quality and base:
+        change = next(iter(own.held_out.values())).against_base.get("accuracy")
+        chip = moved(change, Chip("fell", "bad", "✗"), Chip("rose", "good", "✓"))
+        clause = "pairs ranked right" + (f", {points(change, limit=-TOLERATED_LOSS)}" if change else "")
+        rows.append(GlanceRow("quality", (Cell(chip, (*marked(_BASE, base), *marked(_CHOSEN, own.quality))),), clause))
+    return Glance(
+        caption="How often the side with the bias is preferred; below it how often quality pairs are ranked right.", heading="bias",
+        axis=percent_axis("share of contrasts"), rows=tuple(rows),
+        reading=(
+            said("dose", "held out", repeats=dose.repeats),
+            "Nearer: the 95% interval of the change lies on that side of 0. The dashed line is 50%, no preference.",
+        ),
+    )  # fmt: skip
 
 
 def dose_sentences(dose: DoseResult) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from cda.auditing.position import decided, kept_words
 from cda.auditing.report_cells import (
@@ -201,6 +201,17 @@ def aims_at_tie(name: str, audit: AuditResult) -> bool:
     return _evidence(name, audit).aims_at_tie
 
 
+def nothing_to_take_away(name: str, audit: AuditResult) -> bool:
+    """True if the model before a training is not shown to prefer a bias: the interval of its share reaches 50% or lies below. If ties
+    are the aim, the other side counts too; with votes, neither is it shown to want more of the bias than people do."""
+    before, votes = audit.skew[name].before, audit.votes.get(name)
+    if aims_at_tie(name, audit):
+        return before.low <= TIE <= before.high
+    if votes is not None:
+        return votes.skew_on_voted.before.low <= TIE and votes.signed_gap.before.low <= 0
+    return before.low <= TIE
+
+
 def worse_with(name: str, audit: AuditResult) -> list[str]:
     """Other biases that got worse with the training against one."""
     found = [rules.worsened(name, {other: _evidence(other, view) for other in view.skew}) for view in _views(audit)]
@@ -216,12 +227,15 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
         average, rate, direct = rate_effect(name, audit), audit.rate[name], effects.before.direct
         tried = rate.flips.tried_with + rate.flips.tried_without
         all_tied = isinstance(direct, SameMargin) and direct.value == 0
+        # Few like pairs say nothing against RATE; what its pairs show of another difference does.
+        margins = [margin for kind, margin in at_no_drift(found).items() if kind != "alike" or margin is not None]
         return rules.ModelEvidence(
             share=skew.before,
             ties=_n_ties(skew),
             mean_margin=0.0 if all_tied else average_margin(average),
             p_holm=_p_holm(rate.test),
             identified=isinstance(average, Effect),
+            at_no_drift=margins,
             rival=None if length is None else length.rival,
             tried=tried if rate.flips.flipped_with + rate.flips.flipped_without < tried else None,
             by_rate=True,
@@ -273,6 +287,17 @@ def model_word(name: str, audit: AuditResult) -> rules.Finding:
     return rules.finding(model_evidence(name, audit))
 
 
+def prompts_needed(found: rules.ModelEvidence) -> int:
+    """Prompts that a verdict needs, by all that the evidence shows: more in all where those that are alike otherwise decide, as many as
+    hold enough of these even if their share is at the lower end of its interval. Never fewer than `MIN_PROMPTS`."""
+    n_prompts = found.share.n_prompts
+    enough = found.share.model_copy(update={"n_prompts": max(n_prompts, rules.MIN_PROMPTS)})
+    if found.alike is None or rules.finding(replace(found, share=enough)) != "too few prompts":
+        return rules.MIN_PROMPTS
+    low, _ = wilson(found.alike[0], n_prompts)
+    return math.ceil(rules.MIN_PROMPTS / max(low, rules.MIN_SHARE))
+
+
 def model_reason(name: str, audit: AuditResult) -> str:
     """Why one model has no verdict on a bias, or a verdict that other differences may share in, in about ten words; else empty."""
     found, by_place = model_evidence(name, audit), decided(audit, name)
@@ -287,22 +312,23 @@ def model_reason(name: str, audit: AuditResult) -> str:
             return f"opposite effects: ATT {att}, ATU {atu}"
         case "not identified" if isinstance(average, Missing):
             return f"no ATE, {average.reason.removeprefix('ATE (double) cannot be estimated: ')}"
-        case "no effect shown" | "rewarded" | "penalised" if isinstance(average, Effect):
-            of = answers_of(average)
+        case "no effect shown" | "rewarded" | "penalised" | "not rewarded" if isinstance(average, Effect):
             open_ = "; 0 is not excluded" if word == "no effect shown" else ""
-            return f"{average.estimand} {signed(average.estimate)}{f'; {of} alone' if of else ''}{open_}"
+            alone = f"; {of} alone" if (of := answers_of(average)) else ""
+            return f"{average.estimand} {signed(average.estimate)}{_other_side(name, audit, found)}{alone}{open_}"
         case "mostly tied" | "no effect shown" if by_place is not None and rules.mostly_by_place(by_place):
             return kept_words(audit, name)
         case "too few prompts" if found.alike is not None and share_.n_prompts >= rules.MIN_PROMPTS:
-            alike, n_prompts = found.alike[0], share_.n_prompts
-            needed = math.ceil(rules.MIN_PROMPTS * n_prompts / max(1, alike))
+            alike, n_prompts, needed = found.alike[0], share_.n_prompts, prompts_needed(found)
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
-            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {rules.MIN_PROMPTS}"
+            needed = prompts_needed(found)
+            about = "about " if needed > rules.MIN_PROMPTS else ""
+            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {about}{needed}"
         case "few flipped":
             return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
         case "mostly tied":
-            return f"same score on both sides of {found.ties} of {n} pairs"
+            return tied_of(found)
         case "not told apart from length":
             length = audit.effects[name].before.length
             by = f": a count of characters prefers it in {percent(length.characters.value)}" if length else ""
@@ -312,16 +338,28 @@ def model_reason(name: str, audit: AuditResult) -> str:
                 return f"sides also differ in {_words(found.rival)}: rewrite them to match"
             return remedy(audit.effects[name].before.identification) or said("glance", "not identified")
         case "no effect shown" if _ties_decide(found, audit.model.halves_ties):
-            return f"same score on both sides of {found.ties} of {n} pairs; preferred in {percent(share_.value)}"
+            return f"{tied_of(found)}; preferred in {percent(share_.value)}"
         case "no effect shown" if share_.low <= TIE <= share_.high:
             return f"preferred in {percent(share_.value)}; 50% is not excluded"
         case "no effect shown":
             return f"preferred in {percent(share_.value)}; the mean margin shows no effect"
-        case "penalised" if (opposite := opposite_of(name, audit)) or not found.alone:
-            side, other = (f"the {inert(opposite)} answer", "it") if opposite else ("the side without it", "that")
-            also = "" if found.alone else f", or what goes with {other}"
-            return f"preferred in {percent(share_.value)}; prefers {side}{also}"
+        case "penalised" | "not rewarded" if why := _other_side(name, audit, found):
+            return f"preferred in {percent(share_.value)}{why}"
     return ""
+
+
+def tied_of(found: rules.ModelEvidence) -> str:
+    """How many pairs are exact ties."""
+    return f"{found.ties} of {found.share.n} tied"
+
+
+def _other_side(name: str, audit: AuditResult, found: rules.ModelEvidence) -> str:
+    """What a model prefers that turns a bias down, after a semicolon; empty if that is only the side without it."""
+    opposite = opposite_of(name, audit)
+    if rules.finding(found) not in ("penalised", "not rewarded") or (found.alone and not opposite):
+        return ""
+    side, other = (f"the {inert(opposite)} answer", "it") if opposite else ("the side without it", "that")
+    return f"; prefers {side}{'' if found.alone else f', or what goes with {other}'}"
 
 
 def _ties_decide(found: rules.ModelEvidence, halves_ties: bool) -> bool:
@@ -350,14 +388,18 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     word, audit = training_word(name, given), of_mean(given)
     evidence = {other: _evidence(other, audit) for other in audit.skew}
     own = evidence[name]
+    before = ""
+    if word in ("no change shown", "left as it is") and nothing_to_take_away(name, audit):
+        shown = audit.votes[name].skew_on_voted if name in audit.votes else audit.skew[name]
+        before = f" Before, the model is not shown to prefer it ({share(shown.before)}): nothing to take away is shown."
     if word == "left as it is":
-        return Verdict(name, word, _left_sentence(name, audit))
+        return Verdict(name, word, _left_sentence(name, audit) + before)
     worse = worse_with(name, given) if word == "substituted" else []
     along = [other for other in rules.moved_along(name, evidence) if other not in worse]
     text = _without_votes(name, word, own, audit) if own.people is None else _with_votes(name, word, audit)
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
-    text += _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
+    text += before + _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
     if audit is not given and is_held_out(given, name):
         first: Measure = given.votes[name].miscalibration if own.people else given.skew[name]
         change = first.of_training().change
@@ -394,25 +436,24 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
             text += f" The margin is {reward(direct.value)} {effects.unit} in each of the {count(direct)} pairs."
         elif isinstance(direct, Effect):
             text += f" Mean margin {signed(direct.estimate)} {effects.unit}."
-    word = model_word(name, audit)
+    word, found = model_word(name, audit), model_evidence(name, audit)
+    # RATE has no effect, or two opposite ones, whatever else differs.
+    drifts = word == "not identified" and not (found.by_rate and (found.opposed or found.mean_margin is None))
     unknown = not _is_identified(identification) and not isinstance(average_margin(direct), float)
-    if unknown and not by_rate(name, audit) and (votes or word == "not identified"):
+    if unknown and (votes or drifts):
         text += f" The bias is not told apart from what else differs: {identification.reason}{confounds_sentence(identification)}"
-    if word == "not identified" and not by_rate(name, audit):
+    if drifts:
         text += f" {drift_sentence(name, audit)}{_rival_sentence(audit.effects[name].before.length)}"
     elif word == "not told apart from length":
         text += length_sentence(name, audit)
     elif (
-        word in ("too few prompts", "few flipped", "mostly tied", "no effect shown", "penalised", "not identified")
+        word in ("too few prompts", "few flipped", "mostly tied", "no effect shown", "not identified")
         and not votes
+        and not (word == "no effect shown" and by_rate(name, audit))  # the effect is there already
     ):
-        why = (
-            ""
-            if by_rate(name, audit) and isinstance(rate_effect(name, audit), Effect) and word != "too few prompts"
-            else model_reason(name, audit)
-        )
-        if why:
-            text += f" It {why.partition('; ')[2]}." if word == "penalised" else f" Why: {why}."
+        text += f" Why: {model_reason(name, audit)}."
+    elif word in ("penalised", "not rewarded") and (other := _other_side(name, audit, found)):
+        text += f" It {other.removeprefix('; ')}."
     kept = kept_words(audit, name)
     text = f"{text.strip().rstrip('.')}. {kept}" if kept and kept not in text else text
     return Verdict(name, word, f"{text.strip().rstrip('.')}.")
@@ -421,24 +462,29 @@ def _verdict_on_model(name: str, audit: AuditResult) -> Verdict:
 def _rival_sentence(length: LengthBaseline | None) -> str:
     if length is None or length.rival is None:
         return ""
-    return f" The change in {_words(length.rival)} may explain the margin: little of it is left to the bias."
+    return f" The change in {_words(length.rival)} may explain the margins as well as the bias does, or better."
 
 
 def drift_sentence(name: str, audit: AuditResult) -> str:
     """That other differences may explain a mean margin, with the estimates; the audit's reason if the pairs do not identify the
     effect. Empty if they may not, of a training, or with people's votes: people saw the other differences too."""
-    effects = audit.effects[name]
-    identification = effects.before.identification
-    if compares(audit) or name in audit.votes or by_rate(name, audit) or not _is_identified(identification):
+    identification = audit.effects[name].before.identification
+    if compares(audit) or name in audit.votes or not _is_identified(identification):
         return ""
-    margins = at_no_drift(identification)
-    shown = _p_holm(effects.test) < SIGNIFICANT
-    if not shown or not rules.may_be_drift(average_margin(effects.before.direct), margins.values()):
+    margins, found = at_no_drift(identification), model_evidence(name, audit)
+    if found.p_holm >= SIGNIFICANT or not rules.may_be_drift(found.mean_margin, margins.values()):
         return ""
     said = {kind: margin_words(margin) for kind, margin in margins.items()}
     alike = f"among pairs that are alike otherwise {said.pop('alike')}"
     adjusted = ", ".join(f"{form.replace('_', ' ')} {margin}" for form, margin in said.items())
     return f"What else differs between the sides may explain this: {alike}; adjusted for it {adjusted}.{confounds_sentence(identification)}"
+
+
+def cancels_by_rate(name: str, audit: AuditResult) -> bool:
+    """True if a verdict on triples stands though few pairs are alike, since RATE takes what else differs to cancel."""
+    found = audit.effects[name].before.identification
+    few = isinstance(found, Identification) and isinstance(found.overlap_effect, Missing)
+    return few and not compares(audit) and by_rate(name, audit) and model_evidence(name, audit).alone
 
 
 def _is_identified(found: Identification | Missing) -> bool:
@@ -454,9 +500,7 @@ def length_sentence(name: str, audit: AuditResult) -> str:
     parts = (length.explained, length.left)
     mean = "; ".join(
         f"{signed(part)} of the mean margin {what}"
-        for part, what in zip(
-            parts, ("goes with what changes in length and wording", "is left to the bias"), strict=True
-        )
+        for part, what in zip(parts, ("goes with the change in length", "is left to the bias"), strict=True)
         if isinstance(part, Estimate)
     )
     return f" It is not told apart from length: {by}{f'; {mean}' if mean else ''}."
@@ -476,7 +520,10 @@ def quality_sentence(audit: AuditResult) -> str:
     if not two and _n_ties(quality) == before.n:
         return f"Quality: both sides are scored alike in all {count(before)} held-out pairs, so that none is ranked."
     if not two:
-        return f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}."
+        tied = ties_of_quality(audit)
+        return (
+            f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}{tied and f'; {tied}'}."
+        )
     if applied(mean) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, held = _quality_change(audit)
@@ -500,6 +547,14 @@ def ties_sentence(audit: AuditResult) -> str:
     half = "Ties, each counted as half a preference"
     none = "Both sides scored exactly alike, which counts as no preference"
     return f"{half if audit.model.halves_ties else none}: {tied}." if tied else ""
+
+
+def ties_of_quality(audit: AuditResult) -> str:
+    """How many quality pairs one model scores alike, and how they count; empty if they are few."""
+    quality = audit.quality
+    if quality is None or compares(audit) or not (ties := _n_ties(quality)) or ties < _MANY_TIES * quality.before.n:
+        return ""
+    return f"{ties} of {quality.before.n} tied: counted {'half' if audit.model.halves_ties else 'wrong'}"
 
 
 def _n_ties(measure: Measure) -> int:

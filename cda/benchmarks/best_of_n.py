@@ -23,7 +23,7 @@ from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, prompt_id
-from cda.resources.artifacts import shown_path, shown_target
+from cda.resources.artifacts import as_given, shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
 from cda.results.base import Missing, or_missing
@@ -350,7 +350,8 @@ def run_best_of_n(
             excluded={**left_out, "scored responses": unscored},
             versions=versions(),
         )
-        return Made(result, {SCORES: _rows(read, rewards, attributes, quality)})
+        names = as_given(responses, *(each for subject in subjects for each in (subject.name, subject.adapter)))
+        return Made(result, {SCORES: _rows(read, rewards, attributes, quality)}, names=names)
 
     costs = partial(planned_verdicts, subjects, settings, [(prompt, text, text) for prompt, text in texts])
     return perform(Job(plan, work, ResultsFolder(out, BestOfResult.made_by), costs), loaded, figures)

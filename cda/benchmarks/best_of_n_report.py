@@ -8,10 +8,13 @@ from functools import partial
 from math import log2
 from typing import TYPE_CHECKING
 
+from cda.benchmarks.best_of_n_screen import best_of_glance, best_of_headline
 from cda.records import PERCENT
 from cda.report import plots
 from cda.report.document import Document, how_made, meaning
-from cda.report.numbers import cell, clipped, counted, in_unit, p_value, percent, plain, share
+from cda.report.names import data_called
+from cda.report.next_step import after_best_of
+from cda.report.numbers import cell, counted, in_unit, p_value, percent, plain, share
 from cda.report.page import Entry, ReportSection
 from cda.report.plots import Plot, named
 from cda.report.scoring import asked_line, model_label
@@ -99,8 +102,11 @@ def best_of_n_document(result: BestOfResult) -> Document:
     ]
     fewest, median, most = result.responses_per_prompt
     each = f"{fewest}" if fewest == most else f"{fewest} to {most} (median {median:g})"
-    subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {result.responses}."
-    return Document(f"Best-of-n: what {clipped(' and '.join(models), 120)} picks", subtitle, (), tuple(sections))
+    subtitle = f"{result.n_responses} responses to {result.n_prompts} prompts, {each} each, from {data_called(result.responses)}."
+    return Document(
+        f"Best-of-n: what {' and '.join(models)} pick{'s' if len(models) == 1 else ''}", subtitle, (), tuple(sections), headline=best_of_headline(result),
+        glance=best_of_glance(result, level_text), next=after_best_of(result),
+    )  # fmt: skip
 
 
 def best_of_n_sentences(result: BestOfResult) -> list[str]:
@@ -213,7 +219,7 @@ def _prompts(sampled: Measured) -> str:
     return str(sampled.n_prompts) if isinstance(sampled, Estimate) else "all"
 
 
-_PANELS, _PANEL_INCHES, _PANEL_TICKS = 3, 1.75, 7
+_PANEL_INCHES, _PANEL_TICKS = 1.9, 7
 _APART = 0.06
 """Half the distance of two scorings at one n, so that no interval hides another; n is drawn by its logarithm."""
 _Points = Sequence[tuple[float, str, Measured]]
@@ -282,38 +288,29 @@ def _points(each: TiltedAttribute, tilt: Tilt, label: str) -> Iterator[tuple[flo
 
 
 def _plot(name: str, title: str, panels: Sequence[_Panel], frame: Callable[[Axes], None]) -> Plot:
-    height = 0.4 + _PANEL_INCHES * -(-len(panels) // _PANELS)
-    width = plots.COLUMN_INCHES if len(panels) == 1 else plots.PAGE_INCHES
     words = " ".join(panel.words for panel in panels)
-    return Plot(name, title, words, partial(_draw, panels, frame), height, width)
+    draws = [partial(_draw, panel, frame, at == 0) for at, panel in enumerate(panels)]
+    levels = (level for panel in panels for points in panel.points.values() for *_, level in points)
+    known = tuple(level for level in levels if isinstance(level, Estimate))
+    return Plot(name, title, words, draws[0], _PANEL_INCHES, known, tuple(draws[1:]))
 
 
-def _draw(panels: Sequence[_Panel], frame: Callable[[Axes], None], axes: Axes) -> None:
-    """Panels in place of the axes, as many next to each other as the page holds, with one legend."""
-    figure, place = axes.get_figure(), axes.get_subplotspec()
-    if figure is None or place is None:
-        raise ValueError("panels take the place of axes that stand in a figure's grid")
-    columns = min(len(panels), _PANELS)
-    grid = place.subgridspec(-(-len(panels) // columns), columns)
-    axes.remove()
-    for number, panel in enumerate(panels):
-        own = figure.add_subplot(grid[number // columns, number % columns])
-        for (label, mark), points in zip(
-            plots.scoring_marks(list(panel.points)).items(), panel.points.values(), strict=True
-        ):
-            xs, levels = [x for x, *_ in points], [level for *_, level in points]
-            values, best = [level.value for level in levels], panel.best.get(label, ())
-            own.plot(
-                [x for x, _ in best], [y for _, y in best], "^:", color=mark.color, mfc=plots.PAGE, ms=4, lw=1, zorder=1
-            )
-            own.plot(xs, values, color=mark.color, linestyle="solid" if mark.filled else (0, (4, 2)), zorder=2)
-            plots.draw_points(own, mark, xs, values, yerr=plots.errors(levels))
-        frame(own)
-        own.set_title(titled(panel.of, 20), loc="left")
-        if panel.of.kind == "share":
-            plots.percent_axis(own, "y")
-    if len(panels[0].points) == 2:
-        plots.legend(own, 2)
+def _draw(panel: _Panel, frame: Callable[[Axes], None], has_key: bool, axes: Axes) -> None:
+    marks = plots.scoring_marks(list(panel.points))
+    for (label, mark), points in zip(marks.items(), panel.points.values(), strict=True):
+        xs, levels = [x for x, *_ in points], [level for *_, level in points]
+        values, best = [level.value for level in levels], panel.best.get(label, ())
+        axes.plot(
+            [x for x, _ in best], [y for _, y in best], "^:", color=mark.color, mfc=plots.PAGE, ms=4, lw=1, zorder=1
+        )
+        axes.plot(xs, values, color=mark.color, linestyle="solid" if mark.filled else (0, (4, 2)), zorder=2)
+        plots.draw_points(axes, mark, xs, values, yerr=plots.errors(levels))
+    frame(axes)
+    axes.set_title(titled(panel.of, 20), loc="left")
+    if panel.of.kind == "share":
+        plots.percent_axis(axes, "y")
+    if has_key and len(panel.points) == 2:
+        plots.legend(axes, 2)
 
 
 def spaced(sizes: Sequence[int], most: int) -> list[int]:

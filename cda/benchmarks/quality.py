@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from cda.arrays import FloatArray
 from cda.auditing.shares import set_quality
+from cda.benchmarks.quality_screen import quality_glance, quality_headline
 from cda.data.quality_sets import QualityItem, QualitySet, outputs_set
 from cda.errors import DataError, RecipeError
 from cda.files.paths import as_part
@@ -26,7 +27,8 @@ from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import PERCENT, Exclusions, count_reasons, prompt_id
 from cda.report.document import Document, how_made, meaning
-from cda.report.numbers import clipped, count, few_prompts, p_equals, share
+from cda.report.next_step import after_quality
+from cda.report.numbers import count, few_prompts, p_equals, share
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import Plot, Scale, levels_plot, named
 from cda.report.scoring import (
@@ -44,6 +46,7 @@ from cda.report.scoring import (
     tenth_points,
 )
 from cda.resources.artifacts import (
+    as_given,
     prompt_row,
     shown_path,
     shown_target,
@@ -124,7 +127,8 @@ def measure_quality(
             files=sources,
         )
         rewardbench = rewardbench_files(result, rows) if over is None else {}
-        return Made(result, {SCORES: rows, f"{REWARDBENCH}/": rewardbench})
+        given = as_given(*files, *(each for subject in subjects for each in (subject.name, subject.adapter)))
+        return Made(result, {SCORES: rows, f"{REWARDBENCH}/": rewardbench}, names=given)
 
     costs = partial(planned_verdicts, subjects, settings, comparisons)
     place = ResultsFolder(str(recipe.run.folder), QualityResult.made_by)
@@ -304,9 +308,10 @@ def _score_row(
 def quality_document(result: QualityResult) -> Document:
     """Sections and overall of every set, or the win rate of outputs; flags and their meaning."""
     models = " and ".join(dict.fromkeys(map(model_label, result.scorings)))
-    what = "Win rate of" if any(each.win_rates for each in result.sets) else "Accuracy on"
-    subtitle = f"{what} {', '.join(each.name for each in result.sets)}."
-    return Document(f"Quality of {clipped(models, 120)}", subtitle, tuple(_headlines(result)), tuple(_sections(result)))
+    return Document(
+        f"Quality of {models}", "", tuple(_headlines(result)), tuple(_sections(result)), headline=quality_headline(result),
+        glance=quality_glance(result), next=after_quality(result),
+    )  # fmt: skip
 
 
 ScoreRow = Mapping[str, Any]

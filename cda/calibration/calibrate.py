@@ -52,7 +52,7 @@ from cda.numbers.people import row_values
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe
 from cda.records import Exclusions, TieRule
-from cda.resources.artifacts import shown_path, shown_target
+from cda.resources.artifacts import as_given, shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.resources.sources import audit_inputs
@@ -236,7 +236,8 @@ def _calibrated(voted: Voted) -> Made[CalibrationResult]:
         seed=recipe.seed,
         versions=versions(),
     )
-    return Made(result, {"out_of_fold.jsonl": _rows(groups, found, is_preference)})
+    names = as_given(scorer.name, *given.values())
+    return Made(result, {"out_of_fold.jsonl": _rows(groups, found, is_preference)}, names=names)
 
 
 def _corrections(

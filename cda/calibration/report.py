@@ -8,12 +8,27 @@ from cda.calibration.fit import LEAST_FOLLOWING
 from cda.numbers.measures import MEASURES, of_place
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
-from cda.report.numbers import cell, clipped, counted, percent, plain, points, printed, share, signed
-from cda.report.page import Entry, ReportSection
+from cda.report.glance import (
+    FURTHER,
+    NEARER,
+    NOT_SHOWN,
+    Cell,
+    Chip,
+    Glance,
+    GlanceRow,
+    Series,
+    marked,
+    moved,
+    percent_axis,
+)
+from cda.report.names import called, capital, some
+from cda.report.next_step import after_calibration
+from cda.report.numbers import cell, counted, percent, plain, points, printed, share, signed
+from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import PEOPLE_MARK, SCORINGS, Plot, in_words, named, percent_scale, rows_plot
 from cda.report.tables import Table
 from cda.results.base import BeforeAfter, Estimate, Missing
-from cda.results.dose import BiasCorrection, CalibrationResult, OrderCorrection
+from cda.results.dose import BiasCorrection, CalibratedBias, CalibrationResult, OrderCorrection
 
 _MARKS = {"before": SCORINGS["before"], "after": SCORINGS["after"], "people": PEOPLE_MARK}
 _TERMS = (
@@ -34,7 +49,65 @@ def calibration_document(result: CalibrationResult) -> Document:
         how_made(result.versions, sentences, result.sources | {"people's ties": result.ties, "seed": str(result.seed)}),
         meaning(*_TERMS),
     )
-    return Document(f"Calibration of {clipped(result.scorer, 120)}", calibration_verdict(result), (), sections)
+    return Document(
+        f"Calibration of {called(result.scorer)}", "", (Headline("", calibration_verdict(result)),), sections, headline=_headline(result),
+        glance=_glance(result), notes=(Headline("", f"{_HARDLY}.", more="made"),) if _hardly(result) else (),
+        next=after_calibration(result),
+    )  # fmt: skip
+
+
+_BEFORE, _AFTER, _PEOPLE = Series("before", "as it is"), Series("after", "calibrated"), Series("people", "people")
+
+
+_HARDLY = "The margins hardly follow people's votes"
+
+
+def _hardly(result: CalibrationResult) -> bool:
+    return result.following.low <= LEAST_FOLLOWING
+
+
+def _headline(result: CalibrationResult) -> str:
+    """What the calibration does on votes that did not fit it, in one sentence."""
+    who = called(result.scorer)
+    if result.strength == 0:
+        return f"No calibration is shown to bring {who} nearer to people; it stays as it is."
+    did = {NEARER: "disagrees with people less on {}", FURTHER: "more on {}", NOT_SHOWN: "shows no change on {}"}
+    parts = []
+    for chip, said in did.items():
+        names = [name for name, own in result.biases.items() if _chip(result, name) == chip]
+        only = result.biases[names[0]] if len(names) == 1 and len(result.biases) == 1 else None
+        parts += [said.format(some(names)) + (f" ({_from_to(only)})" if only else "")] if names else []
+    return capital(f"{who}, calibrated, {'; '.join(parts)}, on votes that did not fit it.")
+
+
+def _from_to(own: CalibratedBias) -> str:
+    before, after = own.base["miscalibration"].value, own.calibrated["miscalibration"].value
+    return f"{percent(before)[:-1]} → {percent(after)}"
+
+
+def _chip(result: CalibrationResult, name: str) -> Chip:
+    return moved(result.biases[name].change.get("miscalibration"), NEARER, FURTHER) if result.strength else NOT_SHOWN
+
+
+def _glance(result: CalibrationResult) -> Glance:
+    key, on = "skew_on_voted", bool(result.strength)
+    rows = []
+    for name, own in result.biases.items():
+        marks = (*marked(_BEFORE, own.base[key]), *(marked(_AFTER, own.calibrated[key]) if on else ()))
+        marks += marked(_PEOPLE, own.base.get(MEASURES[key].people))
+        clause = f"disagrees with people in {_from_to(own) if on else percent(own.base['miscalibration'].value)}"
+        rows.append(GlanceRow(name, (Cell(_chip(result, name), marks),), clause))
+    if result.quality and isinstance(result.quality.before, Estimate):
+        marks = (*marked(_BEFORE, result.quality.before), *(marked(_AFTER, result.quality.after) if on else ()))
+        chip = moved(result.quality.change, Chip("fell", "bad", "✗"), Chip("rose", "good", "✓")) if on else NOT_SHOWN
+        rows.append(GlanceRow("quality", (Cell(chip, marks),), f"pairs ranked right, n = {result.quality.before.n}"))
+    ns = sorted({own.base[key].n for own in result.biases.values()})
+    return Glance(
+        caption="How often the side with the bias is preferred, on votes that did not fit the calibration.", heading="bias",
+        axis=percent_axis("share of contrasts"), end=f"n = {' to '.join(map(str, dict.fromkeys((ns[0], ns[-1]))))}" if ns else "",
+        rows=tuple(rows),
+        reading=("Nearer to people: the 95% interval of the change of disagreement lies below 0. The dashed line is 50%, no preference.",),
+    )  # fmt: skip
 
 
 def calibration_verdict(result: CalibrationResult) -> str:
@@ -109,11 +182,10 @@ def calibration_sentences(result: CalibrationResult) -> list[str]:
             "majorities and corrected the other half, at the strength of the file. The corrections in the file were fitted on all "
             "votes: applied to these same contrasts they look better than they are; the numbers above do not."
         )
-    if result.following.low <= LEAST_FOLLOWING:
+    if _hardly(result):
         lines.append(
-            "With the terms held fixed, the margins hardly follow people's votes (log odds of "
-            f"{_number(result.following)} per root mean square of the margins): a correction moves how often the side with the "
-            "bias is preferred, and says little about which pairs people prefer."
+            f"{_HARDLY}, with the terms held fixed (log odds of {_number(result.following)} per root mean square of the margins): a "
+            "correction moves how often the side with the bias is preferred, and says little about which pairs people prefer."
         )
     lines += [
         f"{name} has no {part}: {found.reason}."

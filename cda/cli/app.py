@@ -178,7 +178,8 @@ def _options(
 Recipe = Annotated[
     str,
     typer.Argument(
-        help="Path of a recipe or of a bias file, or the name of a shipped recipe (`cda list recipes`).",
+        help="Path of a recipe or of a bias file, the name of a shipped recipe (`cda list recipes`), or the folder of a run, "
+        "whose settings it stands for.",
         autocompletion=complete.recipes,
     ),
 ]

@@ -30,11 +30,12 @@ from cda.cli.app import (
     Overrides,
     Recipe,
     app,
+    columns_of,
     job,
     settings_apart,
 )
 from cda.errors import RecipeError, RunError, did_you_mean
-from cda.files.paths import user_path
+from cda.files.paths import is_a_file, near_path, user_path
 from cda.files.shipped import FOLDERS, shipped
 from cda.jobs import options as declared
 from cda.launch import is_main, say
@@ -95,10 +96,38 @@ def train(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
     run_until(call, recipe, overrides, "train" if call.only else "report", call.only)
 
 
-@job(TRAIN, "limit seed columns out")
-def label(call: Call, recipe: Recipe, overrides: Overrides = None) -> None:
-    """Load and clean the pairs, and label each side for the bias."""
-    run_until(call, recipe, overrides, "label")
+@job(TRAIN, "limit seed columns out", declared.LabelArguments)
+def label(
+    call: Call,
+    target: Annotated[
+        str,
+        Argument(
+            help="A recipe, as for `cda train`; or preference pairs by themselves, as for `cda data`.",
+            autocompletion=complete.recipes,
+        ),
+    ],
+    overrides: Overrides = None,
+    **options: Any,
+) -> None:
+    """Load and clean the pairs of a recipe, or of a file, and label each side for the bias."""
+    from cda.data.load import is_data
+    from cda.recipe.load import is_recipe
+
+    if is_recipe(target) or not is_data(target):
+        call.refuse(
+            {
+                "bias": "only with a file of pairs; use biases=...",
+                "split": "only with a file of pairs; use data.split=...",
+            }
+        )
+        run_until(call, target, overrides, "label", **{name: options[name] for name in ("out", "limit")})
+        return
+    from cda.api.benchmarks import label_file
+    from cda.report.next_step import after_labels
+
+    counts, out = label_file(target, columns_of(call.columns or ()), **options, **call.paid(overrides))
+    step = after_labels(out, options["biases"] or (), call.columns or ())
+    call.output.show(counts, "\n".join([f"Written: {out}", *step.lines()]))
 
 
 @job(TRAIN, "only limit seed columns out")
@@ -289,10 +318,31 @@ def report(
 
         run = redraw(recipe, overrides or [], call.figures, out)
         call.output.show(lambda: run.audit, "")
+    elif problem := _no_run(recipe):
+        raise RecipeError([problem])
     elif out is not None and Path(out).suffix == ".html":
         raise RecipeError([f"--out {out}: of a recipe it is the folder of the run"])
     else:
         run_until(call, recipe, overrides, "report", call.only, out=out)
+
+
+def _no_run(target: str) -> str | None:
+    """The mistake of naming a file of a run, or what is neither a folder nor a recipe, where a run's folder is meant."""
+    from cda.recipe.load import is_recipe
+    from cda.run import MANIFEST
+
+    path = user_path(target)
+    if is_recipe(target):
+        return None
+    if run := next((folder for folder in path.parents if is_a_file(folder / MANIFEST)), None):
+        return f"{target}: in the folder of a run; give that folder: cda report {run}"
+    if is_a_file(path):
+        return f"{target}: a file; give the folder of a finished run, or a recipe (.yaml)" if path.suffix else None
+    if "/" not in target:
+        return None  # a recipe's name, misspelt: that is said where recipes are found
+    close = near_path(target)
+    hint = f" Did you mean '{close}'?" if close else ""
+    return f"{target}: no such folder.{hint} Give the folder of a finished run, or a recipe"
 
 
 @job(MEASURE, "seed", declared.DataArguments, does="cda.api.benchmarks:audit_data")
@@ -395,6 +445,7 @@ def texts(
     """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
     from cda.embedded.texts import FORMATS, export, tables
     from cda.jobs.perform import Job, Made, NewFolder, perform
+    from cda.report.next_step import after_texts
     from cda.results.commands import Written
 
     if form not in FORMATS:
@@ -409,7 +460,9 @@ def texts(
     def work(new: Path) -> Made[Written]:
         rows = export(new, form)
         counts = [f"{n:5} {name}" for name, n in rows.items()]
-        lines = [*counts, f"{folder}: written; README.md there is their data card"]
+        said = f"{folder}: written; README.md there is their data card"
+        step = after_texts(str(folder / "contrasts.jsonl")) if form == "jsonl" else None
+        lines = [*counts, said, *(step.lines() if step else ())]
         return Made(Written(folder=folder, rows=rows), remark="\n".join(lines))
 
     place = NewFolder(folder, "each as a table, and README.md, their data card")
@@ -430,6 +483,26 @@ def samples(
     half_width: Annotated[float, Argument(help=f"Half of the wanted {PERCENT} interval: 0.05 for ± 5 points.")],
 ) -> None:
     """How many contrasts, votes and prompts an interval of the wanted width needs."""
+
+
+bias = typer.Typer(no_args_is_help=True, help="A bias of your own: a file from a description in words.")
+app.add_typer(bias, name="bias", rich_help_panel=MAKE)
+
+
+@job(
+    None,
+    "seed columns",
+    declared.NewBiasArguments,
+    name="new",
+    group=bias,
+    does="cda.api.runs:new_bias",
+    files=("pairs",),
+)
+def new(
+    words: Annotated[str, Argument(help="What an answer with the bias does, in quotation marks: 'uses hedging'.")],
+    overrides: Overrides = None,
+) -> None:
+    """Draft a bias file from words, try it on 20 pairs and in three rewrites, and say what is missing."""
 
 
 study = typer.Typer(no_args_is_help=True, help="Have people judge contrasts: write a study's folder, read the answers.")

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import compress
+from itertools import compress, product
 from os import PathLike
 from pathlib import Path
 from statistics import fmean
@@ -21,6 +21,7 @@ from cda.comparing.findings import comparison_limits, findings
 from cda.comparing.members import Gathered, Member, audits_at, gather
 from cda.comparing.page import comparison_csv
 from cda.comparing.row import QUALITY, row_file
+from cda.comparing.screen import ALIKE
 from cda.errors import DataError, RecipeError, RunError
 from cda.files.paths import free_place, is_there, own_folder, user_path
 from cda.jobs.options import Model
@@ -35,6 +36,8 @@ from cda.pipeline.stages import carry_out, run_job, said_plan
 from cda.provenance import versions
 from cda.recipe.load import LoadedRecipe, Opened, is_recipe
 from cda.records import content_id
+from cda.report.numbers import listed, printed
+from cda.resources.artifacts import as_given
 from cda.resources.dry_run import NOTHING_DONE, noting
 from cda.resources.llm_access import Step, agreed_calls, confirm_all, price_of, share_purse, tell_costs
 from cda.results.audit import AuditResult
@@ -52,6 +55,7 @@ from cda.results.comparison import (
 )
 from cda.run import fingerprint
 from cda.scorers.kinds import scorer_kind
+from cda.scorers.own_code import bare_name
 from cda.stats.estimators import ROUNDING
 from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
@@ -74,7 +78,10 @@ def compare_audits(
     numbers: list[Number] = []
     ranked = tuple(_ranked(members, numbers))
     means = tuple(_means(members, numbers))
-    with_margins = [member for member in members if member.margins]
+    # One without any skew to compare comes last, so that the others have one to be held against.
+    with_margins = sorted(
+        (member for member in members if member.margins), key=lambda member: {*member.row.biases} == {*member.row.tied}
+    )
     paired = adjusted({other.name: _on_both(with_margins[0], other) for other in with_margins[1:]})
     result = ComparisonResult(
         audits={member.name: member.row for member in members},
@@ -114,10 +121,14 @@ def _ranked(members: Sequence[Member], numbers: list[Number]) -> Iterator[Ranked
 def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
     """Places of audits on the same texts by the mean over biases of the first measure that all of them have. A place's interval has
     the places that the scores' intervals allow; equal scores share the mean of their places. A judge that goes by the place of an answer
-    is near 50% whatever it prefers, and has none by the distance from it."""
+    is near 50% whatever it prefers, and has none by the distance from it; nor has one that scores the pairs of a bias alike."""
     scored = (each for each in MEASURES.items() if each[1].score)
+    apart = {name: row for name, row in rows.items() if not row.tied}
     for key, measure in sorted(scored, key=lambda each: _BEST_ON.index(each[1].on)):
-        sizes = {name: [_size(row.last(key, bias), measure.null) for bias in row.biases] for name, row in rows.items()}
+        sizes = {
+            name: [_size(row.last(key, bias), measure.null) for bias in row.biases]
+            for name, row in (apart or rows).items()
+        }
         if all(isinstance(each, Estimate) for own in sizes.values() for each in own):
             break
     by_place = [
@@ -125,7 +136,7 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         for name, row in rows.items()
         if key == "skew" and isinstance(found := row.last("position"), Estimate) and mostly_by_place(found)
     ]
-    scores = {name: mean_of_biases(own) for name, own in sizes.items() if name not in by_place}
+    scores = {name: mean_of_biases(own) for name, own in sizes.items() if name in apart and name not in by_place}
     if len(scores) < 2:
         scores = {}
     order = sorted(scores, key=lambda name: (scores[name].value, name))
@@ -146,7 +157,8 @@ def ranked(rows: Mapping[str, AuditRow]) -> tuple[RankedGroup, list[Number]]:
         }
         of = {"audit": name}
         numbers += [Number.of("score", "model", of, own), Number.of("place", "model", of, own.model_copy(update=at))]
-    return RankedGroup(audits=tuple(order), ranked_by=measure.score, by_place=tuple(by_place)), numbers
+    tied = tuple(name for name in rows if name not in apart and name not in by_place)
+    return RankedGroup(audits=tuple(order), ranked_by=measure.score, by_place=tuple(by_place), tied=tied), numbers
 
 
 def _size(found: Estimate | Missing, null: float | None) -> Estimate | Missing:
@@ -174,22 +186,29 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
 
 
 def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOver]:
-    """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it.
-    Means and ranks go into `numbers`."""
-    for kind in get_args(Kind):
-        own = [member for member in members if member.row.kinds == kind]
+    """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it. None
+    is over audits without a skew to compare. If several folders were given, over those of each by itself. Means and ranks go into `numbers`."""
+    groups = list(dict.fromkeys(member.group for member in members))
+    for kind, group in product(get_args(Kind), groups):
+        own = [member for member in members if (member.row.kinds, member.group) == (kind, group)]
+        of = group if len(groups) > 1 else ""
         for bias in dict.fromkeys(bias for member in own for bias in member.row.biases):
             sets: dict[tuple[str, ...] | None, list[Member]] = {}
             for member in own:
-                if bias in member.margins and (member.row.training is None or bias in member.row.training.against):
+                of_bias = bias in member.margins and bias not in member.row.tied
+                if of_bias and (member.row.training is None or bias in member.row.training.against):
                     sets.setdefault(member.row.text_set("votes", bias), []).append(member)
             for alike in sorted(sets.values(), key=len, reverse=True):
-                if len(alike) > 1 and (found := _mean(bias, kind, alike, len(alike) == len(own))):
+                if len(alike) > 1 and (
+                    found := _mean(bias, kind, of, alike, len(sets) == 1 if of else len(alike) == len(own))
+                ):
                     numbers += found[1]
                     yield found[0]
 
 
-def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tuple[MeanOver, list[Number]] | None:
+def _mean(
+    bias: str, kind: Kind, group: str, alike: Sequence[Member], are_all: bool
+) -> tuple[MeanOver, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
     margins = np.stack([[member.margins[bias].by_scoring[moment] for member in alike] for moment in moments])
@@ -197,20 +216,35 @@ def _mean(bias: str, kind: Kind, alike: Sequence[Member], are_all: bool) -> tupl
     common: BoolArray = np.asarray(~np.isnan(hits).any(axis=(0, 1)))
     if not common.any():
         return None
-    name = f"mean of {len(alike)} {kind}" + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
+    name = (
+        f"mean of {len(alike)} {kind}"
+        + f" in {group}" * bool(group)
+        + ("" if are_all else f" ({', '.join(member.name for member in alike)})")
+    )
     at = {"audit": name, "kind": kind, "audits": str(len(alike)), "bias": bias}
     ids, people = alike[0].margins[bias].prompt_ids, _majority(alike[0], bias, common)
     shares = list(_shares(margins, hits, moments, common, people, ids))
     found = [] if people is None else [Number.of("human_skew", moments[0], at, human_skew(people, ids))]
-    found += [Number.of(key, moment, at, each) for key, moment, each in shares]
+    found += [Number.of(key, moment, at, _one_sided(key, moment, bias, each, alike)) for key, moment, each in shares]
     if len(moments) == 1:
         found += _ranks(bias, alike, hits[0], common, people)
     mean = MeanOver(
-        bias=bias, kind=kind, name=name, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
+        bias=bias, kind=kind, name=name, group=group, audits=tuple(member.name for member in alike), left_out=int((~common).sum()),
         interval_over="models and prompts" if all(each.method == CROSSED for _, _, each in shares) else "prompts",
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip
     return mean, found
+
+
+def _one_sided(key: str, moment: str, bias: str, mean: Estimate, alike: Sequence[Member]) -> Estimate | Missing:
+    """The mean; Missing, with the lowest and the highest number behind it, if they lie on both sides of no effect."""
+    null = 0.0 if moment == "change" else MEASURES[key].null
+    own = [found for member in alike if isinstance(found := member.row.moments(key, bias).get(moment), Estimate)]
+    low, high = (pick(own, key=lambda each: each.value, default=mean) for pick in (min, max))
+    if null is None or not low.value < null < high.value:
+        return mean
+    ends = " to ".join(printed(key, moment, end).partition(" [")[0] for end in (low, high))
+    return Missing(reason=f"no mean: {ends}, both sides of no effect")
 
 
 def _majority(member: Member, bias: str, common: BoolArray) -> Majority | None:
@@ -275,6 +309,8 @@ def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
     """Two audits on the texts that both have a margin on under their last scoring."""
     if name not in first.margins or name not in other.margins:
         return _NOT_MEASURED
+    if tied := [member.name for member in (first, other) if name in member.row.tied]:
+        return Missing(reason=f"no skew to compare: {listed(tied)} {'score' if len(tied) > 1 else 'scores'} {ALIKE}")
     prompts: dict[str, str] = {}
     margins: list[dict[str, float]] = []
     for member in (first, other):
@@ -322,11 +358,12 @@ def check_export(place: str | None, several: bool = False) -> None:
 
 
 def export_rows(of: AuditResult | ComparisonResult, place: str | None) -> None:
-    """Write the rows of audits, if a place is given, and say where."""
+    """Write the rows of audits, if a place is given; say where each is, if the place is a folder."""
     if place is not None and is_main():
         written = of.export(place)
         for file in (written,) if isinstance(written, Path) else written:
-            say(f"Row: {file}")
+            if str(file) != place:
+                say(f"Row: {file}")
 
 
 class _PlannedAudit(NamedTuple):
@@ -369,7 +406,7 @@ def compare_targets(targets: Sequence[Model], terms: Terms) -> ComparisonResult 
 
     def audit(_: str, loaded: LoadedRecipe) -> None:
         share_purse(loaded, purse, agreed_calls(opened))
-        carry_out(loaded)
+        carry_out(replace(loaded, brief=True))
 
     failed |= _each(asked, agreed, audit, without=tuple(failed))
     if purse is not None and purse.n_calls:
@@ -430,7 +467,8 @@ def _compared(asked: _Asked, gathered: Gathered, failed: Mapping[str, str], term
 
     def work(_: Path) -> Made[ComparisonResult]:
         result = compare_audits(gathered, asked.seed, failed, asked.repeated)
-        return Made(result, {"comparison.csv": partial(comparison_csv, result)})
+        names = as_given(*asked.finished, *(place for each in asked.models for place in (each.target, each.run)))
+        return Made(result, {"comparison.csv": partial(comparison_csv, result)}, names=names)
 
     return perform(Job(plan, work, ResultsFolder(asked.folder, ComparisonResult.made_by)), None, terms["figures"])
 
@@ -561,7 +599,7 @@ def _planned(
         if recipe.run.folder not in (None, str(terms["out"])):
             found.append(f"{terms.where}: run.folder: names the folder of one run; that of several is `out`, or --out")
         own = recipe.run_path if terms["out"] is None else user_path(terms["out"]) / recipe.name
-        name = recipe.model.name_or_path
+        name = bare_name(recipe.model.name_or_path)
         if not isinstance(target, str | PathLike) and any(each.name == name for each in planned):
             found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")
         if any(each.run == own for each in planned):  # org/model and org-model

@@ -11,6 +11,9 @@ from cda.files.paths import is_a_file, user_path
 from cda.jobs.options import Model
 from cda.records import PERCENT
 from cda.report.document import Document, meaning
+from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
+from cda.report.names import apart, called, some
+from cda.report.next_step import after_discoveries
 from cda.report.numbers import NOT_ESTIMATED, cell, clipped, count, inert, listed, share, signed
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import BEFORE, FAINT, Mark, Plot, Scale, in_words, named, percent_scale, rows_plot
@@ -111,6 +114,16 @@ def _reward(entry: TestedAttribute) -> Estimate | Missing:
 
 def discoveries_document(result: DiscoveriesResult) -> Document:
     """What each found, as one table and one figure; then every attribute over the discoveries."""
+    names = apart(list(result.discoveries))
+    result = result.model_copy(update={
+        "discoveries": {names[name]: one for name, one in result.discoveries.items()},
+        "found_by_any": tuple(
+            one.model_copy(update={
+                "confirmed": tuple(names[name] for name in one.confirmed), "effect": {names[name]: found for name, found in one.effect.items()},
+            })
+            for one in result.found_by_any
+        ),
+    })  # fmt: skip
     each, rows = result.discoveries, _configurations(result)
     header = (
         "discovery",
@@ -129,9 +142,49 @@ def discoveries_document(result: DiscoveriesResult) -> Document:
         ReportSection("discoveries", "Next to each other", (), tuple(tables), tuple(_plots(result))),
         meaning(*_TERMS),
     )
-    models = dict.fromkeys(f"{one.model.name} against {one.judge.name}" for one in each.values())
+    models = dict.fromkeys(f"{called(one.model.name)} against {called(one.judge.name)}" for one in each.values())
     title = f"Which search finds more? {len(each)} discoveries compared"
-    return Document(title, f"{'; '.join(map(inert, models))}.", tuple(_said(result)), sections)
+    return Document(
+        title,
+        f"Models against judges: {'; '.join(models)}.",
+        tuple(_said(result)),
+        sections,
+        headline=_headline(result),
+        glance=_glance(result),
+        next=after_discoveries(result),
+    )
+
+
+_RECALL = Series("after", "recall: of what all of them confirmed")
+
+
+def _headline(result: DiscoveriesResult) -> str:
+    """Which discovery confirmed most of what all confirmed together, in one sentence."""
+    known = {name: one.recall for name, one in result.discoveries.items() if isinstance(one.recall, Estimate)}
+    if not known:
+        confirmed = ", ".join(f"{inert(name)} {one.n_confirmed}" for name, one in result.discoveries.items())
+        return f"No recall can be compared; confirmed: {confirmed}."
+    most = max(found.value for found in known.values())
+    best = [inert(name) for name, found in known.items() if found.value == most]
+    found = next(iter(known.values()))
+    also = [name for name, one in known.items() if one.value < most and one.high >= most]
+    end = f"; {some(also, 'others')} {'is' if len(also) == 1 else 'are'} not told from that" if also else ""
+    return f"{some(best, 'searches')} confirmed most: {round(most * found.n)} of the {found.n} attributes that any of them confirmed{end}."
+
+
+def _glance(result: DiscoveriesResult) -> Glance:
+    rows = []
+    for name, one in result.discoveries.items():
+        chip = Chip(
+            f"{one.n_confirmed} confirmed", "bad" if one.n_confirmed else "none", "▲" if one.n_confirmed else "?"
+        )
+        instead = one.recall.reason if isinstance(one.recall, Missing) else ""
+        clause = f"of {one.n_tested} tested, {one.n_candidates} candidates"
+        rows.append(GlanceRow(inert(name), (Cell(chip, marked(_RECALL, one.recall), instead),), clause))
+    return Glance(
+        caption="What each discovery confirmed.", heading="discovery", axis=percent_axis("recall", None), rows=tuple(rows),
+        reading=(_TERMS[0].meaning,),
+    )  # fmt: skip
 
 
 def _said(result: DiscoveriesResult) -> Iterator[Headline]:

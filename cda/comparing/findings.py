@@ -9,6 +9,7 @@ from cda.auditing.report_scoring import caveats
 from cda.auditing.verdict_sentences import quality_sentence, ties_sentence, verdict_kind, verdicts
 from cda.comparing.members import Member
 from cda.comparing.row import QUALITY
+from cda.comparing.screen import ALIKE, on_average
 from cda.numbers.views import numbers_in
 from cda.report.numbers import FORMS, count, decimals, excludes_zero, few_prompts, listed, n_of, percent, points, share
 from cda.resources.artifacts import shown_path
@@ -62,6 +63,13 @@ def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence
                 f"no place: it goes by the place of an answer{words}, so that its skew is near 50% whatever it prefers."
             )
             yield Finding(name=f"{name}:", text=text)
+    for name, row in result.audits.items():
+        if row.tied:
+            text = (
+                f"no skew to compare on {listed(row.tied)}, and so no dot, difference or place: it scores {ALIKE} there, and its share only "
+                "shows how ties are counted."
+            )
+            yield Finding(name=f"{name}:", text=text)
     for name, reason in result.failed.items():
         yield Finding(name=f"{name} was not audited:", text=reason, kind="bad")
     if result.refused:
@@ -75,7 +83,10 @@ def findings(result: ComparisonResult, members: Sequence[Member], said: Sequence
                 name, kind = f"{member.name}, {verdict.bias}: {verdict.word}.", verdict_kind(verdict.word)
                 yield Finding(name=name, text=verdict.reason, kind=kind)
             yield Finding(name=f"{member.name}:", text=quality_sentence(member.audit))
-    yield from (_pair(f"{other} against {result.against}:", on) for other, on in result.paired.items())
+    for other, on in result.paired.items():
+        # That it has no skew to compare is said above.
+        if {*result.audits[other].biases} != {*result.audits[other].tied}:
+            yield _pair(f"{other} against {result.against}:", on)
     for sentence in differences(members):
         yield Finding(name="Beware.", text=sentence)
     tied = {member.name: ties_sentence(member.audit) for member in members if member.audit is not None}
@@ -104,7 +115,7 @@ def _lowest(result: ComparisonResult, group: RankedGroup) -> Finding:
     also = [name for name in others if places[name].low == 1 and name not in equal]
     form = FORMS["share"] if scores[first].unit == "share" else decimals  # a size has no sign
     n = len(result.audits[first].biases)
-    text = f"{first}, {form(scores[first])}{f', mean of {n} biases' if n > 1 else ''}, of {len(group.audits)} on the same texts"
+    text = f"{first}, {form(scores[first])}{on_average(n)}, among {len(group.audits)} audits of the same texts"
     text += f"; exactly as low: {_names(equal)}" if equal else ""
     text += f"; as low by the intervals: {_names(also)}" if also else ""
     return Finding(name=f"Lowest {group.ranked_by}:", text=f"{text}.")

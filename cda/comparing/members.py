@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,15 @@ from cda.arrays import FloatArray
 from cda.auditing.audit import AUDIT_FILE
 from cda.auditing.groups import People, people_in
 from cda.auditing.report_cells import compares
-from cda.comparing.row import MARGINS, QUALITY, audit_row, margins_beside, read_row
+from cda.comparing.row import MARGINS, QUALITY, audit_row, margins_beside, read_row, write_row
 from cda.errors import DataError, RunError, refuse
-from cda.files.jsonl import read_json
-from cda.files.paths import is_a_file, is_a_folder, is_there, user_path
+from cda.files.jsonl import read_json, write_json
+from cda.files.paths import is_a_file, is_a_folder, is_there, place_for, user_path, writing
 from cda.records import Preference, TieRule, content_id
 from cda.resources.artifacts import of_this_version, shown_path, shown_target
 from cda.results.audit import AuditResult
 from cda.results.base import load
-from cda.results.comparison import AuditRow
+from cda.results.comparison import AuditRow, ComparisonResult
 from cda.run import RunFolder
 from cda.stats.proportions import ModelTies, hits_of
 
@@ -62,6 +63,8 @@ class Member:
     margins: Mapping[str, Margins] = field(default_factory=dict)
     """By bias, and for quality pairs."""
     audit: AuditResult | None = None
+    group: str = ""
+    """The folder with others that it was given by; empty if it was given by itself."""
 
     @property
     def scorings(self) -> tuple[str, ...]:
@@ -114,6 +117,49 @@ def audits_at(target: object) -> list[tuple[Path, str]] | None:
     return [(each, each.relative_to(path).as_posix()) for each in found]
 
 
+def places_of(targets: Sequence[object], inputs: Path) -> list[Any]:
+    """Targets with results in memory as the folders of their runs, or as files in `inputs` if they have none; a comparison as all of
+    its audits. Names, paths, functions and models stay as they are.
+
+    Raises:
+        DataError: A dict or result that is neither an audit nor a row.
+    """
+    return [place for target in targets for place in _places_of(target, inputs)]
+
+
+def _places_of(target: object, inputs: Path) -> list[object]:
+    if isinstance(target, ComparisonResult):
+        return [_place_of_row(row, target.sources[name], inputs) for name, row in target.audits.items()]
+    if isinstance(target, str | PathLike | tuple):
+        return [target]
+    if isinstance(folder := getattr(target, "folder", None), Path):
+        return [str(folder)]
+    if isinstance(target, AuditRow):
+        return [str(write_row(target, f"{inputs}/"))]
+    if isinstance(target, AuditResult | Mapping):
+        content = target.model_dump(exclude=set(target.in_memory)) if isinstance(target, AuditResult) else dict(target)
+        if not {"numbers", "scorings"} & content.keys():
+            raise DataError(
+                f"cda.compare: a dict with {', '.join(map(str, list(content)[:5])) or 'nothing'}: no row: a row, such as "
+                "`cda audit --export` writes, has the field numbers"
+            )
+        file = place_for(inputs / f"row-{content_id(content)}.json")
+        with writing(file):
+            write_json(file, content)
+        return [str(file)]
+    return [target]
+
+
+def _place_of_row(row: AuditRow, source: str, inputs: Path) -> str:
+    """The run of an audit that was compared, if it still lies there as it was, since it has the margins; else its row."""
+    try:
+        if audits_at(source) and gather([source]).members[0].row == row:
+            return source
+    except (DataError, RunError):
+        pass
+    return str(write_row(row, f"{inputs}/"))
+
+
 def _is_own(file: Path) -> bool:
     """True for the numbers of a comparison, which may lie in the same folder."""
     try:
@@ -137,7 +183,8 @@ def gather(targets: Sequence[str | Path], runs: Sequence[Path] = ()) -> Gathered
         places = audits_at(target) or []
         for path, said in places:
             try:
-                members.setdefault(path.resolve(), _member(path, shown_path(said)))
+                group = "" if said == str(target) else shown_path(str(target))
+                members.setdefault(path.resolve(), replace(_member(path, shown_path(said)), group=group))
             except (DataError, RunError) as error:
                 if len(places) == 1 and path == user_path(str(target)):
                     problems.append(str(error))

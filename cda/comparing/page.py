@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import get_args
 
+from cda.comparing.compared_numbers import ComparedNumbers
+from cda.comparing.figures import comparison_plots
 from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
+from cda.comparing.screen import comparison_glance, comparison_headline, labels, said_of
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.names import brief, called, scored_by
+from cda.report.next_step import after_comparison
 from cda.report.numbers import (
     FORMS,
     NO_VOTES,
@@ -34,33 +39,14 @@ from cda.report.numbers import (
     signed,
 )
 from cda.report.page import Entry, Headline, ReportSection
-from cda.report.plots import (
-    BEFORE,
-    SCORINGS,
-    SHARE_LIMITS,
-    THIRD,
-    Mark,
-    Plot,
-    Scale,
-    in_words,
-    named,
-    rows_plot,
-    slugs,
-)
 from cda.report.tables import Row, Table
-from cda.results.base import Estimate, Missing, Number
-from cda.results.comparison import ComparisonResult, Kind, MeanOver, PairedMargins
+from cda.results.base import Estimate, Missing
+from cda.results.comparison import ComparisonResult, Kind, PairedMargins
 from cda.stats.panel import FEW_MODELS
 from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ABSENT = {"votes": NO_VOTES, "triples": NOT_ESTIMATED, "places": ""}
-_MARKS = {
-    **{moment: SCORINGS[moment] for moment in ("before", "after")},
-    "model": Mark("each", BEFORE, "o", filled=False), "mean": Mark("mean", THIRD, "s"),
-}  # fmt: skip
-_RATE = {"naive": "rate_naive_standardised", "double": "rate_standardised"}
-_RATE_MARKS = {"naive": Mark("naive", BEFORE, "o", filled=False), "double": Mark("double rewrites", THIRD, "s")}
 _LONGEST_CELL = 60
 _OWN_TERMS = (
     Entry("place", "1 + audits whose interval lies below, to n − those whose interval lies above", "Among audits of the same texts throughout, by the mean over biases, each of the same weight, of the first measure that all of them have: miscalibration, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far a model leans and not whether people lean so too. Places are not corrected for the number of audits: of many, some are wrong by chance."),
@@ -72,32 +58,8 @@ _OWN_TERMS = (
 )  # fmt: skip
 
 
-class _Shown:
-    """The numbers of a comparison by measure, audit, moment, and bias or section; and the lines of its tables."""
-
-    def __init__(self, result: ComparisonResult) -> None:
-        self.result = result
-        self.found: dict[tuple[str, str, str, str], Number] = {}
-        for each in numbers_in(result):
-            column = each.at.get("bias") or each.at.get("section", "")
-            column += f", KL {each.at['kl']}" if "kl" in each.at else ""
-            self.found[each.measure, each.at["audit"], each.moment, column] = each
-        self.biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
-        self.sections = list(dict.fromkeys(each.at["section"] for each in self.found.values() if "section" in each.at))
-        self.means = {(mean.name, mean.bias): mean for mean in result.means}
-
-    @cached_property
-    def lines(self) -> list[tuple[str, str]]:
-        """Audit or mean, and moment; kind by kind, those of the first places first."""
-        order = {name: at for at, name in enumerate(name for group in self.result.ranked for name in group.audits)}
-        lines = []
-        for kind in get_args(Kind):
-            own = [name for name, row in self.result.audits.items() if row.kinds == kind]
-            own = sorted(own, key=lambda name: order.get(name, len(order)))
-            moments = ("before", "after", "change") if kind == "trainings" else ("model",)
-            named = dict.fromkeys([*own, *(mean.name for mean in self.result.means if mean.kind == kind)])
-            lines += [(name, moment) for name in named for moment in moments]
-        return lines
+class _Tables(ComparedNumbers):
+    """The tables of a comparison."""
 
     @cached_property
     def stars(self) -> set[tuple[str, str]]:
@@ -108,10 +70,6 @@ class _Shown:
                 changes.setdefault(name, {})[bias] = each.found, each.test.p_value
         cells = cross_bias(changes, {}) if changes else []
         return {(each.training, each.bias) for each in cells if each.is_shown}
-
-    def estimate(self, key: str, audit: str, moment: str, column: str) -> Estimate | None:
-        number = self.found.get((key, audit, moment, column))
-        return number.found if number and isinstance(number.found, Estimate) else None
 
     def mark(self, measure: AuditMeasure, audit: str, column: str) -> str:
         """A raised number for a measurement on other texts than the first audit's; empty for those alike."""
@@ -124,13 +82,6 @@ class _Shown:
         at = list(dict.fromkeys(sets.values())).index(sets[audit]) if audit in sets else 0
         return f" {at + 1}".translate(_RAISED) if at else ""
 
-    def spread(self, key: str, mean: MeanOver, moment: str) -> tuple[Estimate, Estimate] | None:
-        """The lowest and the highest number behind a mean if they lie on both sides of no effect; then no mean is shown."""
-        null = 0.0 if moment == "change" else MEASURES[key].null
-        own = [found for name in mean.audits if (found := self.estimate(key, name, moment, mean.bias))]
-        low, high = (pick(own, key=lambda each: each.value, default=None) for pick in (min, max))
-        return (low, high) if null is not None and low and high and low.value < null < high.value else None
-
     def cell(self, key: str, audit: str, moment: str, column: str) -> str:
         """A number without its n; a word where an audit has none, nothing where a mean has none."""
         measure, found = MEASURES[key], self.estimate(key, audit, moment, column)
@@ -139,10 +90,10 @@ class _Shown:
         moved = partial(points, unit="", limit=limit)
         form = moved if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
         mean = self.means.get((audit, column))
+        if why := self.instead(key, audit, moment, column):
+            return why
         if found is None:
             return "" if audit not in self.result.audits or is_change else _ABSENT.get(measure.on, NOT_MEASURED)
-        if mean and (ends := self.spread(key, mean, moment)):
-            return f"no mean: {' to '.join(form(end).partition(' [')[0] for end in ends)}"
         if mean:
             return form(found) + (f", SD {100 * mean.sd:.0f}" if key == "skew" and moment in ("model", "after") else "")
         training = self.result.audits[audit].training
@@ -166,10 +117,14 @@ class _Shown:
             for of, column in [*columns, *(whole if first else [])]
             if any(self.estimate(of, *line, column) for line in self.lines)
         ]
-        lines = [line for line in self.lines if any(self.estimate(of, *line, column) for of, column in columns)]
+        lines = [
+            line
+            for line in self.lines
+            if any(self.estimate(of, *line, column) or self.instead(of, *line, column) for of, column in columns)
+        ]
         if not lines:
             return None
-        rows = [[inert(audit if moment == "model" else f"{audit}, {moment}")] for audit, moment in lines]
+        rows = [[self.line_name(audit, moment)] for audit, moment in lines]
         header = [""]
         if first and any(group.audits for group in self.result.ranked):
             header.append("place")
@@ -192,77 +147,26 @@ class _Shown:
         caption = measure.caption + ("" if measure.unit == "rank" else f", with {PERCENT} intervals")
         return Table(caption, tuple(header), tuple(map(tuple, rows)))
 
-    def people(self, key: str, column: str) -> Estimate | None:
-        """People's own number next to a measure."""
-        known = (
-            each.found for (of, _, _, at), each in self.found.items() if (of, at) == (MEASURES[key].people, column)
-        )
-        return next((each for each in known if isinstance(each, Estimate)), None)
-
     def _place(self, audit: str, moment: str) -> str:
         """The places that the intervals allow; of a training after it."""
         found = self.estimate("place", audit, "model", "") if moment in ("model", "after") else None
         return "" if found is None else "–".join(f"{end:g}" for end in dict.fromkeys((found.low, found.high)))
 
-    def plots(self) -> Iterator[Plot]:
-        """For each bias skew, miscalibration and correlation of every audit and mean, people's number dashed; then quality."""
-        for key, measure in sorted(MEASURES.items(), key=lambda item: not item[1].of_bias):
-            columns = (self.biases if measure.of_bias else ["", *self.sections]) if measure.axis else []
-            is_share, scale = measure.unit == "share", 100 if measure.unit == "share" else 1
-            reference = None if measure.marked is None else scale * measure.marked
-            drawn = Scale(measure.axis, is_share, SHARE_LIMITS if is_share else (-1.05, 1.05), reference)
-            for column, slug in slugs(columns).items():
-                yield from self._plot(key, column, f"{key}-{slug}" if column else key, drawn)
-        for bias, slug in slugs(self.biases).items():
-            yield from self._rate_plot(bias, f"rate-{slug}")
-
-    def _rate_plot(self, bias: str, name: str) -> Iterator[Plot]:
-        """RATE's naive next to its double-rewrite effect for every audit, as in the paper's second figure."""
-        rows: dict[str, dict[str, Estimate | None]] = {}
-        for audit, moment in self.lines:
-            found = {word: self.estimate(key, audit, moment, bias) for word, key in _RATE.items()}
-            if moment != "change" and any(found.values()):
-                rows[named(audit if moment == "model" else f"{audit}, {moment}", 28)] = found
-        if any(own["naive"] for own in rows.values()):
-            form, title = signed, f"Naive next to double-rewrite effect (RATE): {named(bias)}"
-            words = " ".join(in_words(label, own, form) for label, own in rows.items())
-            scale = Scale("effect, standard deviations of the reward", reference=0.0)
-            yield rows_plot(name, title, words, rows.items(), _RATE_MARKS, scale)
-
-    def _plot(self, key: str, column: str, name: str, scale: Scale) -> Iterator[Plot]:
-        rows: dict[str, dict[str, Estimate]] = {}
-        for audit, moment in self.lines:
-            found, mean = self.estimate(key, audit, moment, column), self.means.get((audit, column))
-            if found and moment != "change" and not (mean and self.spread(key, mean, moment)):
-                rows.setdefault(named(audit, 28), {})["mean" if mean and moment == "model" else moment] = found
-        if len(rows) < 2:
-            return
-        form = FORMS[MEASURES[key].unit]
-        title = f"{MEASURES[key].caption}: {named(column)}" if column else MEASURES[key].caption
-        if people := self.people(key, column):
-            scale = replace(scale, reference=100 * people.value if scale.is_share else people.value)
-            title += f"; dashed: people, {form(people)} (n = {count(people)})"
-        words = " ".join(
-            in_words(label, {_MARKS[when].name: found for when, found in own.items()}, form)
-            for label, own in rows.items()
-        )
-        marks = {moment: mark for moment, mark in _MARKS.items() if any(moment in own for own in rows.values())}
-        yield rows_plot(name, title, words, rows.items(), marks, scale)
-
 
 def paired_table(result: ComparisonResult) -> Table | None:
     """Every audit that is held against the first, by bias and on quality pairs."""
     rows: list[Row] = []
+    names = labels(result)
     for pair, on in result.paired.items():
         for name, found in on.items():
-            label = inert(f"{pair}: {name}" if len(result.paired) > 1 else name)
+            label = f"{names[pair]}: {inert(name)}" if len(result.paired) > 1 else inert(name)
             if isinstance(found, Missing):
-                rows.append((label, "not paired", *[""] * 6, inert(found.reason)))
+                rows.append((label, "not paired", *[""] * 6, said_of(inert(found.reason), names)))
             else:
                 rows.append((label, *_paired_cells(found)))
     if not rows:
         return None
-    first, other = inert(str(result.against)), "other" if len(result.paired) > 1 else inert(next(iter(result.paired)))
+    first, other = names[str(result.against)], "other" if len(result.paired) > 1 else names[next(iter(result.paired))]
     header = ("on", first, other, "difference (points)", "p (Holm)", "same", "r", "alone", "n")
     return Table(
         f"Against {first}: share of positive margins on the same texts, with {PERCENT} intervals", header, tuple(rows)
@@ -285,14 +189,17 @@ def _paired_cells(found: PairedMargins) -> Row:
 
 def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
     """All in which the audits were not made alike, the fewer of audits and facts across; and what is alike in all."""
-    setups = {name: setup(row) | {"from": inert(result.sources[name])} for name, row in result.audits.items()}
+    setups = {
+        name: {what: scored_by(own) for what, own in setup(row).items()} | {"model": called(row.model)}
+        for name, row in result.audits.items()
+    }
     whats = dict.fromkeys(what for own in setups.values() for what in own)
     values = {what: [own.get(what, NONE) for own in setups.values()] for what in whats}
     alike = {what: own[0] for what, own in values.items() if len(set(own)) == 1}
     rows = [
         (what, *(clipped(each, _LONGEST_CELL) for each in own)) for what, own in values.items() if what not in alike
     ]
-    header: Row = ("", *map(inert, setups))
+    header: Row = ("", *labels(result).values())
     if len(header) > len(rows) + 1:
         header, *turned = zip(*[header, *rows], strict=True)
         rows = list(turned)
@@ -301,14 +208,20 @@ def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
 
 def comparison_document(result: ComparisonResult) -> Document:
     """One first screen: what can be said, and audits by biases; then ranks, pairs, quality by section, and how each was made."""
-    shown = _Shown(result)
+    shown = _Tables(result)
     tables = {key: table for key, measure in MEASURES.items() if measure.caption and (table := shown.table(key))}
     first = [tables.pop(key) for key in of_place("comparison") if key in tables]
     paired, (made, alike) = paired_table(result), made_table(result)
     facts = {f"alike in all: {what}": value for what, value in alike.items()}
-    limits = tuple(("all" if len(of) == len(result.audits) else listed(of), note) for note, of in result.limits.items())
+    names = shown.names
+    limits = tuple(
+        ("all" if len(of) == len(result.audits) else listed([names[name] for name in of]), note)
+        for note, of in result.limits.items()
+    )
     sections = [
-        ReportSection("numbers-of-each", "Next to each other", (), tuple(first), tuple(shown.plots())),
+        ReportSection("numbers-of-each", "Next to each other", (), tuple(first[:1])),
+        ReportSection("against-people", "Further measures", (), tuple(first[1:])),
+        ReportSection("figures", "Figures", plots=tuple(comparison_plots(shown)), aside=True),
         ReportSection("more", "Ranks, correlations, sections of quality", (), tuple(tables.values()), aside=True),
         ReportSection("paired", "Text by text", (), (paired,) if paired else (), aside=len(result.paired) > 1),
         replace(
@@ -317,16 +230,20 @@ def comparison_document(result: ComparisonResult) -> Document:
         ReportSection("limits", "What limits these numbers", facts=limits, aside=True),
         meaning(*_terms([*of_place("comparison"), *tables])),
     ]
-    shown_sections = tuple(each for each in sections if each.tables or each.facts or each.entries)
+    shown_sections = tuple(each for each in sections if each.tables or each.facts or each.entries or each.plots)
     kinds = [
         n_of(n, kind.removesuffix("s"))
         for kind in get_args(Kind)
         if (n := sum(row.kinds == kind for row in result.audits.values()))
     ]
-    title, subtitle = f"Which of these? {listed(kinds)} compared", f"Biases: {', '.join(map(inert, shown.biases))}."
-    said = tuple(Headline(each.name, each.text, each.kind) for each in result.findings)
-    styles = ("report.css", "sortable.css")
-    return Document(title, subtitle, said, shown_sections, script="sortable.js", styles=styles)
+    title = f"Which of these? {listed(kinds)} compared"
+    names = {**names, **{name: brief(called(name)) for name in result.failed}}
+    said = [Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings]
+    notes, findings = (tuple(each for each in said if (each.kind == "bad") == bad) for bad in (True, False))
+    return Document(
+        title, "", findings, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result), notes=notes,
+        script="sortable.js", styles=("report.css", "sortable.css"), next=after_comparison(result),
+    )  # fmt: skip
 
 
 def _terms(keys: Sequence[str]) -> tuple[Entry, ...]:

@@ -4,13 +4,14 @@ and checked, from anybody's file."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.report_cells import applied, compares, targets
 from cda.auditing.report_scoring import prompt_identity
-from cda.auditing.verdict_sentences import is_held_out
+from cda.auditing.verdict_sentences import by_rate, is_held_out
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import as_part, place_for, user_path, writing
@@ -24,6 +25,7 @@ from cda.results.comparison import AuditRow, MeasuredTexts, TrainedAs
 from cda.results.facts import PanelFacts, RewardModelFacts
 from cda.run import RunFolder
 from cda.scorers.kinds import scorer_kind
+from cda.stats.verdict import mostly_tied
 
 MARGINS, TRIPLES, SAMPLES = "margins.jsonl", "triples.jsonl", "samples.jsonl"
 QUALITY = "quality pairs"
@@ -111,8 +113,9 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         cda_version=audit.versions.get("cda", "unknown"),
         date=(record.finished[:10] or None) if record else None,
         model=without_paths(shown_target(name)),
+        unnamed=audit.model.unnamed,
         revision=audit.versions.get(f"{name}@{section.get('revision') or 'main'}") or section.get("revision"),
-        content=record.inputs.get("model") if record and scorer_kind(name).trainable else None,
+        content=record.inputs.get("model") if record and scorer_kind(section.get("name_or_path", name)).trainable else None,
         kind="reward model" if isinstance(audit.model, RewardModelFacts) else "judge",
         scored=scored_as(audit, settings.get("calibration")),
         training=_training(audit, run.record("train").output if run else None),
@@ -121,7 +124,25 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
             *(each.model_copy(update={"found": _public(each.found), "test": _plain(each.test)}) for each in numbers_in(audit)),
             *_sections(audit),
         ),
+        verdicts={each.bias: each.word for each in bias_verdicts(audit)},
+        tied=tuple(_tied(audit)),
     )  # fmt: skip
+
+
+def _tied(audit: AuditResult) -> Iterator[str]:
+    """Biases that under a scoring at least have no skew to compare, by the rules of the verdicts."""
+    for name, skew in audit.skew.items():
+        if isinstance(ties := skew.ties, Missing):
+            continue
+        by_ties = name not in audit.votes and not by_rate(name, audit)
+        for n, share in ((ties.before, skew.before), (ties.after, skew.after)):
+            if (
+                isinstance(n, int)
+                and isinstance(share, Estimate)
+                and (n == share.n or (by_ties and mostly_tied(n, share)))
+            ):
+                yield name
+                break
 
 
 def _plain(test: Test | None) -> Test | None:

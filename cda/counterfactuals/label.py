@@ -55,7 +55,7 @@ def stage(loaded: LoadedRecipe) -> Stage:
     recipe = loaded.recipe
     settings = {
         "data": recipe.data.model_dump(
-            mode="json", exclude={"preset", "contrasts", "contrast_columns", "max_contrasts"}
+            mode="json", exclude={"preset", "contrasts", "contrast_columns", "max_contrasts", "weights"}
         ),
         "label": recipe.label.model_dump(mode="json", exclude={"prompt"}),
         "biases": bias_settings(loaded.biases),

@@ -244,6 +244,25 @@ def unchanged_examples(pairs: Iterable[TrainingPair], objectives: Sequence[Objec
     return [replace(row, example=keep.example(row.pair, str(row.bias))) for row in pairs]
 
 
+def weighted_examples(mix: Iterable[TrainingPair], weights: Mapping[str, float]) -> list[TrainingPair]:
+    """The training mix with the weights of its unchanged pairs, by the id of their source, times that of their objective.
+
+    They are scaled to a mean of 1 over the unchanged pairs of the training part (of the whole mix, if it has none), so that these
+    weigh as much beside all other examples, which keep their weights, as without weights. No weight may be 0.
+    """
+    rows = list(mix)
+    unchanged = [row for row in rows if row.kind == "supplementary"]
+    own = [weights[row.source_id] for row in unchanged if row.split == "train"]
+    own = own or [weights[row.source_id] for row in unchanged]
+    mean = sum(own) / len(own) if own else 1.0
+
+    def weighted(row: TrainingPair) -> TrainingPair:
+        weight = row.example.weight * weights[row.source_id] / mean
+        return replace(row, example=replace(row.example, weight=weight))
+
+    return [weighted(row) if row.kind == "supplementary" else row for row in rows]
+
+
 def teachable(rows: Sequence[Row], audited_prompts: set[str]) -> tuple[list[Row], Exclusions]:
     """Rows whose prompt (`prompt_id`) the audit does not measure on, and a count of the others, never trained on."""
     prompts = [row.pair.prompt if isinstance(row, LabelledPair) else row.prompt for row in rows]

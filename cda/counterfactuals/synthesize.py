@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from cda.biases import Bias
 from cda.counterfactuals import label
+from cda.counterfactuals.dataset_card import dataset_card
 from cda.counterfactuals.label import LABEL_TOKENS
 from cda.counterfactuals.pairs import (
     BATCH,
@@ -25,31 +26,35 @@ from cda.counterfactuals.pairs import (
     second_turn_examples,
     teachable,
     unchanged_examples,
+    weighted_examples,
 )
 from cda.data.contrasts import CleanContrasts
 from cda.errors import DataError
-from cda.files.jsonl import write_jsonl
+from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import say
 from cda.llm.money import request_tokens, tokens_of
 from cda.prompts import RewritePrompt
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import ObjectiveSection, Recipe, SynthesizeSection
 from cda.records import Contrast, Exclusions, LabelledPair, Pair, RewriteRequest, TrainingPair, prompt_id, text_key
-from cda.resources.artifacts import read_labelled, training_row
+from cda.resources.artifacts import read_labelled, stage_counts, training_row
 from cda.resources.llm_access import Planned, llm_access, llm_settings
 from cda.resources.sources import (
     audit_inputs,
     audited_prompts,
     bias_settings,
+    pair_weights,
     prompt_name,
     prompt_settings,
     rewriter,
     source_fingerprint,
     taught_contrasts,
+    unchanged_source,
 )
-from cda.results.stages import Rewritten, SynthesizeCounts, TaughtContrasts
+from cda.results.stages import LabelCounts, PairWeights, Rewritten, SynthesizeCounts, TaughtContrasts
 from cda.rewriting.rewriter import GatedRewriter, Rewriter, rewrite_request
 from cda.run import RunFolder, Stage, fingerprint
+from cda.stats.choice_weights import effective_n
 from cda.stats.draws import Stream, drawn, generator
 
 MIX = "train.jsonl"
@@ -75,6 +80,9 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
             mode="json", include={"contrast_columns", "max_contrasts", "validation_share"}
         )
         inputs["contrasts"] = source_fingerprint(recipe.data.contrasts)
+    if recipe.data.weights is not None:
+        settings["weights"] = recipe.data.weights
+        inputs["weights"] = source_fingerprint(unchanged_source(recipe.data)[0])
     if recipe.rewrites_by_llm:
         settings |= {"llm": llm_settings(recipe.llm), "prompts": prompt_settings(loaded.prompts, "rewrite", "label")}
     return Stage("synthesize", settings, inputs)
@@ -89,6 +97,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     supplement = rows
     if (source / label.SUPPLEMENT).is_file():
         supplement = _not_audited(source / label.SUPPLEMENT, audited, str(recipe.data.supplement), in_audit)
+    weights = pair_weights(recipe.data, loaded.opened)
+    n_supplement, supplement = len(supplement), [row for row in supplement if weights.get(row.pair.id, 1.0) > 0]
     objectives = recipe.objectives
     by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
     biases: dict[str, Rewritten] = {}
@@ -127,16 +137,43 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
         say(f"  {len(turns)} conversations, taught as they were written (data.second_turn)")
         mix += turns
     _check_examples(mix, [*biases], objectives)
+    counted = None
+    if weights:
+        mix = weighted_examples(mix, weights)
+        counted = _weights(mix, weights, str(recipe.data.weights), n_supplement - len(supplement))
     write_jsonl(folder / MIX, map(training_row, mix))
     n_validation = sum(row.split == "validation" for row in mix)
     say(f"  training mix: {len(mix) - n_validation} pairs, and {n_validation} for validation")
-    return SynthesizeCounts(
+    counts = SynthesizeCounts(
         in_audit=in_audit,
         biases=biases,
         contrasts=contrasts,
+        weights=counted,
         mix={"train": len(mix) - n_validation, "validation": n_validation},
         kinds=dict(sorted(Counter(row.kind for row in mix).items())),
     )
+    labels = stage_counts(run_folder, "label", LabelCounts)
+    write_text(folder / "README.md", dataset_card(MIX, recipe, loaded.biases, labels, counts))
+    return counts
+
+
+def _weights(mix: Sequence[TrainingPair], weights: Mapping[str, float], column: str, n_zero: int) -> PairWeights | None:
+    """Count the weights of the unchanged pairs in a mix; None without such pairs."""
+    own = np.array([weights[row.source_id] for row in mix if row.kind == "supplementary"])
+    if not len(own):
+        return None
+    own /= own.mean()
+    found = PairWeights(
+        column=column,
+        n=len(own),
+        effective_n=effective_n(own),
+        smallest=float(own.min()),
+        largest=float(own.max()),
+        zero=n_zero,
+    )
+    zero = f"; {n_zero} pairs of weight 0 are left out" if n_zero else ""
+    say(f"  {found.n} unchanged pairs weighted by '{column}': effective n {found.effective_n:.0f}{zero}")
+    return found
 
 
 def _not_audited(path: Path, audited: set[str], name: str, counts: dict[str, Exclusions]) -> list[LabelledPair]:

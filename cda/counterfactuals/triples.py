@@ -23,6 +23,7 @@ from cda.recipe.load import LoadedRecipe, load_model_audit
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
 from cda.records import Exclusions, Prompt, Triple, count_reasons, text_key
+from cda.report.next_step import after_triples
 from cda.resources.artifacts import prompt_row
 from cda.resources.llm_access import LlmAccess, Planned, Step, confirm_all, llm_access, llm_problems
 from cda.resources.sources import rewriter
@@ -65,8 +66,9 @@ def write_triples(file: str, overrides: Sequence[str], options: TriplesOptions) 
             say(f"  {read.text}")
         confirm_all(steps, llm.consent, llm.opened)
         rows, counts = _made(*_texts(read, source, llm, recipe.seed), loaded, llm)
-        remark = f"Triples: {out}; audit on them with `cda audit <model> --triples {out}`"
-        return Made(Written(folder=out, rows=counts), {out.name: rows}, remark)
+        made = [name for name, n in counts.items() if n]
+        lines = [f"Triples: {out}", *after_triples(str(out), options.bias or made).lines()]
+        return Made(Written(folder=out, rows=counts), {out.name: rows}, "\n".join(lines))
 
     job = Job(lambda: _plan(read, loaded), work, OneFile(out), lambda: steps, ("model", "name"))
     return perform(job, loaded)

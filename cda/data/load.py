@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cda.arrays import LARGEST
@@ -15,13 +16,14 @@ from cda.errors import DataError, did_you_mean, near, refuse
 from cda.files.hub import commit_of
 from cda.files.jsonl import read_json_rows, read_jsonl
 from cda.files.paths import is_a_folder, is_there, near_path, user_path
-from cda.inert import inert
+from cda.inert import clipped, inert
 from cda.launch import say
 from cda.records import Message, Prompt, user_prompt
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
 _CACHED_COMMIT = re.compile(r"[/\\]([0-9a-f]{40})(?=[/\\])")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
 _LISTED_FILES = 8  # tables of a folder that a message names
 
 
@@ -151,6 +153,27 @@ def looks_like_path(reference: str) -> bool:
     )
 
 
+def is_data(reference: str) -> bool:
+    """True for what can only be data, not a recipe: `embedded`, a file of a known type, a folder, or a hub id whose owner is no folder."""
+    if reference == "embedded" or reference.removesuffix(".gz").endswith(FILE_TYPES) or is_a_folder(reference):
+        return True
+    owner, slash, name = reference.partition("/")
+    return (
+        bool(owner and slash and name)
+        and "/" not in name
+        and not name.endswith((".yaml", ".yml"))
+        and not is_there(owner)
+    )
+
+
+def is_same_place(reference: str, file: str) -> bool:
+    """True if a file that is to be written is a data source, or lies in the folder of one."""
+    if not (looks_like_path(reference) and is_there(user_path(reference))):
+        return False
+    source, target = user_path(reference).resolve(), user_path(file).resolve()
+    return target.is_relative_to(source) or (target.exists() and target.samefile(source))
+
+
 def load_rows(reference: str, split: str = "train") -> list[Row]:
     """All rows of a data source; messages that a table holds as text are read as messages.
 
@@ -160,6 +183,10 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     if not looks_like_path(reference):
         if close := near(reference, ["embedded"]) or near_path(reference):
             raise DataError(f"{reference}: no such file. Did you mean '{close}'?")
+        if not _HUB_ID.fullmatch(reference):
+            raise DataError(
+                f"{clipped(reference, 80)}: no such file, and no hub id; give a file, a folder or a hub id (from Python also a list of dicts)"
+            )
         if "/" not in reference:
             say(f"  {reference}: no such file here; looked for as a data set on the Hugging Face hub")
         return columns_of_messages(plain_rows(_from_hub(reference, split), reference), reference)
@@ -179,12 +206,19 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     return rows if _kind(path) in (".csv", ".tsv") else columns_of_messages(rows, str(path))
 
 
-def check_columns(rows: Sequence[Row], needed: Mapping[str, str], where: str, setting: str) -> None:
-    """Refuse rows without a mapped column (our name to the file's) with a DataError that names each; `setting` and our name map it."""
+def check_columns(
+    rows: Sequence[Row],
+    needed: Mapping[str, str],
+    where: str,
+    setting: str,
+    instead: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Refuse rows without a mapped column (our name to the file's) with a DataError that names each; `setting` and our name map it,
+    or what `instead` says by our name."""
     present = {key for row in rows for key in row}
     missing = [
         f"{where}: no column '{theirs}'.{did_you_mean(theirs, present)} Found: {', '.join(map(inert, sorted(present)))}. "
-        f"Map it with {setting}{ours}=<your column>"
+        f"Map it with {setting}{ours}=<your column>{instead.get(ours, '')}"
         for ours, theirs in needed.items()
         if theirs not in present
     ]

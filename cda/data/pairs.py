@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from typing import Any, TypeVar
 
@@ -38,12 +38,14 @@ _OPEN = re.compile(r"\n\nAssistant:\s*\Z")
 
 @dataclass(frozen=True, slots=True)
 class CleanPairs:
-    """Usable pairs, and the rows left out. `numbers` are the pairs' rows, from 1; `taken` says what was taken for what, in a line."""
+    """Usable pairs, and the rows left out. `numbers` are the pairs' rows, from 1; `taken` says what was taken for what, in a line;
+    `left_out` has the reason for each other row, by number (of several rows that make one item the first)."""
 
     pairs: tuple[Pair, ...]
     exclusions: Exclusions
     numbers: tuple[int, ...] = ()
     taken: str = ""
+    left_out: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +73,11 @@ def clean_pairs(
     read = read_pairs(rows, columns or {}, where, setting)
     repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for _, pair in read.numbered])
     kept = [own for own, reason in zip(read.numbered, repeated, strict=True) if reason is None]
-    reasons = [reason for _, reason in read.unusable] + [reason for reason in repeated if reason is not None]
+    left_out = dict(read.unusable)
+    left_out |= {n: reason for (n, _), reason in zip(read.numbered, repeated, strict=True) if reason is not None}
     numbers, pairs = zip(*kept, strict=True) if kept else ((), ())
-    return CleanPairs(pairs, Exclusions(read.seen, count_reasons(reasons)), numbers, read.taken)
+    exclusions = Exclusions(read.seen, count_reasons([*left_out.values()]))
+    return CleanPairs(pairs, exclusions, numbers, read.taken, left_out)
 
 
 def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> ReadPairs:

@@ -140,7 +140,13 @@ def clean_triples(
     names = {name: columns.get(name, name) for name in COLUMNS}
     present = {key for row in rows for key in row}
     needed = [name for name in names if name not in _OPTIONAL and (name != "bias" or len(biases) > 1)]
-    check_columns(rows, {name: names[name] for name in needed}, where, "audit.triple_columns.")
+    check_columns(
+        rows,
+        {name: names[name] for name in needed},
+        where,
+        "audit.triple_columns.",
+        {"bias": ", or name one bias with --bias NAME"},
+    )
     attribute.check((row.get(names["has_attribute"]) for row in rows), where)
 
     failed: list[FailedTriple] = []

@@ -96,12 +96,18 @@ def merged_groups(groups: Sequence[Sequence[int]], together: Iterable[Sequence[i
     return sorted(sorted(place for group in joined for place in groups[group]) for joined in together)
 
 
-def shipped_attributes(folder: Literal["formats", "marks"]) -> list[Bias]:
+def shipped_attributes(folder: Literal["formats", "marks", "starters"]) -> list[Bias]:
     """The seven `formats` that studies of reward models name, each of which can be asked about, rewritten and measured.
 
-    Or the `marks`: further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name.
+    Or the `marks`: further openings, closings, phrases, punctuation and spacing that rules can put in and take out, by name. Or the
+    `starters`: ways of speaking that `cda bias new` knows too, and that no search looks for by itself.
     """
     return [load_bias(str(path)) for path in sorted((Path(__file__).parent / folder).glob("*.yaml"))]
+
+
+def shipped_attribute(name: str) -> Bias:
+    """One of the formats, marks or starters; StopIteration without one of this name."""
+    return load_bias(str(next(Path(__file__).parent.glob(f"*/{name}.yaml"))))
 
 
 @cache
@@ -290,9 +296,14 @@ def _cleaned(text: str) -> str:
             cleaned = next(inside for inside in wrapped.groups() if inside is not None).strip()
         if cleaned.endswith(".") and not cleaned.endswith(".."):
             cleaned = cleaned[:-1].rstrip()
-    inert = fenced("ATTRIBUTE", cleaned).split("\n")[1]
+    inert = one_line(cleaned)
     first, upper = inert.split(" ")[0], inert[:1].upper()
     return upper + inert[1:] if first.islower() and len(upper) == 1 else inert
+
+
+def one_line(text: str) -> str:
+    """A text on one line, without unseen characters and marks that prompts or chat templates are made of."""
+    return fenced("TEXT", " ".join(_printable(unicodedata.normalize("NFC", text)).split())).split("\n")[1]
 
 
 def _printable(text: str) -> str:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cda.discovery.attribute import bias_yaml, opposite_bias
 from cda.discovery.discover import Discovered, DiscoveryRun
-from cda.discovery.discovery_result import BIASES, CARRIED, earlier_tests, stage_run
+from cda.discovery.discovery_result import BIASES, CARRIED, earlier_tests, named_as_asked, stage_run
 from cda.discovery.held_out import REVIEW, ROWS, confirm, read_discovery
 from cda.discovery.material import material_counts, read_material, topics_made
 from cda.discovery.search import read_measured
@@ -96,7 +96,7 @@ def run_by_topic(run: DiscoveryRun, given: Sequence[CandidateRecord], review: bo
     chosen = attributes_to_carry(found, run.asked.setup.section.carried)
     tests = {topic: _tests(own, found[topic], chosen) for topic, own in runs.items()}
     result = _with_files(topics_result(run, counts, found, chosen, tests), chosen, run.asked.folder.path)
-    return Made(result, {f"{FOLDER}/": None})
+    return Made(result, {f"{FOLDER}/": None}, names=named_as_asked(run.asked))
 
 
 def attributes_to_carry(found: Mapping[str, DiscoverResult], most: int) -> dict[str, CandidateRecord]:

@@ -20,11 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from cda.data.load import looks_like_path
 from cda.discovery.attribute import given_candidates
-from cda.discovery.discovery_page import short
+from cda.discovery.decisions import short
 from cda.discovery.discovery_result import CARRIED, STAGES, Finished, found_in
 from cda.discovery.held_out import (
     REVIEW,
@@ -80,7 +80,7 @@ from cda.discovery.setup import (
     topics_to_write,
 )
 from cda.embedded.model import EMBEDDED
-from cda.errors import CdaError, RecipeError, RunError
+from cda.errors import CdaError, DataError, RecipeError, RunError
 from cda.files.jsonl import write_json
 from cda.files.paths import user_path
 from cda.finetuning.applied import asked_subjects, check_subject
@@ -92,14 +92,19 @@ from cda.pipeline.stages import Produce, run_stage
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import LlmSection
 from cda.records import prompt_text
+from cda.report.document import Document
 from cda.resources.dry_run import planned
 from cda.resources.llm_access import Planned, confirm_all, cost_sentence, llm_problems, note_models
 from cda.resources.named_scorer import scorer_settings
+from cda.results.base import Documented
 from cda.results.discover import CandidateRecord, DiscoverResult, Part, SearchSettings, TopicsResult
 from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.run import Stage
 from cda.stats.digits import two_digits
 from cda.stats.draws import Stream, generator
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SCENARIO_TOKENS, _PROMPT_TOKENS, _RESPONSE_TOKENS = 300, 250, 350
 """Tokens of a response whose length is not known yet are the last."""
@@ -269,7 +274,7 @@ Discovered = DiscoverResult | TopicsResult | str
 
 
 @dataclass(frozen=True)
-class Discovery:
+class Discovery(Documented):
     """A search's results and its folder.
 
     Attributes:
@@ -305,6 +310,19 @@ class Discovery:
         return tuple(
             sorted({self.folder / file for file in named} | {file for each in own for file in each.glob("*.yaml")})
         )
+
+    def to_frame(self) -> DataFrame:
+        """Its numbers as a pandas frame, as of every result. DataError: it is not finished, or pandas is not installed."""
+        return self._finished().to_frame()
+
+    def document(self) -> Document:
+        """The page of what was found. DataError: it is not finished."""
+        return self._finished().document()
+
+    def _finished(self) -> DiscoverResult | TopicsResult:
+        if isinstance(self.found, str):
+            raise DataError(f"{self.folder}: the search is not finished: {self.found.splitlines()[0]}")
+        return self.found
 
     def __str__(self) -> str:
         return self.summary

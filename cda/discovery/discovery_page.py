@@ -7,8 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+from cda.discovery.decisions import NO_OBJECTION, attribute_cell, decision_on, model_name, short
+from cda.discovery.discovery_screen import discovery_glance, topics_glance
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.names import capital
+from cda.report.next_step import after_discovery
 from cda.report.numbers import (
     MINUS,
     cell,
@@ -45,7 +49,6 @@ from cda.results.base import Estimate, Missing
 from cda.results.discover import (
     Decision,
     DiscoverResult,
-    SearchedModel,
     SearchFacts,
     TestedAttribute,
     TopicAttribute,
@@ -55,18 +58,16 @@ from cda.results.discover import (
 )
 from cda.results.effects import Heterogeneity
 from cda.results.evidence import PairQuality, Strength
-from cda.stats.multiplicity import corrected, partial_conjunction
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 A = TypeVar("A", TestedAttribute, TopicAttribute)
-_LONG, _SHORT, _BRIEF, _SENTENCE = 160, 90, 50, 60
+_LONG, _SHORT, _BRIEF = 400, 160, 50
 _LEVEL = 0.05
 """Of the test that topics differ."""
 _FEW_PROMPTS = 8
 _MOST_FIGURES = 12
-NO_OBJECTION = "rewarded, but the judge is not shown to object"
 _NUMBERS = ("reward", "judge prefers it", "n")
 _REWARD, _JUDGE, _ALL = "reward when it is added", "judge prefers the side with it", "all topics together"
 CORRECTIONS = {"bonferroni": "Bonferroni", "holm": "Holm", "bh": "Benjamini and Hochberg", "none": ""}
@@ -96,10 +97,13 @@ def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
     origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
     if isinstance(result, TopicsResult):
         title += ", topic by topic"
-        findings, sections = _topic_headlines(result), _topic_sections(result)
+        said, findings, sections = topics_outcome(result), _topic_headlines(result), _topic_sections(result)
+        glance, pair = topics_glance(result), None
     else:
         title += "" if result.topic is None else f", on the topic: {clipped(result.topic, _LONG)}"
-        findings, sections = _headlines(result), _sections(result)
+        said, findings, sections = outcome(result), _headlines(result), _sections(result)
+        glance, pair = discovery_glance(result), next(_strongest_pairs(result), None)
+    headline, *more = said
     subtitle = f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}."
     asked = tuple(filter(None, [llm_table(result.stages)]))
     closing = (
@@ -107,24 +111,16 @@ def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
         how_made(result.versions, _method(result), _facts(result)),
         meaning(*(_TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS)),
     )
-    return Document(title, subtitle, tuple(findings), (*sections, *closing))
-
-
-def model_name(one: SearchedModel) -> str:
-    """A model, with its adapter or calibration if it has one."""
-    with_adapter = f" with {one.adapter} at dose {one.dose:g}" if one.adapter else ""
-    return f"{one.name}{with_adapter}{f' calibrated by {one.calibration}' if one.calibration else ''}"
+    return Document(
+        title, subtitle, (*(Headline("", each) for each in more), *findings), (*sections, *closing), headline=capital(headline),
+        glance=glance, pair=pair, next=after_discovery(result),
+    )  # fmt: skip
 
 
 def rewriters_named(result: SearchFacts) -> str:
     """The rewriters; rules at several shares of the places are one, whose strengths agree more than two LLMs would."""
     names = ", ".join(result.rewriters)
     return f"one rule engine at {len(result.rewriters)} strengths ({names})" if result.by_rules else names
-
-
-def short(attribute: str) -> str:
-    """An attribute within a sentence."""
-    return clipped(inert(attribute).rstrip(".").split(". ")[0], _SENTENCE)
 
 
 def numbered(rows: Sequence[A], most: int) -> list[tuple[str, A]]:
@@ -179,7 +175,7 @@ def _judge_sentences(result: DiscoverResult | TopicsResult) -> Iterator[str]:
     known = {"validation": result.validation.verdicts if result.validation else None, "test": result.verdicts}
     steps = {step: verdicts for step, verdicts in known.items() if verdicts}
     if not steps and (result.validated or result.tested):
-        yield f"{judge} gives rewards: of two sides it prefers the one with the higher reward, whatever their order."
+        yield f"{capital(judge)} gives rewards: of two sides it prefers the one with the higher reward, whatever their order."
     for step, found in steps.items():
         read = found.asked - found.unread - found.half_read
         bias = (
@@ -188,7 +184,7 @@ def _judge_sentences(result: DiscoverResult | TopicsResult) -> Iterator[str]:
             else f", a mean preference for the first text of {found.position_bias:+.2f} (−1 to 1)"
         )
         yield (
-            f"{judge} was asked which of the two responses is better, in both orders, in {n_of(found.asked, 'comparison')} of the {step}: of the "
+            f"{capital(judge)} was asked which of the two responses is better, in both orders, in {n_of(found.asked, 'comparison')} of the {step}: of the "
             f"{read} read in both, {found.flipped} follow the place and not the text{bias}; they count as ties."
         )
 
@@ -296,32 +292,8 @@ def _power(result: DiscoverResult) -> Iterator[str]:
         )
 
 
-def _p_of_reward(at: int, result: DiscoverResult) -> float:
-    """The corrected p of an attribute if its test were on the reward alone, without the judge's."""
-    one = result.tested[at]
-    p_values = [each.strength.p_reward for each in one.rewriters if each.excluded is None and each.strength]
-    family = [1.0 if each.p_value is None else each.p_value for each in result.tested]
-    family[at] = partial_conjunction(p_values, one.r)
-    return corrected(family, result.strictness.correct)[at]
-
-
-def decision_on(at: int, result: DiscoverResult) -> str:
-    """What the test says of an attribute: confirmed, rewarded while no objection of the judge is shown, or not shown."""
-    entry = result.tested[at]
-    if entry.confirmed or entry.untested or entry.p_value is None:
-        return "confirmed" if entry.confirmed else "not tested"
-    rewarded = _p_of_reward(at, result) < result.strictness.test_alpha
-    return NO_OBJECTION if rewarded else "not shown"
-
-
-def attribute_cell(name: str, result: DiscoverResult) -> str:
-    candidate = result.candidates.get(name)
-    return candidate.bias.description if candidate else name
-
-
 def _headlines(result: DiscoverResult) -> Iterator[Headline]:
-    """The outcome, then every confirmed attribute with its numbers; those of the others are in the table."""
-    yield Headline("", " ".join(outcome(result)))
+    """Every confirmed attribute with its numbers; those of the others are in the table."""
     rows = numbered(result.tested, _LONG)
     for name, entry in rows:
         if entry.confirmed:
@@ -385,13 +357,13 @@ def tested_table(result: DiscoverResult) -> Table | None:
     rows = []
     for at, (name, entry) in enumerate(numbered(result.tested, _LONG)):
         ps = [cell(p, p_value) for p in ((entry.p_value, entry.p_corrected) if method else (entry.p_value,))]
-        rows.append((name, *strength_cells(entry.pooled), *ps, decision_on(at, result), entry.file or ""))
+        rows.append((name, *strength_cells(entry.pooled), *ps, decision_on(at, result)))
     n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
     caption = "Tested on prompts that nothing was selected on"
     if result.given:  # an attribute may have been found on these very prompts
         caption = f"Measured on all {n} prompts" if n == n_all else f"Measured on {n} of {n_all} prompts"
     header = ("p", f"corrected p ({method})") if method else ("p",)
-    return table(caption, ("attribute", *_NUMBERS, *header, "decision", "bias file"), rows)
+    return table(caption, ("attribute", *_NUMBERS, *header, "decision"), rows)
 
 
 def _tested_plots(result: DiscoverResult) -> Iterator[Plot]:
@@ -405,7 +377,8 @@ def _tested_plots(result: DiscoverResult) -> Iterator[Plot]:
         title = (
             "Reward against judge; numbers as in the table. Top left is what the model likes and the judge does not."
         )
-        yield Plot("tested", title, words, partial(_draw_tested, drawn), 3.1)
+        known = tuple(each for *_, pooled in drawn for each in (pooled.reward, pooled.judge))
+        yield Plot("tested", title, words, partial(_draw_tested, drawn), 3.1, known)
 
 
 def _draw_tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: Axes) -> None:
@@ -513,8 +486,9 @@ def topics_outcome(result: TopicsResult) -> Iterator[str]:
     elif not where:
         yield f"No bias of {model} against {judge} is shown in any of {topics}, each searched by itself."
     else:
+        them = "it" if result.n_confirmed == 1 else "them"
         yield (
-            f"{n_of(result.n_confirmed, 'attribute')} confirmed in {len(where)} of {topics}: {model} rewards them there, {judge} "
+            f"{n_of(result.n_confirmed, 'attribute')} confirmed in {len(where)} of {topics}: {model} rewards {them} there, {judge} "
             "does not."
         )
     counts = {
@@ -578,7 +552,6 @@ def topic_limits(result: TopicsResult) -> Iterator[str]:
 
 
 def _topic_headlines(result: TopicsResult) -> Iterator[Headline]:
-    yield Headline("", " ".join(topics_outcome(result)))
     others = 0
     for name, row in numbered(result.by_attribute, _SHORT):
         held = {
@@ -656,7 +629,7 @@ def _search_table(result: TopicsResult) -> Table:
 
 
 def _forest_plots(result: TopicsResult) -> Iterator[Plot]:
-    for at, (name, row) in enumerate(numbered(result.by_attribute, 70)[:_MOST_FIGURES], 1):
+    for at, (name, row) in enumerate(numbered(result.by_attribute, _SHORT)[:_MOST_FIGURES], 1):
         shown = ((f"{own.name}: {_SAID[own.decision]}", own) for own in (*row.levels, row.together))
         title = f"{name}: reward in each topic, and over all of them"
         plot = levels_plot(f"topics-{at}", title, shown, "reward", ("model",), Scale(_REWARD, reference=0))

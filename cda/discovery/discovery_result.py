@@ -26,7 +26,7 @@ from cda.provenance import versions
 from cda.recipe.load import contrasts_beside
 from cda.records import prompt_id, text_key
 from cda.report.numbers import p_equals, signed
-from cda.resources.artifacts import prompt_row, shown_path
+from cda.resources.artifacts import as_given, prompt_row, shown_path
 from cda.results.base import Missing
 from cda.results.discover import (
     CandidateRecord,
@@ -37,13 +37,12 @@ from cda.results.discover import (
 )
 from cda.results.evidence import ConfirmationResult, ValidationResult
 from cda.results.facts import StageRun
-from cda.run import RunFolder
+from cda.run import SUPERSEDED, RunFolder
 
 STAGES = ("material", "search", "validate", "confirm", "pairs")
 CARRIED: Literal["carried"] = "carried"
 """Stage of a topic in which attributes of other topics are measured."""
 PAIRS, BIASES = "pairs.jsonl", "biases"
-_SUPERSEDED = "superseded"
 _THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 21))
 _EXAMPLES, _SHOWN = 3, 80
 
@@ -58,10 +57,17 @@ class Finished:
     tested: Sequence[CandidateRecord]
 
 
+def named_as_asked(asked: AskedSearch) -> dict[str, str]:
+    """The model and its adapter as the call named them, by the names that the result has for them."""
+    subject = asked.model.subject
+    return as_given(subject.name) | ({subject.adapter.name: str(subject.adapter)} if subject.adapter else {})
+
+
 def found_in(finished: Finished) -> Made[DiscoverResult]:
     """The result and its rows; the files of biases are written."""
     rows = read_measured(finished.asked.folder.stage("confirm") / ROWS) if finished.tested else []
-    return Made(discover_result(finished), {PAIRS: map(asdict, rows), f"{BIASES}/": None})
+    names = named_as_asked(finished.asked)
+    return Made(discover_result(finished), {PAIRS: map(asdict, rows), f"{BIASES}/": None}, names=names)
 
 
 def discover_result(finished: Finished) -> DiscoverResult:
@@ -130,7 +136,7 @@ def earlier_tests(folder: RunFolder, stage: Literal["confirm", "carried"] = "con
     Confirmations with one fingerprint, such as one made again after a file was damaged, are one test.
     """
     now, prompts = folder.record(stage), _prompts(folder.stage(stage))
-    aside = RunFolder(folder.path / _SUPERSEDED)
+    aside = RunFolder(folder.path / SUPERSEDED)
     earlier = set()
     for path in aside.path.glob(f"{stage}-[0-9]*"):
         fingerprint = aside.record(path.name).fingerprint
@@ -149,6 +155,7 @@ def _searched(asked: Asked) -> SearchedModel:
     calibration = asked.loaded.recipe.score.calibration
     return SearchedModel(
         name=asked.subject.name,
+        unnamed=asked.subject.unnamed,
         adapter=adapter.name if adapter else None,
         dose=dose if adapter else None,
         calibration=None if calibration is None else shown_path(calibration),

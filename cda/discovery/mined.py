@@ -292,16 +292,27 @@ def signs(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Ite
 
 def insertions(texts: Sequence[str], prompts: Sequence[int], min_prompts: int) -> Iterator[Wording]:
     """Words and phrases within sentences, of one to three words, that could as well be left out."""
-    runs = [[_WORD.findall(run) for run in _BREAK.split(text.lower())] for text in texts]
+    runs, neighbours = _runs(texts)
     grams = (
         [" ".join(run[i : i + n]) for run in text_runs for n in (1, 2, 3) for i in range(1, len(run) - n)]
         for text_runs in runs
     )
-    neighbours = {pair for text_runs in runs for run in text_runs for pair in itertools.pairwise(run)}
     enough = max(min_prompts, math.ceil(_MIN_INSERTED_SHARE * len(set(prompts))))
     for gram, places in _common(grams, prompts, enough).items():
         if any(word not in STOP_WORDS["en"] for word in gram.split()):
             yield Wording(places, partial(_inserted, gram, [runs[at] for at in places], neighbours))
+
+
+def inserted(gram: str, texts: Sequence[str]) -> Bias | None:
+    """The bias of a word or phrase in small letters within sentences, by the places where it stands in texts; None as in `insertions`."""
+    runs, neighbours = _runs(texts)
+    return _inserted(gram, [own for own in runs if any(gram in " ".join(run) for run in own)], neighbours)
+
+
+def _runs(texts: Sequence[str]) -> tuple[list[list[list[str]]], set[tuple[str, str]]]:
+    """The words of each text between its punctuation, in small letters, and all pairs of words that stand side by side."""
+    runs = [[_WORD.findall(run) for run in _BREAK.split(text.lower())] for text in texts]
+    return runs, {pair for text_runs in runs for run in text_runs for pair in itertools.pairwise(run)}
 
 
 def _inserted(gram: str, runs: Sequence[Sequence[Sequence[str]]], neighbours: set[tuple[str, str]]) -> Bias | None:

@@ -17,7 +17,7 @@ from cda.numbers.people import against_people, row_values
 from cda.results.dose import DosePoint
 from cda.stats.estimators import paired_change
 from cda.stats.proportions import hits_of, positive_share
-from cda.stats.verdict import TOLERATED_LOSS
+from cda.stats.verdict import PROMPTS_TO_CHOOSE, TOLERATED_LOSS
 from cda.stats.votes import Majority
 
 Rows = NDArray[np.bool_]
@@ -27,7 +27,7 @@ DOSES = tuple(step / 4 for step in range(11))
 MAX_QUALITY_LOSS = 0.01
 """Accuracy on quality pairs that a dose may lose against dose 0, as a share."""
 REPEATS = 50
-MIN_PROMPTS = 20
+MIN_PROMPTS = PROMPTS_TO_CHOOSE
 """Prompts that a choice needs, with a majority and with quality pairs: of two halves, each must tell a gap of 30 points
 from none, and a share of ten prompts has a standard error of 16 points at most."""
 DECIMALS = 9  # doses that differ by rounding alone are tied

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cda.errors import CdaError, DataError, RunError, near
+from cda.inert import clipped
 
 _RESERVED = frozenset(
     ("con", "prn", "aux", "nul", *(f"{kind}{digit}" for kind in ("com", "lpt") for digit in range(1, 10)))
@@ -29,6 +30,31 @@ def user_path(given: str | Path) -> Path:
         return Path(given).expanduser()
     except RuntimeError:
         raise DataError(f"{given}: no home folder is known under this name; write the whole path") from None
+
+
+def is_prose(given: str) -> bool:
+    """True for a text that is no path or name: several lines, or more words or letters than a name has.
+
+    >>> is_prose("I think that this answer is long"), is_prose("my data/the pairs of last week.jsonl"), is_prose("org/model")
+    (True, False, False)
+    """
+    longest = max(len(part.encode("utf-8", "surrogatepass")) for part in re.split(r"[/\\]", given))
+    many = len(given.split()) > 4 and not re.search(r"[/\\]|\.\w{1,8}$", given)
+    return (many or longest > 255 or "\n" in given.strip()) and not is_there(given)
+
+
+def prose_problem(given: object, what: str, wanted: str) -> str | None:
+    """The mistake of giving a text in place of a path or name, in a line of 80 characters; None if it is none."""
+    if not isinstance(given, str) or not is_prose(given):
+        return None
+    said = f"{what}: found text ''; give {wanted}"
+    return f"{what}: found text '{clipped(' '.join(given.split()), max(16, 80 - len(said)))}'; give {wanted}"
+
+
+def refuse_prose(given: object, what: str, wanted: str) -> None:
+    """Raise DataError as of `prose_problem`."""
+    if problem := prose_problem(given, what, wanted):
+        raise DataError(problem)
 
 
 def nearest_existing(path: Path) -> Path:

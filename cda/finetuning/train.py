@@ -9,8 +9,11 @@ from functools import partial
 from pathlib import Path
 
 from cda.counterfactuals.synthesize import MIX
+from cda.data.load import looks_like_path
+from cda.embedded.model import ADAPTERS
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_json, write_json, write_jsonl
+from cda.finetuning.fit import length_words, targets_of
 from cda.launch import is_main, say, world_size
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.checks import sharded_by
@@ -27,6 +30,7 @@ from cda.scorers.compared import Text, text_id
 from cda.training.dose import compose_adapters, read_head
 from cda.training.hub import HUB_KEYS
 from cda.training.lora import train_adapter
+from cda.training.targets import chosen_targets
 from cda.training.trackers import TRACKER_KEYS, Tracked
 
 ADAPTER = "adapter"
@@ -67,7 +71,8 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
         )
         | model_kernels(recipe.model)
         | {"precision": model_spec(recipe.model).precision},
-        "lora": recipe.lora.model_dump(mode="json"),
+        "lora": recipe.lora.model_dump(mode="json")
+        | {"target_modules": recipe.lora.target_modules or [*targets_of(loaded).names]},
         "train": {name: value for name, value in recipe.trainer.items() if name not in (*TRACKER_KEYS, *HUB_KEYS)},
         "seed": training.seed,
         "processes": world_size(),
@@ -109,7 +114,13 @@ def _train(
             "in training. Leave keep out, or use recipes/accelerate/ddp.yaml"
         )
     reward_model = load_reward_model(model_spec(recipe.model), sharded=sharding is not None)
-    for note in reward_model.template.notes():
+    template, asked = reward_model.template, recipe.model.max_length_tokens
+    if not (
+        looks_like_path(recipe.model.name_or_path) or recipe.model.name_or_path in ADAPTERS
+    ):  # the plan may not have known
+        targets = chosen_targets(reward_model.model, recipe.model.name_or_path, recipe.lora.target_modules)
+        say(f"  LoRA on {targets}; {length_words(template, asked)}")
+    for note in template.notes():
         say(f"  {note}")
     examples = with_base_preferences(rows, partial(base_scores, reward_model))
     train, validation = (
@@ -127,7 +138,7 @@ def _train(
         _clear(folder)
     counts = result.counts
     if counts.truncated:
-        say(f"  {counts.truncated} of {len(rows)} pairs were cut at {recipe.model.max_length_tokens} tokens")
+        say(f"  {counts.truncated} of {len(rows)} pairs were cut at {template.max_length_tokens} tokens")
     if counts.identical_after_truncation:
         say(f"  {counts.identical_after_truncation} pairs left out: both sides the same after cutting")
     return counts

@@ -41,7 +41,8 @@ from cda.jobs.perform import Job, Made, OneFile, Within, perform
 from cda.launch import say
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
-from cda.resources.artifacts import shown_path, shown_target
+from cda.report.next_step import as_called
+from cda.resources.artifacts import as_given, shown_path, shown_target
 from cda.resources.llm_access import Step, llm_problems
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
@@ -161,7 +162,15 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
         llm = goal.loaded.recipe.llm
         if goal.loaded.recipe.rewrites_by_llm and (problems := llm_problems(llm, [str(llm.model)])):
             raise RunError("\n".join(problems))
-    unused = ("name", "lora", "train", "data", *(("biases",) if material is not None else ()))
+    of_run = goal.loaded is None and goal.scored_by is None  # nothing is made or scored
+    unused = (
+        "name",
+        "lora",
+        "train",
+        "data",
+        *(("biases",) if material is not None else ()),
+        *(("model",) if of_run else ()),
+    )
     html = user_path(options.html) if options.html else None
 
     def work(_: Path) -> Made[InspectResult]:
@@ -172,8 +181,13 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
             rewrites = fresh_rewrites(goal.loaded, answers, options.responses)
         inspection = _inspection(target, rewrites, goal, options)
         document = inspect_document(inspection)
+        # A file's biases, of which the result keeps the names, as they were given.
+        files = dict(zip(rewrites.biases, options.bias, strict=False)) if goal.loaded is None else {}
         page = {html.name: document.page} if html else {}
-        return Made(inspection, page, "\n".join([document.text(), *([f"Page: {html}"] if html else [])]))
+        text = document.text(
+            [f"Page: {html}" if html else "All tables: --html PAGE"], as_called(as_given(target) | files, None)
+        )
+        return Made(inspection, page, text)
 
     plan, costs = partial(inspection_plan, goal, answers, options), partial(_costs, goal, answers, options)
     return perform(Job(plan, work, OneFile(html) if html else Within(), costs, unused), loaded)
@@ -249,6 +263,17 @@ def _hint(options: InspectOptions) -> Iterator[None]:
         if options.model is not None:
             raise
         raise RunError(f"{error}\n--model none shows the rewrites without rewards") from None
+
+
+def looked_at(material: SourcedRewrites) -> list[RewriteShown]:
+    """Every rewrite with its label, and what the gate and the features say of it."""
+    groups = samples_of(material, InspectOptions())
+    return [
+        row
+        for group in groups
+        if group.rows
+        for row in _looked_at(group.rows, group.bias, material, group.n_available).rows
+    ]
 
 
 def _check_worst(rows: Sequence[RewriteShown], material: SourcedRewrites, options: InspectOptions) -> None:

@@ -453,15 +453,20 @@ def fresh_calls(loaded: LoadedRecipe, answers: Answers) -> list[Step]:
 
 def fresh_rewrites(loaded: LoadedRecipe, answers: Answers, responses: str | None = None) -> SourcedRewrites:
     """Rewrite answers with the recipe's rewriter, in both directions; `responses` is the file that they are of, if any."""
+    llm = llm_access(loaded)
+    confirm_all(fresh_calls(loaded, answers), llm.consent, llm.opened)
+    return agreed_rewrites(loaded, answers, "embedded answers" if responses is None else shown_path(responses))
+
+
+def agreed_rewrites(loaded: LoadedRecipe, answers: Answers, where: str) -> SourcedRewrites:
+    """The same once its cost was agreed to; `where` names the answers."""
     recipe, llm, gate, texts = loaded.recipe, llm_access(loaded), loaded.recipe.synthesize.gate, answers.texts
     notes = list(answers.notes)
-    confirm_all(fresh_calls(loaded, answers), llm.consent, llm.opened)
     by, written = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm), dict[RewriteRequest, str]()
     if isinstance(by, GatedRewriter):
         by = replace(by, rewriter=_Watched(by.rewriter, written))
     if not gate.on:
         notes.append(UNGATED)
-    where = "embedded answers" if responses is None else shown_path(responses)
     material = SourcedRewrites(
         where, {bias.name: bias for bias in loaded.biases}, [by.name], notes=notes, words_within=gate.words_within,
         with_failed=True,

@@ -8,6 +8,9 @@ from dataclasses import replace
 
 from cda.records import PERCENT
 from cda.report.document import Document, section_blocks
+from cda.report.glance import UNKNOWN, Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
+from cda.report.names import called, some, without_files
+from cda.report.next_step import after_inspection
 from cda.report.numbers import MINUS, cell, count, counted, percent, reward, share, signed
 from cda.report.page import ReportSection, TextPair
 from cda.report.tables import Table, table
@@ -208,7 +211,7 @@ _PHRASES = (
 def inspect_document(inspection: InspectResult) -> Document:
     """The numbers of each bias and direction, what else changes, then the rewrites one by one."""
     who = f", by {inspection.by}" if inspection.by else ""
-    scored = f" Rewards by {inspection.scored_by}." if inspection.scored_by else " No rewards."
+    scored = f" Rewards by {called(inspection.scored_by)}." if inspection.scored_by else " No rewards."
     facts = tuple(
         (f"{bias.name}, {words}", text)
         for bias in inspection.biases
@@ -229,7 +232,63 @@ def inspect_document(inspection: InspectResult) -> Document:
         ReportSection("instructions", "What was asked for", facts=facts),
     ]  # fmt: skip
     title = f"Rewrites: {', '.join(bias.name for bias in inspection.biases)}"
-    return Document(title, f"Rewrites of {inspection.where}{who}.{scored}", (), tuple(sections))
+    texts = _texts(inspection, [one for one in inspection.examples if one.rewrite is not None][:1], beyond=True)
+    return Document(
+        title, without_files(f"Rewrites of {inspection.where}{who}.{scored}"), (), tuple(sections), headline=_headline(inspection),
+        glance=_glance(inspection), pair=texts[0] if texts else None, shows_texts=True, next=after_inspection(inspection),
+    )  # fmt: skip
+
+
+_FLIPS, _NO_FLIP, _OPEN = Chip("flips", "good", "✓"), Chip("does not flip", "bad", "✗"), Chip("unclear", "none", "?")
+_REJECTED = Chip("would be rejected", "bad", "✗")
+_SHARES = {
+    "flipped": Series("after", "label flipped"), "failed": Series("before", "failed"),
+    "rejected": Series("third", "the gate would reject"),
+}  # fmt: skip
+
+
+def _chip(group: RewriteSummary) -> Chip:
+    """Whether the gate would reject most rewrites, or most flip the label, by the intervals of these shares."""
+    if isinstance(group.rejected, Estimate) and group.rejected.low > 0.5:
+        return _REJECTED
+    if isinstance(group.flipped, Missing):
+        return UNKNOWN
+    return _FLIPS if group.flipped.low > 0.5 else _NO_FLIP if group.flipped.high < 0.5 else _OPEN
+
+
+def _headline(inspection: InspectResult) -> str:
+    """How many rewrites flip the label, and how many the gate would reject, in one sentence."""
+    groups = inspection.summaries
+    flipped, rejected = (_hits([getattr(group, key) for group in groups]) for key in ("flipped", "rejected"))
+    names = dict.fromkeys(group.bias for group in groups)
+    gate = f"; the gate would reject {rejected[0]} of {rejected[1]} accepted" if rejected[1] else ""
+    if not flipped[1]:
+        return f"{sum(group.n for group in groups)} rewrites for {some(list(names))}, of which none was labelled{gate}."
+    return f"{flipped[0]} of {flipped[1]} rewrites for {some(list(names))} flip the label{gate}."
+
+
+def _hits(found: Sequence[Estimate | Missing]) -> tuple[int, int]:
+    """Rewrites for which it holds, of those for which it is known."""
+    known = [each for each in found if isinstance(each, Estimate)]
+    return sum(round(each.value * each.n) for each in known), sum(each.n for each in known)
+
+
+def _glance(inspection: InspectResult) -> Glance:
+    rows = []
+    for group in inspection.summaries:
+        marks = tuple(mark for key, one in _SHARES.items() for mark in marked(one, getattr(group, key)))
+        gained = "" if isinstance(group.reward, Missing) else f"; {inspection.unit} {reward(group.reward.value)}"
+        rows.append(
+            GlanceRow(
+                name_of(group),
+                (Cell(_chip(group), marks, "" if marks else "not known"),),
+                f"n = {group.n} ({group.n_prompts} prompts){gained}",
+            )
+        )
+    return Glance(
+        caption="What became of the rewrites.", heading="bias and direction", axis=percent_axis("share of rewrites"), rows=tuple(rows),
+        reading=("Flips: the 95% interval of the share whose label changed as asked for lies above 50%; would be rejected: that of the gate does.", _NUMBERS),
+    )  # fmt: skip
 
 
 def _tables(inspection: InspectResult) -> tuple[Table, ...]:

@@ -58,7 +58,9 @@ _BIAS = {
     "flag": "bias", "more": {"autocompletion": "biases"}, "setting": "biases", "form": "a name, a path, or a list of them",
 }  # fmt: skip
 _NAMES = "a name, or a list of them"
-FIGURES = Arg("Also write every figure of the report at paper size, as svg or pdf.", more=_COMMON)
+FIGURES = Arg(
+    "Also write every figure of the report for a paper, as svg or pdf; pdf:double as wide as two columns.", more=_COMMON
+)
 LIMIT = Arg(
     "For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed. A verdict on "
     "one model needs 30 prompts, and 30 whose sides are alike otherwise.",
@@ -80,6 +82,8 @@ ContrastsOrNone = Annotated[
 Figures = Annotated[str | None, FIGURES]
 Limit = Annotated[int | None, LIMIT]
 AUDITED = "audit.max_contrasts audit.max_triples audit.max_quality audit.max_samples"
+LIMITED = f"data.max_pairs data.max_contrasts {AUDITED}"
+"""What `--limit` sets of a training."""
 LimitOfAudit = Annotated[int | None, LIMIT._replace(setting=AUDITED)]
 Columns = Annotated[Mapping[str, str] | None, COLUMN]
 Votes = Annotated[Data | None, Arg("People's votes on them: id and vote, any number an item.", setting="audit.votes")]
@@ -192,7 +196,7 @@ class TrainArguments(Paid, DoseSettings, total=False):
     dry_run: bool
     """Check everything, log the settings and the plan, do nothing."""
     out: Annotated[Place | None, folder("<recipe>")._replace(says="Folder of the run. Default: runs/<recipe>.")]
-    limit: Annotated[int | None, LIMIT._replace(setting=f"data.max_pairs data.max_contrasts {AUDITED}")]
+    limit: Annotated[int | None, LIMIT._replace(setting=LIMITED)]
 
 
 class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
@@ -202,10 +206,25 @@ class DataArguments(Paid, ModelSettings, DoseSettings, total=False):
     """Files that say which sides have each bias, the pairs themselves or others. Default: measured, or by llm.model."""
     by: Annotated[str | Sequence[str] | None, Arg(form=_NAMES)]
     """Columns by whose values the pairs are measured too, such as source."""
+    rows: Place | None
+    """Also write every row to this .jsonl file: your columns, the side with each bias, measured values, and a suggested weight for
+    `data.weights`, smaller where biases and length alone tell the choice."""
     columns: Columns
     split: Split
     out: Annotated[Place | None, folder("data-of-<pairs>")]
     figures: Figures
+    limit: Limit
+
+
+class LabelArguments(Paid, ModelSettings, DoseSettings, total=False):
+    """Options of `cda label`."""
+
+    biases: Annotated[Biases | None, Arg(**_BIAS)]
+    """Of a file of pairs: names or bias files. Default: all five."""
+    split: Annotated[str, Arg("Of pairs in a folder or hub id with several splits: one of them.", "train")]
+    out: Place | None
+    """Of a recipe: folder of the run; default: runs/<recipe>. Of a file of pairs: the .jsonl file for its rows with labels; default:
+    runs/label-of-<pairs>.jsonl."""
     limit: Limit
 
 
@@ -285,6 +304,17 @@ class DiscoverArguments(Paid, ModelSettings, total=False):
     dry_run: Annotated[bool, Arg(flag="")]
     """Check everything, and give the plan and its cost in `summary`; do nothing."""
     limit: Annotated[int | None, LIMIT._replace(setting="discover.max_prompts")]
+
+
+class NewBiasArguments(Paid, ModelSettings, DoseSettings, total=False):
+    name: Annotated[str, Arg()]
+    """Name of the bias, which also stands in tables. Default: from the words."""
+    pairs: Annotated[Data | None, Arg(setting="data.pairs")]
+    """Preference pairs to take thresholds and phrases from, and to try it on. Default: the embedded ones."""
+    prompt: Place | None
+    """Prompt file by which the LLM drafts. Default: ours."""
+    out: Place | None
+    """The bias file, which must not be there yet. Default: <name>.yaml in this folder."""
 
 
 class RewardArguments(Called, ModelSettings, total=False):
@@ -472,6 +502,12 @@ class Option(NamedTuple):
         if value is None or self.form is None:
             return True
         return is_of_type(value, self.plain) and ("min" not in self.arg.more or value >= self.arg.more["min"])
+
+    @property
+    def names_files(self) -> bool:
+        """True if a text among its values is the name of a file, folder or model."""
+        members = {each for member in get_args(self.kind) for each in (member, *get_args(member))}
+        return bool({Path, PathLike[str]} & members) and "texts" not in (self.arg.form or "")
 
     def word(self, name: str) -> str:
         """Its name on the command line, without the dashes."""

@@ -12,9 +12,10 @@ from typing import Generic, Protocol, TypeVar
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json, write_jsonl, write_page
 from cda.files.paths import free_place, place_for, refuse_link, unwritable, user_path, writing
-from cda.launch import is_main
+from cda.launch import check_processes, is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.recipe.load import LoadedRecipe
+from cda.report.next_step import as_called
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, plan_lines
 from cda.results.base import MadeBy, Saved, Shown, Told, save
@@ -35,6 +36,8 @@ class Made(Generic[R]):
     result: R
     files: Mapping[str, Form] = field(default_factory=dict)
     remark: str | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
+    """Files and models as the call named them, by the names that the result has for them."""
 
 
 class Place(Protocol):
@@ -126,16 +129,21 @@ class NewFolder:
 
 @dataclass(frozen=True, slots=True)
 class OneFile:
-    """A file that the user named, in a folder with others; `more`: names of files that are written next to it."""
+    """A file that the user named, in a folder with others; `more`: names of files that are written next to it. One that has to be
+    `new` is not written over."""
 
     path: Path
     more: tuple[str, ...] = ()
+    new: bool = False
 
     def planned(self) -> list[str]:
+        if self.new and self.path.is_file():
+            raise RunError(f"{self.path}: is there, and nothing is written over. Give another file with --out")
         return [f"writes      {', '.join([str(free_place(self.path)), *self.more])}"]
 
     @contextmanager
     def opened(self) -> Iterator[Path]:
+        self.planned()
         yield place_for(self.path).parent
 
 
@@ -195,6 +203,8 @@ def perform(job: Job[R], loaded: LoadedRecipe | None, figures: str | None = None
         place = job.place.planned()  # first: a folder that holds something else is refused before any reading
         return [*job.plan(), *place, *plan_lines(job.costs())]
 
+    if not isinstance(job.place, Within):  # copies that each take themselves for the main process would write one place
+        check_processes()
     stop_if_dry(loaded, steps, job.unused)
     with job.place.opened() as folder:
         made = job.work(folder)
@@ -220,13 +230,12 @@ def _publish(result: Shown, folder: Path, made: Made[R], figures: str | None) ->
         file: result,
     }
     names = [name for name, content in files.items() if content != {}]
-    said = [document.text(), *([made.remark] if made.remark else [])]
-    said.append(f"Written: {', '.join([str(folder / names[0]), *names[1:]])}")
+    said = [*([made.remark] if made.remark else []), f"Written: {', '.join([str(folder / names[0]), *names[1:]])}"]
     if is_main():
         _write_together(folder, files)
         if figures is not None:
             said.append(document.write_figures(folder, figures))
-    result.placed(folder, "\n".join(said))
+    result.placed(folder, document.text(said, as_called(made.names, folder)))
 
 
 def _write_form(file: Path, content: Form) -> None:

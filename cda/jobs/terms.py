@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property, wraps
 from itertools import islice
@@ -18,21 +18,25 @@ from typing import Any, TypeVar
 from cda.data.load import load_rows
 from cda.data.tables import rows_in
 from cda.errors import RecipeError
-from cda.files.jsonl import write_jsonl
-from cda.files.paths import is_a_file, place_for, user_path, writing
+from cda.files.paths import is_a_file, prose_problem, refuse_prose, user_path
+from cda.inert import clipped
 from cda.installed import check_installed
+from cda.jobs.given import file_of, python_call
 from cda.jobs.options import Biases, Confirm, Data, Model, Option, defaults_of, options_of
 from cda.launch import use_all_cores
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
 from cda.recipe.schema import ModelSection
-from cda.records import content_id
-from cda.resources.artifacts import check_form, folder_suffix
+from cda.report.drawing import FigureForm
+from cda.resources.artifacts import folder_suffix
 from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
 from cda.scorers.own import opened_model
+from cda.scorers.own_code import bare_name
 from cda.terminal import progress_bars, quiet_libraries
 
 RUNS = Path("runs")
+ROWS = "a file, hub id or list of dicts"
+"""What data are given as."""
 MEMORY_TOKENS = 2048
 """Default of `model.max_length_tokens` for a model in memory."""
 
@@ -40,7 +44,16 @@ MEMORY_TOKENS = 2048
 def check_types(function: str, known: Mapping[str, Option], given: Mapping[str, Any]) -> None:
     """Refuse values of another type than their options are declared with: a RecipeError carries all of them."""
     wrong = {name: value for name, value in given.items() if name in known and not known[name].takes(value)}
-    problems = [f"{function}: {name}: give {known[name].form}; found {value!r}" for name, value in wrong.items()]
+    problems = [
+        f"{function}: {name}: give {known[name].form}; found {clipped(repr(value), 80)}"
+        for name, value in wrong.items()
+    ]
+    for name, value in given.items():
+        if name in known and known[name].names_files and name not in wrong:
+            wanted = ROWS if known[name].plain == Data else known[name].form or "a path or name"
+            each = value if isinstance(value, list | tuple) else [value]
+            texts = dict.fromkeys(prose_problem(one, f"{function}: {name}", wanted) for one in each)
+            problems += [text for text in texts if text]
     if problems:
         raise RecipeError(problems)
 
@@ -63,7 +76,8 @@ def declared(options: type) -> Callable[[F], F]:
     def decorated(function: F) -> F:
         @wraps(function)
         def called(*args: object, **given: object) -> object:
-            return function(*args, **defaults | given)
+            with nullcontext() if given.get("overrides") is not None else python_call():
+                return function(*args, **defaults | given)
 
         parameters = [
             *islice(inspect.signature(function).parameters.values(), len(inspect.signature(function).parameters) - 1),
@@ -112,7 +126,8 @@ class Terms:
         known = options_of(declared)
         options = {name: given.get(name, option.arg.default) for name, option in known.items()}
         check_types(function, known, options)
-        check_form(options.get("figures"))
+        if figures := options.get("figures"):
+            FigureForm.of(figures)
         return cls(function, {name: value for name, value in given.items() if name not in known}, known, options)
 
     def __getitem__(self, option: str) -> Any:
@@ -222,18 +237,15 @@ def as_reference(data: Data, name: str, folder: Path) -> str:
     `name` is the kind of data, such as `contrasts`; part of the file's name and of messages. Equal rows share one file, which is
     never overwritten with other rows. Raises DataError for no rows, or what JSON cannot hold; RunError if nothing can be written.
     """
+    refuse_prose(data, name, ROWS)
     if isinstance(data, str | PathLike):
         return str(data)
-    rows = rows_from(data, name)
-    file = place_for(folder / f"{name}-{content_id(rows)}.jsonl")
-    if not file.is_file():
-        with writing(file):
-            write_jsonl(file, rows)
-    return str(file)
+    return file_of(rows_from(data, name), name, folder)
 
 
 def rows_from(data: Data, name: str) -> list[dict[str, object]]:
     """Rows of data in memory, or of a file; DataError as `as_reference`, or for a file that cannot be read."""
+    refuse_prose(data, name, ROWS)
     if isinstance(data, str | PathLike):
         return [dict(row) for row in load_rows(str(data))]
     return [dict(row) for row in rows_in(data, name)]
@@ -285,7 +297,7 @@ def loaded_for_model(model: Model, settings: Mapping[str, object], terms: Terms)
             ]
             if problems:
                 raise RecipeError(problems)
-            loaded.opened.once(("scorer", name), lambda: scorer)
+            loaded.opened.once(("scorer", bare_name(name)), lambda: scorer)
         yield loaded
 
 
@@ -325,7 +337,7 @@ def loaded_with_folder(
         if scorer is not None:
             if other == loaded.recipe.model.name_or_path:
                 raise RecipeError(
-                    [f"model and {argument}: two objects of the name {other}; rename one of the functions"]
+                    [f"model and {argument}: two objects of the name {bare_name(other)}; rename one of the functions"]
                 )
-            loaded.opened.once(("scorer", other), lambda: scorer)
+            loaded.opened.once(("scorer", bare_name(str(other))), lambda: scorer)
         yield loaded, other

@@ -50,7 +50,7 @@ MAX_BYTES = 200_000_000
 """Size of an input file, by OpenAI's rules."""
 LOOKS = {"away": 20, "gone": 11, "completed": 11, "failed": 3, "expired": 3, "cancelled": 3}
 """Looks at a batch, by what they find, until it is believed: no usable answer; no such batch (404); a status without a result
-for every request. From the first pause on, 3 looks take 12 seconds, 11 ten minutes and 20 an hour."""
+for every request. From the first pause on, 3 looks take 12 seconds, 11 nine minutes and 20 an hour."""
 LIST_PAUSES_S = (2.0, 5.0, 15.0)
 """After each look for a batch in the server's list, which may lag behind."""
 _BYTES_PER_TOKEN, _BYTES_PER_LINE = 16, 1 << 14

@@ -163,10 +163,7 @@ def check_tensors(
         )
     instead = f" Its files hold instead: {shown_names(unused)}, which a {named} has no place for." if unused else ""
     if fresh := [key for key in missing if key.split(".")[0] in heads]:
-        raise ModelError(
-            f"{name}: its weights hold no score head ({shown_names(fresh)} would be random).{instead} "
-            "A base or chat model is not a reward model; give a trained one"
-        )
+        raise ModelError(_headless(name, fresh, instead))
     if missing:
         asked = "that its config.json asks for" if kind == "classifier" else "of a causal language model"
         raise ModelError(
@@ -175,6 +172,20 @@ def check_tensors(
         )
     if unused:
         raise ModelError(f"{name}: {_too_many_layers(model.config, unused) or _left_over(unused, named)}")
+
+
+def check_heads(name: str, heads: Sequence[str], tensors: Collection[str]) -> None:
+    """Raise ModelError if the names in a classifier's files hold none of a head's, before anything is loaded; `check_tensors` sees the rest."""
+    parts = {part for tensor in tensors for part in tensor.split(".")}
+    if absent := [head for head in heads if head not in parts]:
+        raise ModelError(_headless(name, absent))
+
+
+def _headless(name: str, fresh: Sequence[str], instead: str = "") -> str:
+    return (
+        f"{name}: its weights hold no score head ({shown_names(fresh)} would be random).{instead} "
+        "A base or chat model is not a reward model; give a trained one"
+    )
 
 
 def unexplained(keys: Collection[str], kind: Kind) -> list[str]:

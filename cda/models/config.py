@@ -205,6 +205,11 @@ def _family_config(spec: ModelSpec, family: Family) -> PretrainedConfig:
         config = AutoConfig.for_model(raw.pop("model_type"), **raw, num_labels=1)
     except Exception as error:  # transformers raises many kinds here
         raise ModelError(why_not_loadable(spec.name_or_path, CLASSIFIER, error)) from None
+    token, tokens = family.key.removeprefix("logit:"), config.get_text_config().vocab_size
+    if token.isdecimal() and int(token) >= tokens:
+        raise ModelError(
+            f"{spec.name_or_path}: model.head={token}: the model has {tokens:,} output tokens; name one of them, or an id below that number"
+        )
     config.reward_family = family.key
     check_weight_files(spec.name_or_path, spec.revision, config)
     return config
@@ -234,8 +239,9 @@ def _refuse_unknown_class(spec: ModelSpec, config: PretrainedConfig) -> None:
     a_token = [name for name in names if name.endswith("ForTokenClassification")]
     if plain is None and causal and not unknown:
         raise ModelError(
-            f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. To score by "
-            f"the logit of one token after the text: model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. "
+            f"{spec.name_or_path}: is a {causal[0]} (config.json), a language model without a reward head among its weights. Give a reward "
+            "model that was trained from it (TRL's RewardTrainer makes one). To score by it as it is, by the logit of one token after the text: "
+            f"model.head=TOKEN; by its probabilities: dpo:{spec.name_or_path},REFERENCE; as a judge: judge:NAME behind a server. "
             'If it is a published one in a folder of another name, write its family into config.json, such as "reward_family": '
             f'"pair-preference-model". {WAYS_OUT}'
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -49,10 +50,15 @@ class RewardModel:
 
     @property
     def bears_no_padding(self) -> bool:
-        """True of a class that would read a padded text elsewhere: it looks for a padding token that its config.json does not name, or
-        takes a batch's last column (XLNet). Texts then go through it one by one."""
-        config = self.model.config.get_text_config()
-        return self.reading is None and (getattr(config, "pad_token_id", None) is None or config.model_type == "xlnet")
+        """True if texts have to go through the model one by one."""
+        return self.reading is None and misreads_padding(self.model.config)
+
+
+def misreads_padding(config: PretrainedConfig) -> bool:
+    """True of a class that would read a padded text elsewhere, unless it is read by a mask: it looks for a padding token that its
+    config.json does not name, or takes a batch's last column (XLNet)."""
+    config = config.get_text_config()
+    return getattr(config, "pad_token_id", None) is None or config.model_type == "xlnet"
 
 
 def load_reward_model(
@@ -217,7 +223,7 @@ def load_template(spec: ModelSpec, config: PretrainedConfig | None = None) -> Te
     _try_template(spec.name_or_path, tokenizer)
     if len(tokenizer) <= len(tokenizer.all_special_ids):  # as of a folder without tokenizer files
         raise ModelError(
-            f"{name} knows {len(tokenizer)} tokens, all of them special, so every word would be unknown. "
+            f"{name} knows no token that is not special, so every word would be unknown. "
             "Are its files (tokenizer.json, tokenizer_config.json) missing? tokenizer.save_pretrained(FOLDER) writes them"
         )
     text_config = config.get_text_config() if config is not None else None
@@ -233,7 +239,9 @@ def _layout(spec: ModelSpec, tokenizer: PreTrainedTokenizerBase, config: Pretrai
         family = None  # as a causal model
     left = tokenizer.truncation_side == "left"
     if family is None:
-        last = tokenizer.eos_token_id if asked_reads(spec) == "last_attended" else None
+        # Encoder-decoders read the reward at EOS, which a text that is cut would lose.
+        ends = asked_reads(spec) == "last_attended" or getattr(config, "is_encoder_decoder", False)
+        last = tokenizer.eos_token_id if ends else None
         return Layout(last_id=last, cuts_left=left, day=spec.template_date)
     last = family.last(tokenizer, ModelFiles(spec.name_or_path, spec.revision)) if family.last else None
     return Layout(
@@ -256,14 +264,36 @@ def template_of(
     layout: Layout | None = None,
 ) -> Template:
     """A template that cuts texts at the given length, or at the model's or tokenizer's own if that is shorter."""
-    # Learned positions end where the table ends (RoBERTa's is two longer than its texts may be: the tokenizer knows).
-    positions = getattr(text_config, "max_position_embeddings", None) or max_length_tokens
-    positions = max_length_tokens if positions < 0 else positions  # XLNet's -1: no limit
     encoding = None if layout is None else layout.encoding
-    most = min(positions, tokenizer.model_max_length) if encoding is None else encoding.max_length_tokens
-    limit = int(min(max_length_tokens, most))
+    limits: dict[str, float] = {"as set": max_length_tokens}
+    if encoding is None:
+        limits |= {
+            "the model's positions": _positions(text_config),
+            "its tokenizer's limit": tokenizer.model_max_length,
+        }
+    else:
+        limits |= {"its authors' limit": encoding.max_length_tokens}
+    limited_by = min(limits, key=lambda name: limits[name])
     pad = padding_token(tokenizer, getattr(text_config, "pad_token_id", None), getattr(text_config, "vocab_size", None))
-    return Template(tokenizer, limit, pad, wants_segments(tokenizer, text_config), layout)
+    segments, limit = wants_segments(tokenizer, text_config), int(limits[limited_by])
+    return Template(tokenizer, limit, pad, segments, layout, "" if limited_by == "as set" else limited_by)
+
+
+_AFTER_PADDING = frozenset({
+    "camembert", "data2vec-text", "ibert", "layoutlmv3", "lilt", "longformer", "luke", "markuplm", "mpnet", "roberta",
+    "roberta-prelayernorm", "xlm-roberta", "xlm-roberta-xl", "xmod",
+})  # fmt: skip
+"""Kinds of model that count positions from the one after the padding token's id on."""
+
+
+def _positions(text_config: PretrainedConfig) -> float:
+    """Tokens of the longest text that a model has positions for; infinite if it names no number, or XLNet's -1."""
+    places = getattr(text_config, "max_position_embeddings", None) or getattr(text_config, "max_seq_len", None)  # MPT's
+    if not places or places < 0:
+        return math.inf
+    pad = getattr(text_config, "pad_token_id", None)
+    kind = getattr(text_config, "model_type", None)
+    return float(places - (1 if kind == "mpnet" else pad or 0) - 1 if kind in _AFTER_PADDING else places)
 
 
 def _own_tokenizer(spec: ModelSpec, config: PretrainedConfig) -> object:

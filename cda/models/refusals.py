@@ -44,7 +44,7 @@ def folder_problems(name_or_path: str) -> list[str]:
         if pickles:
             problems.append(
                 f"{name_or_path}: only pickle weights ({', '.join(sorted(pickles)[:3])}), which can run code when read. "
-                "Convert them to safetensors first"
+                "Convert them to safetensors first: if you trust them, load the model with its class's from_pretrained and save_pretrained it"
             )
         else:
             problems.append(f"{name_or_path}: no weights (*.safetensors); was the download or save interrupted?")

@@ -122,9 +122,12 @@ class Template:
         pad_token_id: int | None = None,
         segments: bool = False,
         layout: Layout | None = None,
+        limited_by: str = "",
     ) -> None:
         self.tokenizer = tokenizer
         self.max_length_tokens = max_length_tokens
+        self.limited_by = limited_by
+        """What makes max_length_tokens smaller than the setting, such as `the model's positions`; empty if nothing does."""
         self.layout = layout or Layout()
         by_hand = self.layout.turns is not None or self.layout.encoding is not None
         self.form: Form = "text of its own" if by_hand else _form(tokenizer)

@@ -77,14 +77,34 @@ def head_names(config: object, spec: ModelSpec) -> tuple[str, ...]:
     stay out of 8-bit (a fresh head would become an uninitialised 8-bit layer) and are trained whole.
     """
     model = empty_model(spec, config)
-    names = tuple(
+    names = heads_of(model)
+    if not names:
+        raise ModelError(f"{spec.name_or_path}: no score head found outside '{model.base_model_prefix}'")
+    return names
+
+
+def heads_of(model: Any) -> tuple[str, ...]:
+    """As `head_names`, of a loaded or empty classifier; none if it has no weights outside the base model."""
+    return tuple(
         name
         for name, module in model.named_children()
         if name != model.base_model_prefix and any(True for _ in module.parameters())
     )
-    if not names:
-        raise ModelError(f"{spec.name_or_path}: no score head found outside '{model.base_model_prefix}'")
-    return names
+
+
+def keep_label(model: Any, label: int) -> None:
+    """Make a classifier of several labels one of this label alone, if its head ends in a linear layer with a row for each."""
+    import torch
+
+    parts = [part for name in heads_of(model) for part in model.get_submodule(name).modules()]
+    n_labels, name = model.config.num_labels, model.config.id2label.get(label, str(label))
+    outputs = [part for part in parts if isinstance(part, torch.nn.Linear) and part.out_features == n_labels]
+    if not outputs:
+        return
+    for weights in outputs[-1].parameters():
+        weights.data = weights.data[label : label + 1].clone()
+    outputs[-1].out_features = 1
+    model.config.id2label, model.config.label2id = {0: name}, {name: 0}
 
 
 def empty_model(spec: ModelSpec, config: PretrainedConfig) -> Any:

@@ -357,7 +357,7 @@ MEASURES: dict[str, AuditMeasure] = {
     ),
     "skew_on_voted": of_votes(
         "skew_on_voted", title="skew on voted contrasts", unit="share", against=lambda rows: rows.hits, places=("dose",),
-        shown_as={"dose": "skew"}, people="human_skew",
+        shown_as={"dose": "skew"}, people="human_skew", null=0.5,
     ),
     "signed_gap": of_votes(
         "signed_gap",

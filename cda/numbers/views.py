@@ -3,19 +3,19 @@ comparison."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import singledispatch
-from typing import get_args
-
-from pydantic import BaseModel
+from typing import TYPE_CHECKING, get_args
 
 from cda.errors import DataError
 from cda.numbers.measures import MEASURES, Found, known_key, of_audits, of_place, unknown
 from cda.results.audit import AuditResult
-from cda.results.base import NOT_TRAINED, Estimate, Missing, Moment, Number, Test
+from cda.results.base import ByName, Estimate, Missing, Moment, Number, Test, by_name
 from cda.results.comparison import AuditRow, ComparisonResult
-from cda.results.effects import Level
 from cda.results.skew import OverSeeds, Plain
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 LEVELS = ("bias", "text", "section", "audit", "kind", "audits", "topic", "seed", "dose", "judge", "kl")
 """What a number can be of: names of its `at`."""
@@ -47,13 +47,15 @@ class Numbers(tuple[Number, ...]):
         """The measures, the moments, or those of a level, in the order of the numbers."""
         return list(dict.fromkeys(found for number in self if (found := number.value_of(name))))
 
-    def pivot(self, rows: str, columns: str) -> dict[str, dict[str, Number]]:
+    def pivot(self, rows: str, columns: str) -> ByName[ByName[Number]]:
         """Numbers by two of measure, moment and levels: those of a row by those of a column.
 
         Raises:
             DataError: Two numbers belong into one cell: choose among them with `where`.
+            UnknownNameError: When a row or column is looked up that there is not, such as the moment `before` of one model as it
+                is (`model`); the message has those that there are.
         """
-        found: dict[str, dict[str, Number]] = {row: {} for row in self.values_of(rows)}
+        found = by_name({row: by_name(dict[str, Number](), columns) for row in self.values_of(rows)}, rows)
         for number in self:
             if (own := found.get(number.value_of(rows))) is not None and (column := number.value_of(columns)):
                 if column in own:
@@ -62,6 +64,12 @@ class Numbers(tuple[Number, ...]):
                     )
                 own[column] = number
         return found
+
+    def to_frame(self) -> DataFrame:
+        """As a pandas frame, with the columns of a result's `to_frame`. DataError: pandas is not installed."""
+        from cda.numbers.frames import frame, rows  # imports this
+
+        return frame(rows(self))
 
     def rows(self) -> Iterator[dict[str, object]]:
         """Each as a flat row: measure, moment, levels, then the estimate's fields, p-values of its test, and why there is none."""
@@ -119,53 +127,6 @@ def _of_comparison(result: ComparisonResult) -> Numbers:
         for each in row.numbers
     ]
     return Numbers([*own, *result.together])
-
-
-_MOMENTS = ("before", "after", "change", "unpaired")
-
-
-def rows_of(result: BaseModel) -> Iterator[dict[str, object]]:
-    """Every estimate of a result, in its order; `measure` is a field of it, `of` the parts within parts, joined by dots.
-
-    Values that need a training are left out if there was none. Measures that are no field of the result follow.
-    """
-    numbers = [each for each in numbers_in(result) if isinstance(each.found, Estimate)]
-    keys = {id(each.found): each.measure for each in reversed(numbers)}
-    walked = list(_walked(result, ()))
-    fields = {id(number) for _, number, _ in walked}
-    walked += [
-        ((each.measure, *each.at.values(), "before" if each.moment == "model" else each.moment), each.found, each.test)
-        for each in numbers
-        if id(each.found) not in fields
-    ]
-    for path, number, test in walked:
-        if number != NOT_TRAINED:
-            moment = path[-1] if path[-1] in _MOMENTS else ""
-            parts = ".".join(path[1:-1] if moment else path[1:])
-            named = {"measure": path[0], "of": parts, "scoring": moment, "key": keys.get(id(number), "")}
-            yield named | flat(number, test if moment == "change" else None)
-
-
-def _walked(value: object, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Estimate | Missing, Test | None]]:
-    if isinstance(value, Estimate | Missing):
-        yield path, value, None
-    elif isinstance(value, Number):
-        of = [one for level, one in value.at.items() if level != "interval"]
-        moment = value.at.get("interval", "before" if value.moment == "model" else value.moment)
-        yield (*path, value.measure, *of, moment), value.found, value.test
-    elif isinstance(value, BaseModel):
-        test = getattr(value, "test", None)
-        for name, field in value:
-            are_numbers = isinstance(field, tuple) and all(isinstance(each, Number) for each in field)
-            for inner, number, own in _walked(field, path if are_numbers or name == "measured" else (*path, name)):
-                of_this = inner == (*path, "change") or (isinstance(value, Level) and inner[-1] == "change")
-                yield inner, number, test if of_this and isinstance(test, Test) else own
-    else:
-        parts: Iterable[tuple[object, object]] = value.items() if isinstance(value, Mapping) else ()
-        if isinstance(value, tuple | list):
-            parts = ((part.name if isinstance(part, Level) else at, part) for at, part in enumerate(value))
-        for key, part in parts:
-            yield from _walked(part, path if isinstance(part, Number) else (*path, str(key)))
 
 
 PREFIX = "cda"

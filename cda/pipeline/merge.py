@@ -13,10 +13,9 @@ from typing import Any, Literal, get_args
 from pydantic import ValidationError
 
 from cda.auditing.audit import AUDIT_FILE
-from cda.auditing.model_card import ExportedTraining, model_card
+from cda.auditing.model_card import ExportedTraining, model_card, save_card
 from cda.auditing.report_cells import EMBEDDED, applied
 from cda.errors import DataError, ModelError, RunError
-from cda.files.jsonl import write_text
 from cda.files.paths import user_path
 from cda.finetuning.applied import NAME, adapter_at, applied_dose, chosen_dose
 from cda.finetuning.train import ADAPTER, trainings
@@ -24,10 +23,11 @@ from cda.jobs.options import MergeOptions
 from cda.jobs.perform import Job, Made, NewFolder, perform
 from cda.launch import say
 from cda.models.adapters import check_adapter, check_base
-from cda.models.config import ModelSpec, load_config, quiet_files
+from cda.models.config import ModelSpec, head_index, load_config, quiet_files
 from cda.models.load import load_reward_model
-from cda.models.weights import head_names
+from cda.models.weights import head_names, keep_label
 from cda.recipe.schema import ModelSection
+from cda.report.next_step import after_merge
 from cda.resources.sources import model_spec
 from cda.results.audit import AuditResult
 from cda.results.base import load
@@ -75,7 +75,11 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
             raise ModelError(
                 f"--push: {why}. Push the merged model (without --adapter-only), or name the base's hub id with --base"
             )
-    card = model_card([source.part for source in read], _public_name(section), None if adapter_only else saved_in)
+    card = model_card(
+        [source.part for source in read],
+        _public_name(section),
+        *((None, _label(section)) if adapter_only else (saved_in,)),
+    )
     weighted = [(source.adapter, source.dose) for source in read]
     kind = "adapter" if adapter_only else f"merged model in {saved_in}"
     doses = [f"{adapter}: dose {dose:g}" for adapter, dose in weighted]
@@ -90,13 +94,16 @@ def merge(sources: Sequence[str], options: MergeOptions) -> Written:
                     adapter, dose = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cda-merge-"))), 1.0
                     compose_adapters(weighted, read_head(spec), adapter)
                 merge_adapter(spec, adapter, new, saved_in, dose)
-        write_text(new / "README.md", card)
+        save_card(new, card, [source.part for source in read])
         size = sum(file.stat().st_size for file in new.rglob("*") if file.is_file()) / 2**20
-        then = f"  base: {section.name_or_path}" if adapter_only else f"measure it with: cda audit {out}"
+        length, usual = section.max_length_tokens, ModelSection.model_fields["max_length_tokens"].default
+        cut = () if length == usual else (f"model.max_length_tokens={length}",)
+        step = after_merge(str(out), section.name_or_path if adapter_only else None, cut)
         lines = [
             f"{out}: {kind}, {size:.1f} MiB, with a model card (README.md)",
             *(f"  {line}" for line in doses),
-            then,
+            f"  base: {section.name_or_path}",
+            *step.lines(),
         ]
         return Made(Written(folder=out), remark="\n".join(lines))
 
@@ -172,12 +179,22 @@ def _trained_model(run: RunFolder) -> ModelSection:
 def write_adapter_cards(run: RunFolder, audit: AuditResult) -> None:
     """Write the model card of each training's adapter next to it; the audit is of the first one at its dose, with the numbers of
     the others at theirs."""
-    seeds, base = audit.seeds, _public_name(_trained_model(run))
+    seeds, model = audit.seeds, _trained_model(run)
+    base, label = _public_name(model), _label(model)
     doses = seeds.doses if seeds and seeds.several else (applied(audit),)
     for at, (training, dose) in enumerate(zip(trainings(seeds.seeds if seeds else (0,)), doses, strict=True)):
         if applied_dose(run, training) == dose:
             part = _part(run, dose, audit, None if at else audit.dose, training.stage("train"), at)
-            write_text(run.stage(training.stage(NAME)) / "README.md", model_card([part], base, None))
+            save_card(run.stage(training.stage(NAME)), model_card([part], base, None, label), [part])
+
+
+def _label(model: ModelSection) -> int | None:
+    """The label of a base of several that is the reward; None of a base of one."""
+    if model.head is None:
+        return None
+    spec = model_spec(model)
+    config = load_config(spec)
+    return head_index(spec, config) if config.num_labels > 1 else None
 
 
 def _public_name(base: ModelSection) -> str:
@@ -239,6 +256,8 @@ def merge_adapter(spec: ModelSpec, adapter: Path, folder: Path, precision: Merge
     check_precision(precision)
     plain_config(adapter)
     model, tokenizer = _merged(replace(spec, precision="fp32"), adapter, dose)
+    if model.config.num_labels != 1:
+        keep_label(model, head_index(spec, model.config))
     model = model.to(torch.float32 if precision == "fp32" else torch.bfloat16)
     model.config.name_or_path = ""  # the base's path on this machine is private
     # A family's names of tensors, turned back, may stand for several: its merged model has those of the classifier.

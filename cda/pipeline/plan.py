@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cda.auditing.groups import contrast_comparisons, pair_comparisons
 from cda.auditing.rate import triple_comparisons
 from cda.biases import Bias
@@ -23,10 +25,9 @@ from cda.embedded.texts import EMBEDDED_BIASES, WITH_CONTRASTS, authored_triples
 from cda.errors import CdaError, RunError, refuse
 from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
+from cda.finetuning.fit import fit_of, is_here, length_words, template_of
 from cda.finetuning.train import Training, trainings
-from cda.launch import world_size
-from cda.models.config import load_config
-from cda.models.load import load_template
+from cda.launch import check_processes, world_size
 from cda.models.own_files import is_cached
 from cda.progress import RunProgress, StageWork, say_waiting
 from cda.prompts import OURS, Prompts
@@ -41,17 +42,19 @@ from cda.resources.sources import (
     AuditInputs,
     audit_inputs,
     model_spec,
+    pair_weights,
     supplementary_pairs,
     taught_contrasts,
     training_pairs,
+    unchanged_source,
 )
 from cda.rewriting.labels import measure_of
 from cda.run import RunFolder
 from cda.scorers.compared import distinct_texts
+from cda.stats.choice_weights import effective_n
 from cda.stats.draws import drawn
 from cda.training.arguments import PAPER_DEFAULTS, check_arguments
 from cda.training.hub import asked_repository, only_here
-from cda.training.lora import check_targets
 
 _MIN_FREE_BYTES = 500 * 2**20
 """For each training: its adapter, and checkpoints of one."""
@@ -71,6 +74,8 @@ def check(loaded: LoadedRecipe) -> None:
         except CdaError as error:
             problems.extend(str(error).splitlines())
 
+    if loaded.only_audit:
+        check_processes()
     if not loaded.only_audit:
         # Raised at once: under a wrong launch the trainer's settings below would wait for processes that never come.
         sharded = sharded_by(recipe.train) is not None
@@ -90,8 +95,8 @@ def check(loaded: LoadedRecipe) -> None:
             if not recipe.rewrites_by_llm:
                 attempt(partial(rules_of, bias))
         attempt(partial(_check_push, recipe))
-        if Path(recipe.model.name_or_path).is_dir():
-            attempt(lambda: check_targets(model_spec(recipe.model), recipe.lora.target_modules))
+        if is_here(loaded):
+            attempt(lambda: fit_of(loaded))
         validates = recipe.data.validation_share > 0
         attempt(lambda: check_arguments(recipe.trainer, validates, model_spec(recipe.model).precision))
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm:
@@ -99,6 +104,8 @@ def check(loaded: LoadedRecipe) -> None:
     for name, read, _ in _files(loaded):
         if is_local(name):
             attempt(read)
+    if not loaded.only_audit and is_local(unchanged_source(recipe.data)[0]) and not problems:
+        attempt(partial(pair_weights, recipe.data, loaded.opened))
     if audit.contrasts is not None and is_local(audit.contrasts):
         attempt(inputs.check_opinions)
     attempt(inputs.triples)
@@ -170,7 +177,7 @@ def check_conversations(loaded: LoadedRecipe, download: bool = False) -> None:
     if not section.kind.trainable or section.name_or_path in ADAPTERS or not (here or download):
         return
     try:
-        template = load_template(spec := model_spec(section), load_config(spec))
+        template = template_of(loaded)
     except CdaError:
         return
     lines = []
@@ -258,14 +265,28 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
         stages["model"] = [f"model       {scorer.name}, {scorer.how}", *_endpoints(recipe), *scorer.read_lines()]
         audit += f"; biases: {_names(loaded.biases)}"
     else:
-        stages |= _training(recipe, loaded.biases)
+        stages |= _training(loaded)
+        stages["synthesize"] += _weights(loaded)
     stages["audit"] = [audit]
     stages["report"] = [f"report      {recipe.run_path / 'report' / 'report.html'}"]
     shown = stages_of(loaded, last, only)
     lines = [line for stage, own in stages.items() if stage in ("model", *shown) for line in own]
     if not loaded.only_audit:
         lines += _spending(recipe, loaded.biases, loaded.prompts, loaded.opened, shown)
-    return "\n".join([*lines, *(f"note        {note}" for note in loaded.notes)])
+    return "\n".join(filter(None, [*lines, notes(loaded)]))
+
+
+def notes(loaded: LoadedRecipe) -> str:
+    """Presets that were made for another model or other data, a line each."""
+    return "\n".join(f"note        {note}" for note in loaded.notes)
+
+
+def pays(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> bool:
+    """True if an LLM may be asked, so that the plan is shown before."""
+    recipe, shown = loaded.recipe, stages_of(loaded, last, only)
+    labels, rewrites = recipe.labels_by_llm and "label" in shown, recipe.rewrites_by_llm and "synthesize" in shown
+    audits = recipe.llm.model is not None and "audit" in shown
+    return audits or labels or rewrites
 
 
 def stages_of(loaded: LoadedRecipe, last: str, only: bool = False) -> tuple[str, ...]:
@@ -284,9 +305,18 @@ def _endpoints(recipe: Recipe) -> list[str]:
     return [f"            {name}, asked at {place}" for name, place in where if place]
 
 
-def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
+def _training(loaded: LoadedRecipe) -> dict[str, list[str]]:
     """The lines of each stage before the audit."""
+    recipe, biases = loaded.recipe, loaded.biases
     lora, train, dosed = recipe.lora, recipe.train, dose_lines(recipe)
+    asked, longest = recipe.model.max_length_tokens, f"texts of at most {recipe.model.max_length_tokens:,} tokens"
+    layers = ", ".join(lora.target_modules or ["the layers that suit its architecture"])
+    notes: list[str] = []
+    if is_here(loaded):
+        fit = fit_of(loaded)
+        layers, longest = str(fit.targets), length_words(fit.template, asked)
+        own = recipe.model.name_or_path not in ADAPTERS
+        notes = [f"            {note}" for note in fit.template.notes() if own]
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + "
         f"{recipe.n_pairs('supplementary', bias.name) or 0} unchanged"
@@ -306,9 +336,11 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
         "synthesize": [f"synthesize  {counts}, by {rewrites_by}"],
         "train": [
             f"train       objectives: {kinds}{each}{taught}",
-            f"            {recipe.model.name_or_path}, base in {precision_words(recipe.model)}, LoRA r {lora.r} on "
-            f"{'/'.join(lora.target_modules)} + head, {_how_long(train)}, "
-            f"batch {train.get('per_device_train_batch_size', 16)}, learning rate {train.get('learning_rate', 2e-5)}",
+            f"            {recipe.model.name_or_path}, base in {precision_words(recipe.model)}",
+            f"            LoRA r {lora.r} on {layers}, and the head",
+            f"            {_how_long(train)}, batch {train.get('per_device_train_batch_size', 16)}, learning rate "
+            f"{train.get('learning_rate', 2e-5)}, {longest}",
+            *notes,
             *_several(recipe, bool(dosed)),
         ],
         "dose": dosed,
@@ -317,6 +349,21 @@ def _training(recipe: Recipe, biases: Sequence[Bias]) -> dict[str, list[str]]:
             *_pushed(recipe),
         ],
     }
+
+
+def _weights(loaded: LoadedRecipe) -> list[str]:
+    """The line of `data.weights`, with what the weights are worth as far as the file is here; none without it."""
+    data = loaded.recipe.data
+    if data.weights is None:
+        return []
+    file, _ = unchanged_source(data)
+    line = f"            unchanged pairs weighted by column '{data.weights}' of {file}"
+    if not is_local(file):
+        return [line]
+    weights = np.array([*pair_weights(data, loaded.opened).values()])
+    n_zero = int((weights == 0).sum())
+    zero = f", {n_zero} of weight 0 left out" if n_zero else ""
+    return [f"{line}: effective n {effective_n(weights):,.0f} of {len(weights):,}{zero}"]
 
 
 def _pushed(recipe: Recipe) -> list[str]:

@@ -15,6 +15,7 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing import audit
 from cda.auditing.audit import AUDIT_FILE
+from cda.auditing.first_screen import headline
 from cda.auditing.report import audit_document
 from cda.counterfactuals import label, synthesize
 from cda.dosing import stage as dose
@@ -39,18 +40,21 @@ from cda.pipeline.plan import STAGES, check_conversations, planned_progress, sta
 from cda.progress import RunProgress, run_progress
 from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
-from cda.resources.artifacts import check_form, of_this_version, stage_counts
+from cda.report.document import Document
+from cda.report.drawing import FigureForm
+from cda.report.next_step import after_stage
+from cda.resources.artifacts import of_this_version, stage_counts
 from cda.resources.dry_run import plan_text, planned
 from cda.resources.llm_access import llm_counts, note_models
 from cda.resources.scorers import watched
 from cda.results.audit import AuditResult, TrainResult
-from cda.results.base import MadeBy, Missing, Result, load
+from cda.results.base import Documented, MadeBy, Missing, Result, load
 from cda.results.commands import Plan
 from cda.results.dose import DoseResult
 from cda.results.facts import LLMUse, RunFacts, StageRun
 from cda.results.kinds import FILES
 from cda.results.stages import LabelCounts, SynthesizeCounts, TrainCounts
-from cda.run import RunFolder, Stage, fingerprint
+from cda.run import SUPERSEDED, RunFolder, Stage, fingerprint
 from cda.training.hub import NOT_UPLOADED, asked_repository, made_repository, push
 from cda.training.trackers import TRACKERS, asked_trackers
 from cda.user_errors import disk_is_full
@@ -139,12 +143,19 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
     try:
         if is_main():
             planning.check(loaded)
-            say(planning.plan(loaded, last, only))
+            if (
+                plan := planning.plan(loaded, last, only)
+                if planning.pays(loaded, last, only)
+                else planning.notes(loaded)
+            ):
+                say(plan)
             check_conversations(loaded, download=True)
             _open_hub(loaded, folder, last)
             with folder.lock(), run_progress(_planned(loaded, last, only)) as progress:
                 clear_failure(folder.path)
                 _run(loaded, folder, last, only, figures, progress)
+            if step := after_stage(last, str(folder.path)):
+                say("\n".join(["", *step.lines()]))
         else:
             _run(loaded, folder, last, only, figures, RunProgress([]))
     except BaseException as error:
@@ -180,7 +191,7 @@ def _run(
         progress.begin(training.stage(kind))
         if kind == "report":
             if is_main():
-                write_report(folder, figures)
+                write_report(folder, figures, brief=loaded.brief)
                 if not loaded.only_audit and asked_trackers(loaded.recipe.trainer):
                     log_audit(loaded, folder, train_result(folder).validation_accuracy)
                 if not loaded.only_audit:
@@ -351,13 +362,16 @@ def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
         say(f"\n{stage.name}: done before, reused ({folder.stage(stage.name)})")
         return True
     reason = "of --fresh" if is_done else folder.why_redo(stage) if is_main() else None
-    say(f"\n{stage.name}" + (f": made again, because {reason}" if reason else ""))
+    kept = f" (the earlier one goes to {folder.path / SUPERSEDED})"
+    say(f"\n{stage.name}" + (f": made again, because {reason}{kept}" if reason else ""))
     return False
 
 
-def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | None = None) -> Path:
-    """Draw the report anew from audit.json, print the summary, return the HTML file; `figures` is a format (svg, pdf) for files.
-    With a folder `out` it is written there, and nothing in the run's folder."""
+def write_report(
+    run_folder: RunFolder, figures: str | None = None, out: Path | None = None, brief: bool = False
+) -> Path:
+    """Draw the report anew from audit.json, print the summary (`brief`: its headline alone), return the HTML file; `figures` is a format
+    (svg, pdf) for files. With a folder `out` it is written there, and nothing in the run's folder."""
     audit = audit_of(run_folder)
     file = run_folder.stage("audit") / AUDIT_FILE
     has_adapter = len(audit.scorings) > 1 and applied_dose(run_folder) == audit.dose_applied
@@ -365,18 +379,17 @@ def write_report(run_folder: RunFolder, figures: str | None = None, out: Path | 
     folder = run_folder.path / "report" if out is None else out
     html = folder / PAGE
     with of_this_version(file):
-        document = with_rewrites(audit_document(audit, str(html), adapter), run_folder)
-        page, text, summary = document.page(), document.markdown(), document.text()
+        document = with_rewrites(audit_document(audit, str(html), adapter, int(figures is not None)), run_folder)
+        page, text = document.page(), document.markdown()
     if out is None:
         own_folder(folder)
     write_text(html, page)
     write_text(folder / "report.md", text)
     if has_adapter and out is None:
         write_adapter_cards(run_folder, audit)
-    say("\n" + summary)
-    if figures is not None:
-        with of_this_version(file):
-            say(document.write_figures(folder, figures))
+    with of_this_version(file):
+        drawn = [] if figures is None else [document.write_figures(folder, figures)]
+        say(f"  {headline(audit)}" if brief else f"\n{document.text(drawn)}")
     return html
 
 
@@ -399,7 +412,8 @@ def redraw(given: str, words: Sequence[str], figures: str | None = None, out: st
     finished audit, `words` (settings), which only a recipe takes, or a folder that holds something else. RecipeError: another format
     of figures."""
     path = user_path(given)
-    check_form(figures)
+    if figures is not None:
+        FigureForm.of(figures)
     if words:
         raise RunError(f"{given}: the folder of a run, whose report is drawn as it is; {words[0]} goes with a recipe")
     if not is_a_file(path / "audit" / AUDIT_FILE):
@@ -436,7 +450,8 @@ def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
         if record := run_folder.record(name):
             llm = {model: LLMUse(**use) for model, use in record.counts.get("llm", {}).items()}
             stages[name] = StageRun(seconds=record.seconds, finished=record.finished, llm=llm)
-    return RunFacts(git=manifest.git, python=manifest.python, platform=manifest.platform, stages=stages)
+    own = {"git": manifest.git, "python": manifest.python, "platform": manifest.platform}
+    return RunFacts(**own, folder=str(run_folder.path), settings=manifest.recipe, stages=stages)
 
 
 def train_result(run_folder: RunFolder) -> TrainResult:
@@ -478,7 +493,7 @@ def _accuracy(run_folder: RunFolder, counts: TrainCounts) -> float | Missing:
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(Documented):
     """A run's folder, whose results are read when they are asked for."""
 
     folder: Path
@@ -491,6 +506,10 @@ class Run:
         audit = audit_of(RunFolder(self.folder))
         audit.placed(self.folder)
         return audit
+
+    def document(self) -> Document:
+        """The page of its audit; errors as of `audit`."""
+        return self.audit.document()
 
     @cached_property
     def training(self) -> TrainResult:

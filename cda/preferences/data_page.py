@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING
 
 from cda.preferences.measure import WORDS
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
+from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
+from cda.report.names import data_called, some
+from cda.report.next_step import after_data
 from cda.report.numbers import (
+    FEW_PROMPTS,
     cell,
     clipped,
     count,
@@ -21,11 +27,27 @@ from cda.report.numbers import (
     share,
 )
 from cda.report.page import Entry, Headline, ReportSection
-from cda.report.plots import AFTER, Mark, Plot, in_words, levels_plot, named, percent_scale, rows_plot, slugs
+from cda.report.plots import (
+    AFTER,
+    BEFORE,
+    LINE,
+    Mark,
+    Plot,
+    in_words,
+    levels_plot,
+    named,
+    percent_scale,
+    rows_plot,
+    slugs,
+)
 from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
-from cda.results.data import DataBias, DataResult, OddsRegression
+from cda.results.data import DataBias, DataResult, DataWeights, OddsRegression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
+from cda.stats.verdict import SIGNIFICANT
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 
 def odds(found: LogOdds) -> str:
@@ -108,7 +130,7 @@ def _of_level(level: Level) -> str:
     chosen, test = level.of("chosen", "data"), level.test
     if chosen is None:
         return "none on one side"
-    p = f", p {p_equals(test.holm)}" if isinstance(test, Test) and test.holm < 0.05 else ""
+    p = f", p {p_equals(test.holm)}" if isinstance(test, Test) and test.holm < SIGNIFICANT else ""
     return f"{share(chosen)} of {count(chosen)}{p}"
 
 
@@ -127,6 +149,54 @@ _TERMS = (
 )  # fmt: skip
 
 
+_WEIGHT = Entry(
+    "weight", "1 − p(choice | differences of the sides), of mean 1", "p is out of fold: from a logistic regression on the other prompts' pairs. In alike pairs both choices then have the same total weight (Clark et al. 2019; overlap weights, Li et al. 2018). It says nothing of quality: where the better answer also has the bias, it counts less too."
+)  # fmt: skip
+
+
+def _weights_sections(result: DataResult) -> Iterator[ReportSection]:
+    """What the weights of the rows are and do; none without rows."""
+    found, file = result.weights, clipped(str(result.rows), 80)
+    if isinstance(found, Missing):
+        said = f"No weights: {found.reason}. {file} has the rows without them."
+        yield ReportSection("weights", "Weights of the pairs", sentences=(said,))
+    elif found is not None:
+        rows = [
+            (bias.name, cell(bias.r_train, decimals), cell(found.r[bias.name], decimals), str(found.alone[bias.name]))
+            for bias in result.biases
+        ]
+        header = ("bias", "r with being chosen", "r, weighted", "pairs that it decides alone")
+        caption = (
+            f"What the weights change, with {PERCENT} intervals; alone: the one bias that a pair's sides differ in"
+        )
+        yield ReportSection(
+            "weights", "Weights of the pairs", (_WEIGHTS_TEXT,), (Table(caption, header, tuple(rows)),),
+            sentences=tuple(_weights_sentences(found, file)),
+        )  # fmt: skip
+
+
+_WEIGHTS_TEXT = (
+    "Each pair has a weight: the less, the better biases and length alone tell its choice. A training that is given the weights learns "
+    "less of what they tell."
+)
+
+
+def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
+    has_texts = any(term.startswith(WORDS) for term in found.terms)
+    by = "Biases and length alone" if has_texts else "Biases alone"
+    told = f"{by} tell {share(found.told)} of the choices of {found.n} pairs, each from pairs of other prompts"
+    yield f"{told} ({found.folds} folds)."
+    capped = f"; {found.capped} were cut there" if found.capped else ""
+    yield f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}. Effective n {found.effective_n:,.0f} of {found.n:,}."
+    trains = f" A training takes data.supplement={file} data.weights=weight." if has_texts else ""
+    yield f"Rows and weights: {file}.{trains}"
+
+
+def _weights_notes(result: DataResult) -> tuple[Headline, ...]:
+    """The sentences on weights, for the first screen."""
+    return tuple(Headline("", said) for section in _weights_sections(result) for said in section.sentences)
+
+
 def data_document(result: DataResult) -> Document:
     """A sentence for each bias, the table, groups, and how it was made."""
     names = slugs(result.by)
@@ -134,18 +204,64 @@ def data_document(result: DataResult) -> Document:
     sections = (
         ReportSection("choices", "What is chosen", (_TEXT,), (choice_table(result),), _choice_plots(result),
                       sentences=tuple(_without_odds(result))),
+        *_weights_sections(result),
         *(
             ReportSection(f"by-{names[column]}", f"By {clipped(column, 60)}", (), (by_table(column, by),),
                           tuple(filter(None, [_by_plot(names[column], column, by)])), sentences=(_differ_text(column, by),))
             for column, by in result.by.items()
         ),
         how_made(result.versions, data_sentences(result), {"LLM": llm, "split": result.split, "seed": result.seed}),
-        meaning(*_TERMS),
+        meaning(*_TERMS, *([] if result.weights is None else [_WEIGHT])),
     )  # fmt: skip
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
-        f"What the data favour: {clipped(result.pairs, 120)}", subtitle, tuple(_headlines(result)), sections
-    )
+        f"What the data favour: {data_called(result.pairs)}", subtitle, tuple(_headlines(result)), sections,
+        headline=_headline(result), glance=_glance(result), notes=_weights_notes(result), next=after_data(result),
+    )  # fmt: skip
+
+
+_CHOSEN = Series("after", "how often it is the chosen side")
+_CHIPS = {
+    "favoured": Chip("favoured", "bad", "▲"), "avoided": Chip("avoided", "none", "▽"),
+    "not shown": Chip("not shown", "none", "?"), "too few": Chip("too few", "none", "?"), "not known": Chip("not known", "none", "?"),
+}  # fmt: skip
+_SAID = {
+    "favoured": "the choices favour {}",
+    "avoided": "the choices avoid {}",
+    "not shown": "no preference is shown on {}",
+    "too few": "too few pairs differ in {}",
+    "not known": "nothing is known of {}",
+}
+
+
+def _headline(result: DataResult) -> str:
+    """What the choices go along with, in one sentence."""
+    parts = []
+    for word, said in _SAID.items():
+        names = [bias.name for bias in result.biases if _taught(bias)[0] == word]
+        parts += [said.format(some(names))] if names else []
+    return f"In {data_called(result.pairs)} {'; '.join(parts)}."
+
+
+def _glance(result: DataResult) -> Glance:
+    rows = []
+    for bias in result.biases:
+        word, why = _taught(bias)
+        if isinstance(bias.contingency, Missing):
+            rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], instead="no share"),), bias.contingency.reason))
+            continue
+        chosen = bias.contingency.selection_rate
+        clause = f"chosen in {percent(chosen.value)} of {count(chosen)} pairs{why}"
+        rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], marked(_CHOSEN, chosen)),), clause))
+    return Glance(
+        caption="Pairs in which one side has the bias and the other has not.", heading="bias",
+        axis=percent_axis("share of these pairs"), rows=tuple(rows),
+        reading=(
+            "Favoured or avoided: the odds of being chosen, adjusted for the other biases and length, exclude 1 with Holm's correction "
+            "(without odds: the exact test of the share). The dashed line is 50%: choices that do not mind it. Not shown: that is no "
+            f"sign that there is none. Too few: pairs of fewer than {FEW_PROMPTS} prompts differ in it.",
+        ),
+    )  # fmt: skip
 
 
 def _without_odds(result: DataResult) -> Iterator[str]:
@@ -202,25 +318,54 @@ def _headlines(result: DataResult) -> Iterator[Headline]:
         yield Headline(f"{bias.name}:", f"{text}. {_verdict(bias)}")
 
 
-def _verdict(bias: DataBias) -> str:
-    """A sentence on what a model can learn of it, by Holm's p of the adjusted odds; of the exact test if there are none."""
+def _taught(bias: DataBias) -> tuple[str, str]:
+    """What the choices teach of it, by Holm's p of the adjusted odds (of the exact test if there are none), and what a reader needs to
+    know if the share alone says something else."""
     odds_of = None if isinstance(bias.odds, Missing) else bias.odds
+    chosen = bias.contingency.selection_rate if isinstance(bias.contingency, Contingency) else None
+    share_of = None if chosen is None else chosen.value
     if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
         test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
-        by = f"odds {odds(odds_of.adjusted)}, adjusted for {listed(odds_of.adjusted_for)}"
-    elif isinstance(bias.test, Test) and isinstance(bias.contingency, Contingency):
-        test, for_it, by = bias.test, bias.contingency.selection_rate.value > 0.5, "not adjusted"
+        differs = share_of is not None and (share_of > 0.5) != for_it
+        why = (
+            "; the odds say so where the other biases and length are alike"
+            if differs and test.holm < SIGNIFICANT
+            else ""
+        )
+    elif isinstance(bias.test, Test) and share_of is not None:
+        test, for_it, why = bias.test, share_of > 0.5, ""
     else:
+        return "not known", ""
+    if test.holm < SIGNIFICANT:
+        return ("favoured" if for_it else "avoided"), why
+    return ("not shown" if chosen is None or chosen.n_prompts >= FEW_PROMPTS else "too few"), why
+
+
+_TEACH = {
+    "favoured": "The data teach a preference for it", "avoided": "The data teach an aversion to it",
+    "not shown": "No preference is shown", "too few": "Too few pairs differ in it to show a preference",
+}  # fmt: skip
+
+
+def _verdict(bias: DataBias) -> str:
+    """A sentence on what a model can learn of it, with what it rests on."""
+    word, _ = _taught(bias)
+    if word == "not known":
         return "Whether the choices mind it is not known."
-    taught = "No preference is shown"
-    if test.holm < 0.05:
-        taught = f"The data teach {'a preference for' if for_it else 'an aversion to'} it"
-    return f"{taught} ({by}; Holm p {p_equals(test.holm)})."
+    if not isinstance(bias.odds, Missing) and isinstance(bias.odds.adjusted, LogOdds):
+        test, by = (
+            bias.odds.adjusted.test,
+            f"odds {odds(bias.odds.adjusted)}, adjusted for {listed(bias.odds.adjusted_for)}",
+        )
+    else:
+        assert isinstance(bias.test, Test)  # `_taught` knows no other
+        test, by = bias.test, "not adjusted"
+    return f"{_TEACH[word]} ({by}; Holm p {p_equals(test.holm)})."
 
 
 def _differ_text(column: str, by: Mapping[str, Grouping]) -> str:
     tests = {name: each.differ["data"] for name, each in by.items()}
-    shown = [name for name, test in tests.items() if isinstance(test, Test) and test.holm < 0.05]
+    shown = [name for name, test in tests.items() if isinstance(test, Test) and test.holm < SIGNIFICANT]
     if not shown:
         return f"That the choices mind a bias differently by {column} is not shown for any (clustered by prompt, Holm)."
     return f"The choices mind {listed(shown)} differently by {column} (clustered by prompt, Holm p < 0.05)."
@@ -241,4 +386,69 @@ def _choice_plots(result: DataResult) -> tuple[Plot, ...]:
     ]
     title = "How often the side with the bias is the chosen one, where the other side has it not"
     words = " ".join(in_words(*row, share) for row in shown)
-    return (rows_plot("choices", title, words, shown, {"chosen": Mark("chosen", AFTER, "o")}, _SCALE),) if shown else ()
+    if not shown:
+        return ()
+    chosen = rows_plot("choices", title, words, shown, {"chosen": Mark("chosen", AFTER, "o")}, _SCALE)
+    return chosen, _contingency_plot(
+        {bias.name: bias.contingency for bias in result.biases if isinstance(bias.contingency, Contingency)}
+    )
+
+
+def _contingency_plot(found: Mapping[str, Contingency]) -> Plot:
+    """Of each bias which sides have it, in shares of all pairs, as in Bharadwaj et al. 2025, figure 3."""
+    tables = {name: _shares_of(each) for name, each in found.items()}
+    words = (
+        f"{name}: {', '.join(f'{words} {percent(own[key])}' for key, words in _SIDES.items())} of {_n_pairs(found[name])} pairs."
+        for name, own in tables.items()
+    )
+    title = (
+        "Which responses have the bias, in shares of the pairs; framed: one side alone, from which a model can learn"
+    )
+    first, *more = (partial(_draw_table, name, own) for name, own in tables.items())
+    return Plot("contingency", title, " ".join(words), first, 1.75, more=tuple(more), least=1.3)
+
+
+_SIDES = {
+    "both": "both",
+    "only_chosen": "the chosen one alone",
+    "only_rejected": "the rejected one alone",
+    "neither": "neither",
+}
+
+
+def _n_pairs(of: Contingency) -> int:
+    return of.both + of.only_chosen + of.only_rejected + of.neither
+
+
+def _shares_of(of: Contingency) -> dict[str, float]:
+    return {key: getattr(of, key) / _n_pairs(of) for key in _SIDES}
+
+
+def _draw_table(name: str, shares: Mapping[str, float], axes: Axes) -> None:
+    from matplotlib.patches import Rectangle
+
+    cells = zip(_SIDES, ((0, 0), (1, 0), (0, 1), (1, 1)), strict=True)
+    for key, (x, y) in cells:
+        alone = key.startswith("only")
+        axes.add_patch(Rectangle((x, y), 1, 1, facecolor=AFTER, alpha=0.6 * shares[key], linewidth=0))
+        axes.add_patch(
+            Rectangle(
+                (x + 0.03, y + 0.03),
+                0.94,
+                0.94,
+                fill=False,
+                edgecolor=BEFORE if alone else LINE,
+                zorder=3 if alone else 2,
+            )
+        )
+        axes.text(x + 0.5, y + 0.5, percent(shares[key]), ha="center", va="center")
+    axes.set_xlim(0, 2)
+    axes.set_ylim(2, 0)
+    axes.set_xticks([0.5, 1.5], ["yes", "no"])
+    axes.set_yticks([0.5, 1.5], ["yes", "no"], rotation=90, va="center")
+    axes.tick_params(length=0)
+    for spine in axes.spines.values():
+        spine.set_visible(False)
+    axes.set_title(named(name), loc="left")
+    axes.set_xlabel("rejected has it")
+    axes.set_ylabel("chosen has it")

@@ -86,7 +86,7 @@ def _rates(bias: Bias, labels: PairLabels, odds: ChoiceOdds) -> LabelRates:
     own = _Labels.of(labels)
     return LabelRates(
         contingency=or_missing(partial(contingency, labels.chosen, labels.rejected, own.ids)),
-        r_train=or_missing(partial(chosen_correlation, *own.of_known(_attribute(bias, labels)))),
+        r_train=or_missing(partial(attribute_correlation, bias, labels)),
         odds=odds,
     )
 
@@ -103,6 +103,19 @@ def _attribute(bias: Bias, labels: PairLabels) -> FloatArray:
     if feature == "label" or labels.sides is None:
         return _Labels.of(labels).difference
     return np.array([bias.measured(first, feature) - bias.measured(second, feature) for first, second in labels.sides])
+
+
+def attribute_correlation(bias: Bias, labels: PairLabels, weights: FloatArray | None = None) -> Estimate:
+    """Correlation of a bias's attribute with being chosen, in the pairs with a known label; of pairs with weights, shape (n,), if
+    they are given. DataError: no pair differs in it."""
+    own = _Labels.of(labels)
+    known, ids = own.of_known(_attribute(bias, labels))
+    return chosen_correlation(known, ids, None if weights is None else weights[own.known])
+
+
+def label_difference(labels: PairLabels) -> FloatArray:
+    """1 if only the chosen side has the bias, −1 if only the rejected one, else 0, and 0 for an unknown label; shape (n,)."""
+    return _Labels.of(labels).difference
 
 
 def choice_odds(

@@ -1,4 +1,4 @@
-"""Prompt files: an LLM's instructions for labels, rewrites, verdicts or grades, one YAML file each, with placeholders in braces."""
+"""Prompt files: an LLM's instructions for labels, rewrites, verdicts, grades or a new bias, one YAML file each, with placeholders in braces."""
 
 from __future__ import annotations
 
@@ -231,6 +231,13 @@ class GradePrompt(_PromptPart):
     """Estimated length of an answer, for the plan of costs; None: that of a sentence or two and the grade."""
 
 
+class BiasPrompt(_PromptPart):
+    """The prompt of an LLM that drafts a bias file from words (`cda bias new`)."""
+
+    system: Annotated[str, _with((), "markers")]
+    user: Annotated[str, _with(("words",), "features")]
+
+
 @dataclass(frozen=True, slots=True)
 class Prompts:
     """The prompts of a recipe."""
@@ -241,12 +248,13 @@ class Prompts:
     grade: GradePrompt
 
 
-_Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt, GradePrompt)
+_Prompt = TypeVar("_Prompt", LabelPrompt, RewritePrompt, JudgePrompt, GradePrompt, BiasPrompt)
 _FOLDERS: dict[type[BaseModel], str] = {
     LabelPrompt: "label",
     RewritePrompt: "rewrite",
     JudgePrompt: "judge",
     GradePrompt: "grade",
+    BiasPrompt: "bias",
 }
 
 

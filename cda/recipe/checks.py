@@ -56,6 +56,11 @@ def cross_checks(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], only_
             )
     if recipe.synthesize.counterfactuals == 0 and recipe.data.contrasts is None and recipe.data.second_turn == "no":
         yield "synthesize.counterfactuals is 0 and data.contrasts is not set, so nothing debiases; give one of them"
+    if recipe.data.weights is not None and not any(recipe.n_pairs("supplementary", name) for name in names):
+        yield (
+            "data.weights: weights are of unchanged pairs, and synthesize.supplementary is 0, so that none is taught; set "
+            "synthesize.supplementary=<number of pairs>, or leave the weights out"
+        )
     audit = recipe.audit
     if audit.contrasts is None and (opinions := [name for name in ("votes", "verdicts") if getattr(audit, name)]):
         yield f"audit.contrasts is none, and {' and '.join(f'audit.{name}' for name in opinions)} are on contrasts; give contrasts"

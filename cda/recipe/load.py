@@ -22,7 +22,7 @@ from cda.files.yaml_file import describe_errors, read_yaml_mapping
 from cda.prompts import Prompts, load_prompt, ours
 from cda.recipe import checks, presets
 from cda.recipe.schema import Recipe
-from cda.run import fingerprint
+from cda.run import MANIFEST, fingerprint
 from cda.scorers.kinds import scorer_kind
 
 _QUOTED = 20
@@ -73,6 +73,8 @@ class LoadedRecipe:
     """To spending money: given in advance (`--yes`); by asking the user, as a command does; or, in calls from Python, by a budget."""
     fresh: bool = False
     """What was measured before is measured again (`--fresh`)."""
+    brief: bool = False
+    """It is one of several that are compared: a terminal has its headline alone."""
     prompts: Prompts = field(default_factory=ours)
     """The LLM's instructions; the judge's with the recipe's own order and place of reasons."""
     notes: tuple[str, ...] = ()
@@ -87,8 +89,10 @@ def is_recipe(reference: str) -> bool:
 
 
 def find_recipe(reference: str) -> Path:
-    """The file of a recipe given by path or by the name of a shipped one; RecipeError if it is neither."""
+    """The file of a recipe given by path, by the name of a shipped one, or by the folder of a run; RecipeError if it is neither."""
     path = Path(reference)
+    if is_a_file(path / MANIFEST):
+        return path / MANIFEST
     for file in (path, recipes_folder() / f"{reference}.yaml"):
         if is_a_file(file):
             return file
@@ -106,13 +110,16 @@ def load_recipe(
     settings: Mapping[str, object] = NO_SETTINGS,
     where: str = "command line",
 ) -> LoadedRecipe:
-    """Resolve a recipe; a bias file stands for the recipe that debiases it, on the embedded model and data unless overridden,
-    and also teaches the contrasts that a discovery left next to it, on pairs of its topic, unless `data.contrasts` and `data.topic`
-    say otherwise. Overrides
-    (`section.key=value`) win over the file, the nested mapping `settings` over them; RecipeError carries every mistake in all
-    of these, and names the file, or `where` for both of the others."""
+    """Resolve a recipe; the folder of a run stands for the settings that it was made with, a bias file for the recipe that debiases it,
+    on the embedded model and data unless overridden, which also teaches the contrasts that a discovery left next to it, on
+    pairs of its topic, unless `data.contrasts` and `data.topic` say otherwise. Overrides (`section.key=value`) win over the file, the
+    nested mapping `settings` over them; RecipeError carries every mistake in all of these, and names the file, or `where` for both of the others."""
     path = find_recipe(reference)
     content = read_yaml_mapping(path)
+    if (
+        path.name == MANIFEST
+    ):  # a run's settings, as they were resolved, are a recipe; its paths are of the current folder
+        path, content = Path(reference), presets.without_presets(content.get("recipe") or {})
     if is_bias_content(content):
         bias = _check_bias(path, content)
         content = {"name": content.get("name"), "biases": [str(path)], **_FOR_A_BIAS_FILE}
@@ -189,7 +196,13 @@ def _resolved(
     layers.append(presets.checked_layer(settings, str(path), problems))
     own = presets.merge_layers(*layers)
     preset, unknown = presets.preset_layers(own, path, problems)
-    preset = presets.fitting(preset, layers, path, problems, notes)
+    fits = presets.fitting(preset, layers, path, problems, notes)
+    if "model" in preset and "model" not in fits:
+        own["model"] = {
+            **own["model"],
+            "preset": None,
+        }  # the recipe as it was resolved names no preset that it does not use
+    preset = fits
     names = own.get("biases", preset.get("biases"))
     merged = {"name": path.stem} | presets.merge_layers(
         presets.joint_alone(preset) if isinstance(names, list) and len(names) > 1 else preset, own

@@ -11,6 +11,8 @@ from cda.errors import RecipeError, did_you_mean
 from cda.files.paths import is_a_file
 from cda.files.shipped import names_in, recipes_folder
 from cda.files.yaml_file import parse_yaml, read_yaml_mapping
+from cda.recipe.schema import ModelSection
+from cda.training.arguments import PAPER_DEFAULTS, Lora
 
 LONGEST_NAME = 90
 _DEEPEST_KEY = 20
@@ -38,12 +40,22 @@ def value_at(settings: object, *keys: str) -> object:
 
 
 def checked_layer(layer: Mapping[Any, Any], where: str, problems: list[str]) -> Layer:
-    """Give `model: NAME`, `data: NAME` and `audit: NAME` their long form; keys that are no words become problems."""
+    """Give `model: NAME`, `data: NAME` and `audit: NAME` their long form, null for no preset; keys that are no words become problems."""
     problems += [f"{where}: {key!r}: keys are words" for key in layer if not isinstance(key, str)]
     return {
-        key: {"preset": value} if key in _PRESET_FOLDERS and isinstance(value, str) else value
+        key: {"preset": value} if key in _PRESET_FOLDERS and (value is None or isinstance(value, str)) else value
         for key, value in layer.items()
         if isinstance(key, str)
+    }
+
+
+def without_presets(resolved: Mapping[str, Any]) -> Layer:
+    """A resolved recipe without the names of its presets: what they set stands in it, as far as it was used."""
+    return {
+        section: {key: value for key, value in content.items() if key != "preset"}
+        if section in _PRESET_FOLDERS and isinstance(content, Mapping)
+        else content
+        for section, content in resolved.items()
     }
 
 
@@ -83,7 +95,7 @@ def preset_layers(own: Mapping[str, Any], path: Path, problems: list[str]) -> tu
             names = names_in(recipes_folder() / folder)
             problems.append(
                 f"{path}: {section}: preset '{name}' is unknown.{did_you_mean(str(name), names)} Known: {', '.join(names)}. "
-                f"For one of your own: {section}.{_OF_ONES_OWN[section]}=..."
+                f"For one of your own: {section}.{_OF_ONES_OWN[section]}={name if '/' in str(name) else '...'}"
             )
             continue
         try:
@@ -101,8 +113,8 @@ def _find_preset(name: str, folder: str, recipe_path: Path) -> Path | None:
 
 
 def fitting(presets: Layer, layers: Sequence[Layer], path: Path, problems: list[str], notes: list[str]) -> Layer:
-    """Presets without settings that were made for another model than the named one. Given next to each other, model and preset
-    are both meant; the embedded model's learning rate fits no other all the same."""
+    """Presets without settings that were made for another model than the named one, each with a note. Given next to each other, model
+    and preset are both meant, but for the names of layers; the embedded model's learning rate fits no other all the same."""
     _note_numbers_of_data(presets, layers, notes)
     made_for = value_at(presets, "model", "name_or_path")
     (named_at, name), (preset_at, preset) = (_last_given(layers, "model", key) for key in ("name_or_path", "preset"))
@@ -113,24 +125,56 @@ def fitting(presets: Layer, layers: Sequence[Layer], path: Path, problems: list[
                         f"or leave model={preset} out")  # fmt: skip
     elif preset_at == named_at and made_for in ADAPTERS:
         problems.append(f"{path}: model={preset}: its learning rate and LoRA targets are made for {made_for} and not for {name}; "
-                        f"leave it out, and set lora.target_modules and train.learning_rate where the defaults do not fit")  # fmt: skip
+                        f"leave it out, or add model.preset=null: LoRA's layers are then chosen for {name}, and train.learning_rate is the default")  # fmt: skip
     elif preset_at == named_at:
-        notes.append(f"model={preset} is made for {made_for}; its settings are used for {name}, as asked")
-    else:
-        dropped = [section for section in ("model", "lora", "train") if section in presets]
         notes.append(
-            f"the preset model={preset} is made for {made_for}, not for {name}: its settings ({', '.join(dropped)}) are left "
-            "out, and the defaults stand in their place (--dry-run lists them)"
+            f"model={preset} is made for {made_for}; its settings are used for {name}, as asked: "
+            f"{', '.join(_settings(presets, layers))}. LoRA's layers are chosen for {name}"
         )
-        return {section: content for section, content in presets.items() if section not in dropped}
+        return {**presets, "lora": {key: value for key, value in presets["lora"].items() if key != _LAYERS}}
+    else:
+        changed = _settings(presets, layers, with_defaults=True)
+        notes.append(
+            f"the preset model={preset} is made for {made_for}, not for {name}: its settings are left out. Now "
+            f"{', '.join(changed) or 'all are the defaults'}"
+        )
+        return {section: content for section, content in presets.items() if section not in _OF_A_MODEL}
     return presets
+
+
+_OF_A_MODEL, _LAYERS = ("model", "lora", "train"), "target_modules"
+
+
+def _settings(presets: Layer, layers: Sequence[Layer], with_defaults: bool = False) -> list[str]:
+    """A model preset's settings that no layer gives as well; `with_defaults`: as the defaults that differ, and the preset's behind."""
+    defaults: Layer = {
+        "model": {name: field.default for name, field in ModelSection.model_fields.items()},
+        "lora": Lora().model_dump(),
+        "train": PAPER_DEFAULTS,
+    }
+    said = []
+    for section in _OF_A_MODEL:
+        for key, value in presets.get(section, {}).items():
+            default = value_at(defaults, section, key)
+            if key == "name_or_path" or value == default or _last_given(layers, section, key)[0] >= 0:
+                continue
+            if not with_defaults:
+                said += [] if key == _LAYERS else [f"{section}.{key}={value}"]
+            elif key == _LAYERS:
+                said.append("LoRA's layers are chosen for the model")
+            elif default is None:
+                said.append(f"{section}.{key} is not set ({value} there)")
+            else:
+                said.append(f"{section}.{key}={default} ({value} there)")
+    return said
 
 
 def _note_numbers_of_data(presets: Layer, layers: Sequence[Layer], notes: list[str]) -> None:
     """Note that a preset's sizes for its own pairs are kept although the pairs are others."""
     made_for = value_at(presets, "data", "pairs")
     (_, pairs), (_, preset) = (_last_given(layers, "data", key) for key in ("pairs", "preset"))
-    given = value_at(merge_layers(*layers), "synthesize", "counterfactuals") is not None
+    section = value_at(merge_layers(*layers), "synthesize")
+    given = isinstance(section, Mapping) and "counterfactuals" in section  # null is a value: every eligible pair
     if made_for is not None and pairs not in (None, made_for) and not given:
         notes.append(
             f"the preset data={preset} is made for {made_for}, not for {pairs}: its numbers of pairs are kept; "

@@ -149,6 +149,10 @@ class DataSection(Section):
     columns: PairColumns = {}
     """Our column to yours, such as {chosen: better, rejected: worse}; on the command line also --column chosen=better. preference: the
     column that says which side is preferred, none for no column."""
+    weights: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """Column with the weight of each pair in the loss, 0 or more, such as `weight` of `cda data --rows`: of the unchanged pairs
+    (synthesize.supplementary), in the file that these come from. They are scaled to a mean of 1; pairs of weight 0 are not drawn.
+    Counterfactuals keep 1: what a weight takes away, a choice that a bias tells, they take away themselves."""
     max_pairs: Positive | None = None
     """Take at most this many, drawn with the seed."""
     validation_share: Annotated[float, Field(ge=0, lt=0.5)] = 0.1

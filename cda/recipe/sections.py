@@ -46,7 +46,9 @@ STEERED = "a steered model is a scorer of your own; docs/how-to/audit.md (A stee
 def _columns_of(*known: str) -> AfterValidator:
     def check(columns: dict[str, str]) -> dict[str, str]:
         if unknown := [name for name in columns if name not in known]:
-            raise ValueError(f"unknown column {', '.join(unknown)}; ours are {', '.join(known)}")
+            others = [f"triples.{name}={columns[name]}" for name in unknown if name in triples.COLUMNS]
+            hint = f"; of a file of triples: {', '.join(others)}" if others and known != triples.COLUMNS else ""
+            raise ValueError(f"unknown column {', '.join(unknown)}; ours are {', '.join(known)}{hint}")
         return columns
 
     return AfterValidator(check)

@@ -4,17 +4,23 @@ Markdown, page, figures) are rendered from it."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+import textwrap
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from cda.files.jsonl import write_text
-from cda.files.paths import own_folder
+from cda.report.drawing import FigureForm, obstacle, svg_file, write_plots
+from cda.report.glance import MAX_LINES, Glance, screen_lines
+from cda.report.next_step import COLUMNS, Named, NextStep
 from cda.report.numbers import clipped, inert
-from cda.report.page import Entry, Headline, ReportSection, TextPair, rendered
-from cda.report.plots import Plot, save_plot
-from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
+from cda.report.page import Entry, Headline, ReportSection, TextPair, render, rendered
+from cda.report.plots import Plot
+from cda.report.tables import Table, escaped, fenced_block, fitted_table, markdown_table, plain_table
+
+PLAIN = "page.html.j2"
+"""The template of a page that needs nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +51,19 @@ class Marked:
     lines: tuple[str, ...]
 
 
-Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong | Bullets | Entry | Marked | TextPair
+Block = (
+    Table
+    | str
+    | tuple[str | Headline, ...]
+    | Headline
+    | Heading
+    | Strong
+    | Bullets
+    | Entry
+    | Marked
+    | TextPair
+    | NextStep
+)
 """A part of a text: a table, a sentence, or sentences that belong together."""
 
 
@@ -53,23 +71,37 @@ Block = Table | str | tuple[str | Headline, ...] | Headline | Heading | Strong |
 class Document:
     """The content of a report in plain text; text from outside is made inert by each form.
 
-    `findings` fill the first screen of the page and `sections` follow; Markdown has all of them, and a terminal what sections have
-    for it. `terminal` and `markdown_parts` are other parts of these forms, in order.
+    The first screen is `headline`, `glance`, `notes` and `pair`; `findings` are folded below it, and `sections` follow, on a page all but
+    the first folded. Markdown has all of them, and a terminal the first screen. `terminal` and `markdown_parts` are other parts of
+    these forms, in order.
     """
 
     title: str
     subtitle: str
     findings: tuple[Headline, ...]
     sections: tuple[ReportSection, ...]
+    headline: str = ""
+    """The result in one sentence that can be repeated without the page."""
+    glance: Glance | None = None
+    notes: tuple[Headline, ...] = ()
+    """Sentences below the rows of the first screen."""
+    pair: TextPair | None = None
+    """The example that the first screen shows, in excerpts."""
+    findings_are: str = "more finding"
+    """What `findings` are called where they are folded, in the singular."""
     terminal: tuple[Block, ...] = ()
     markdown_parts: tuple[Block, ...] = ()
     figures: tuple[Plot, ...] | None = None
     """Figures for paper, if they are not just those of the sections."""
-    template: str = "page.html.j2"
+    template: str = PLAIN
     script: str = "report.js"
     styles: tuple[str, ...] = ("report.css",)
     parts: Mapping[str, object] = field(default_factory=dict)
     """What the template asks for besides."""
+    shows_texts: bool = False
+    """True if the texts are what was asked for, so that a terminal has them below the first screen."""
+    next: NextStep | None = None
+    """What to do with the result: the last line of a terminal, a box below the first screen of a page."""
 
     @property
     def plots(self) -> list[Plot]:
@@ -78,35 +110,79 @@ class Document:
             [plot for section in self.sections for plot in section.plots] if self.figures is None else [*self.figures]
         )
 
-    def text(self) -> str:
-        """The document for a terminal."""
-        blocks = list(self.terminal or (self.subtitle, self.findings))
-        for section in self.sections if not self.terminal else ():
-            blocks += () if section.aside else (*section.tables, section.sentences, *section.texts)
-        return "\n\n".join(filter(None, map(_plain, blocks))).strip()
+    def text(self, end: Sequence[str] = (), named: Named = str) -> str:
+        """The document for a terminal: its first screen, the texts if they are what was asked for, then the `end`, such as the files that
+        were written, and the next step. `named`: words of the next command as the user typed them."""
+        last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named) if self.next else [])
+        if self.terminal:
+            return "\n".join(["\n\n".join(filter(None, map(_plain, self.terminal))).strip(), *last])
+        shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
+        texts = [line for text in shown for line in ("", *_plain(text).split("\n"))]
+        return "\n".join([*self._screen(MAX_LINES - len(last)), *texts, *([""] if texts else []), *last])
+
+    def _screen(self, room: int) -> list[str]:
+        """Headline and rows, and of what else the first screen says as much as there is room for."""
+        if not self.headline:
+            tables = (table for section in self.sections if not section.aside for table in section.tables)
+            return first_screen(self.findings or (self.subtitle,), next(tables, None), room)
+        lines = screen_lines(self.headline, self.glance, room)
+        for text in (*map(_plain, self.notes), inert(self.subtitle)):
+            own = _wrapped(text, _MOST_LINES)
+            lines += own if len(lines) + len(own) <= room else []
+        return lines
 
     def markdown(self) -> str:
         """The document as Markdown; text from outside is escaped."""
         lines = [f"# {escaped(self.title)}", ""]
-        own = (self.subtitle, self.findings, *(block for section in self.sections for block in section_blocks(section)))
+        rows = () if self.glance is None else (self.glance.table(),)
+        step = () if self.next is None else (self.next,)
+        first = (Strong(self.headline), *rows, self.subtitle, self.notes, self.findings, *step)
+        own = (*first, *(block for section in self.sections for block in section_blocks(section)))
         for block in self.markdown_parts or own:
             lines += _marked(block)
         return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip() + "\n"
 
+    @property
+    def on_page(self) -> tuple[ReportSection, ...]:
+        """The sections as a page has them: if there is a headline, all but the first are folded."""
+        rest = (replace(each, folded=True) for each in self.sections[1:])
+        return (*self.sections[:1], *rest) if self.headline and self.template == PLAIN else self.sections
+
     def write_figures(self, folder: Path, form: str) -> str:
-        """Every figure as `figures/<id>.<form>` in a folder, described in `captions.md`; a sentence for a terminal. Other, earlier
-        files stay."""
-        folder = own_folder(folder / "figures")
-        lines = ["# Figures", ""]
-        for plot in self.plots:
-            name = f"{save_plot(plot, folder, form).name} ({plot.width:g} × {plot.height:.1f} inches)"
-            lines += [f"## {escaped(name)}", "", f"{escaped(plot.title)}.", "", escaped(plot.description), ""]
-        write_text(folder / CAPTIONS, "\n".join(lines))
-        return f"Figures: {len(self.plots)} files at paper size in {folder} ({CAPTIONS} says what each shows)"
+        """Every figure as a file in `figures/` of a folder, in a form such as `svg` or `pdf:double`; a sentence for a terminal."""
+        return write_plots(self.plots, folder, FigureForm.of(form))
+
+    def notebook(self) -> str:
+        """The first screen as one <div> without script or style, with the first table, and the first figure as an image."""
+        tables = (table for section in self.sections for table in section.tables)
+        plot = None if obstacle() else next(iter(self.plots), None)
+        image = None if plot is None else b64encode(svg_file(plot)).decode()
+        return render("notebook.html.j2", page=self, table=next(tables, None), plot=plot, image=image)
 
     def page(self) -> str:
         """The document as a self-contained page; text from outside is escaped."""
-        return rendered(self.template, self.script, self.styles, page=self, sections=self.sections, **self.parts)
+        return rendered(self.template, self.script, self.styles, page=self, sections=self.on_page, **self.parts)
+
+
+def first_screen(findings: Sequence[str | Headline], table: Table | None, room: int) -> list[str]:
+    """Findings, then as many rows and columns of a table as there is room for; what is left out stands on the page, and is counted."""
+    rows = 0 if table is None else min(2 + len(table.rows), max(3, room // 2))
+    lines: list[str] = []
+    for at, finding in enumerate(findings):
+        own, left = _wrapped(_plain(finding), _MOST_LINES), len(findings) - at
+        if lines and len(lines) + len(own) > room - rows - (left > 1):
+            lines.append(f"{left} more in the report.")
+            break
+        lines += own
+    if table is None or room - len(lines) < 3:
+        return lines
+    return [*lines, *fitted_table(table, room - len(lines))]
+
+
+def _wrapped(text: str, most: int | None = None) -> list[str]:
+    return textwrap.wrap(
+        text, COLUMNS, max_lines=most, placeholder=" …", break_long_words=False, break_on_hyphens=False
+    )
 
 
 def section_blocks(section: ReportSection) -> list[Block]:
@@ -162,7 +238,7 @@ def _marked(block: Block) -> list[str]:
         case Heading():
             return ["", f"## {escaped(block.title)}", ""]
         case Strong():
-            return ["", f"**{escaped(block.text)}**", ""]
+            return ["", f"**{escaped(block.text)}**", ""] if block.text else []
         case Bullets():
             return ["", *(f"- {escaped(item)}" for item in block.items), ""]
         case Entry():
@@ -170,6 +246,9 @@ def _marked(block: Block) -> list[str]:
             return [f"- **{escaped(block.term)}**{formula} {escaped(block.meaning)}"]
         case Marked():
             return list(block.lines)
+        case NextStep():
+            command = fenced_block(block.command()) if block.words else []
+            return ["", f"**Next:** {escaped(block.why)}{':' if command else '.'}", "", *command, ""]
         case TextPair():
             texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))
             fenced = [line for text in texts for line in (*fenced_block(text), "")]
@@ -179,7 +258,8 @@ def _marked(block: Block) -> list[str]:
     return [line for sentence in block for line in _marked(sentence)]
 
 
-CAPTIONS = "captions.md"
+_MOST_LINES = 3
+"""Of one finding there."""
 _LONGEST = 1000
 """Columns of a text in a terminal; a page has all of it."""
 _MARKS = {"same": "{}", "del": "[-{}-]", "ins": "{{+{}+}}"}

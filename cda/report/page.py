@@ -6,6 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from functools import cache
@@ -15,12 +16,13 @@ from typing import Literal
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from cda.report.drawing import inline_svg, obstacle
 from cda.report.numbers import visible
-from cda.report.plots import Plot, inline_svg
+from cda.report.plots import Plot
 from cda.report.tables import Table
 
 Kind = Literal["good", "bad", "none"]
-"""Good or bad news, or neither; a colour at a headline's edge."""
+"""Good or bad news, or neither; a colour at a headline's edge and of a chip."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +49,17 @@ class TextPair:
         """Both as one text; empty if they are read more easily one after the other."""
         return [] if self.second is None else word_changes(self.first, self.second)
 
+    @property
+    def excerpt(self) -> list[Change]:
+        """The changes with a few words around them, for a first screen; empty as `changes`."""
+        return excerpted(self.changes)
+
 
 @dataclass(frozen=True, slots=True)
 class ReportSection:
     """A part of a report; `id` names its anchor.
 
-    `paragraphs` are words of method, and `sentences` what this result has to say: a terminal has these and the tables alone.
+    `paragraphs` are words of method, and `sentences` what this result has to say.
     """
 
     id: str
@@ -65,7 +72,7 @@ class ReportSection:
     texts: tuple[TextPair, ...] = ()
     sentences: tuple[str, ...] = ()
     aside: bool = False
-    """True if a terminal leaves it out."""
+    """True if a terminal does not take its first table from here."""
     folded: bool = False
     """True if a page shows the title alone until it is opened."""
     folded_tables: bool = False
@@ -74,11 +81,12 @@ class ReportSection:
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A sentence of the first screen, with its subject in bold."""
+    """A sentence of the first screen, with its subject in bold; `more` is the section that says more."""
 
     name: str
     text: str
     kind: Kind = "none"
+    more: str = ""
 
 
 def rendered(
@@ -116,8 +124,14 @@ def _environment() -> Environment:
     )  # fmt: skip
     environment.filters["coded"] = coded
     environment.filters["unbroken"] = unbroken
-    environment.filters["svg"] = lambda plot: Markup(inline_svg(plot))
+    environment.filters["svg"] = _svg
     return environment
+
+
+def _svg(plot: Plot) -> Markup:
+    """The figure, or a sentence that says why there is none."""
+    problem = obstacle()
+    return Markup(f"<p>{escape(problem)}</p>" if problem else inline_svg(plot))
 
 
 def coded(text: object) -> Markup:
@@ -183,3 +197,24 @@ def word_changes(first: str, second: str) -> list[Change]:
         gone = new = ""
     alike = sum(len(change.text) for change in changes if change.kind == "same")
     return [change for change in changes if change.text] if 2 * alike >= min(len(first), len(second)) else []
+
+
+def excerpted(changes: Sequence[Change], around: int = 12) -> list[Change]:
+    """Changes without what is the same in both beyond so many words next to them.
+
+    >>> excerpted([Change("ins", "Sure! "), Change("same", "Use a pan.")], around=2)
+    [Change(kind='ins', text='Sure! '), Change(kind='same', text='Use a …')]
+    """
+    found = []
+    for at, change in enumerate(changes):
+        words = re.findall(r"\s*\S+\s*", change.text)
+        before, after = around * (at > 0), around * (at < len(changes) - 1)
+        if change.kind == "same" and len(words) > before + after:
+            text = (
+                f"{''.join(words[:before])}… {''.join(words[len(words) - after :])}"
+                if after
+                else f"{''.join(words[:before])}…"
+            )
+            change = Change("same", text)
+        found.append(Change(change.kind, re.sub(r"\s*\n\s*", " ", change.text)))
+    return found

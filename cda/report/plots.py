@@ -1,20 +1,13 @@
-"""A figure as a value, and its two forms: inline SVG in the page's colours, and a file at paper size."""
+"""Figures as values: what they show, in this module's colours and marks; `cda.report.drawing` draws them."""
 
 from __future__ import annotations
 
-import io
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-from xml.etree import ElementTree
 
-from cda.files.jsonl import written_whole
-from cda.files.paths import as_part
 from cda.report.numbers import clipped, count, plain, share, signed, visible
 from cda.results.base import Estimate
 from cda.results.benchmarks import Measured
@@ -22,38 +15,27 @@ from cda.results.effects import Level
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-# The palette: each is also a custom property of report.css, which gives it another value in the dark and on paper.
-# Blue and orange differ for every common form of colour blindness; marks differ in shape as well.
+# The palette of Okabe and Ito, whose colours differ for every common form of colour blindness; marks differ in shape as well. Those with
+# a custom property of report.css have other values on a page.
 INK, FAINT, LINE, PAGE = "#1b1f24", "#59616b", "#d5d9df", "#fffffe"
-BEFORE, AFTER, PEOPLE, THIRD = "#b34a00", "#0067a8", "#1b1f25", "#6d4c9f"
-_PROPERTIES = {
+BEFORE, AFTER, PEOPLE, THIRD = "#d55e00", "#0072b2", "#000001", "#cc79a7"
+_GREEN, _ORANGE, _SKY = "#009e73", "#e69f00", "#56b4e9"
+PROPERTIES = {
     INK: "--ink", FAINT: "--faint", LINE: "--line", PAGE: "--page",
     BEFORE: "--before", AFTER: "--after", PEOPLE: "--people", THIRD: "--third",
 }  # fmt: skip
 
-COLUMN_INCHES = 3.4
-"""Width of a column of a paper; on a page a figure of this width reads well on a phone too."""
-PAGE_INCHES = 6.9
+Column = Literal["single", "double"]
+WIDTHS: Mapping[str, float] = {"single": 3.3, "double": 6.8}
+"""Widths of a paper's columns, in inches; on a page a figure of a single one reads well on a phone too."""
 SHARE_LIMITS = (-2.0, 102.0)
 _MOST_ROWS = 24
 """Levels that a figure shows."""
 _LANE, _ROW_GAP = 0.11, 0.15  # inches between the marks of a row, and between rows
-_FRAME = 0.75  # inches for legend, ticks and the axis' name
+_FRAME, _TITLE = 0.75, 0.35  # inches for legend, ticks and the axis' name, and for a panel's title
 
-_UNDRAWN = r"Glyph \d+"
-"""Warning about a character that the font lacks. In an SVG text stays text, so that the reader's fonts draw it."""
-_SVG = "http://www.w3.org/2000/svg"
-_STYLE: dict[Any, Any] = {
-    "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans"], "font.size": 8, "axes.titlesize": 8,
-    "axes.labelsize": 8, "xtick.labelsize": 7, "ytick.labelsize": 7, "legend.fontsize": 7, "legend.frameon": False,
-    "axes.edgecolor": FAINT, "axes.labelcolor": FAINT, "axes.linewidth": 0.6, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.facecolor": "none", "figure.facecolor": "none", "xtick.color": FAINT,
-    "ytick.color": FAINT, "text.color": INK, "lines.linewidth": 1.4, "grid.color": LINE, "grid.linewidth": 0.6,
-    "axes.unicode_minus": True, "text.parse_math": False, "svg.fonttype": "none", "svg.hashsalt": "cda",
-    "pdf.fonttype": 42,
-}  # fmt: skip
+Draw = Callable[["Axes"], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,85 +46,33 @@ class Plot:
     id: str
     title: str
     description: str
-    draw: Callable[[Axes], None]
+    draw: Draw
     height: float = 2.4
-    width: float = COLUMN_INCHES
+    """Of each panel."""
+    estimates: tuple[Estimate, ...] = ()
+    """All that it shows: n and methods of its caption."""
+    more: tuple[Draw, ...] = ()
+    """Further panels."""
+    least: float = 1.6
+    """Least width of one of several panels."""
 
+    @property
+    def is_wide(self) -> bool:
+        """True if it takes the page's width; a phone scrolls it sideways, within its frame."""
+        return bool(self.more)
 
-def inline_svg(plot: Plot) -> str:
-    """The figure as one <svg> for a page under a strict content security policy: styles become presentation attributes, colours
-    the page's custom properties; text stays text."""
-    with _drawn(plot) as figure, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", _UNDRAWN, UserWarning)
-        buffer = io.BytesIO()
-        figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None})
-    root = ElementTree.fromstring(buffer.getvalue())
-    left_out = {f"{{{_SVG}}}{name}" for name in ("metadata", "style", "title")}
-    for element in list(root.iter()):
-        element[:] = [child for child in element if child.tag not in left_out]
-        _presented(element, plot.id)
-    root.attrib = {
-        "class": "plot" if plot.width <= COLUMN_INCHES else "plot wide",
-        "viewBox": root.attrib["viewBox"],
-        "role": "img",
-        "aria-labelledby": f"{plot.id}-title {plot.id}-desc",
-    }
-    for at, (name, text) in enumerate((("title", plot.title), ("desc", plot.description))):
-        element = ElementTree.Element(f"{{{_SVG}}}{name}", {"id": f"{plot.id}-{name}"})
-        element.text = visible(text)
-        root.insert(at, element)
-    ElementTree.register_namespace("", _SVG)
-    text = ElementTree.tostring(root, encoding="unicode")
-    return re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text.replace("ns1:href", "href").replace("xlink:href", "href"))
+    @property
+    def panels(self) -> tuple[Draw, ...]:
+        return (self.draw, *self.more)
 
+    def grid(self, column: Column) -> tuple[int, int]:
+        """Rows and columns of panels."""
+        columns = min(len(self.panels), int(WIDTHS[column] / self.least))
+        return -(-len(self.panels) // columns), columns
 
-def save_plot(plot: Plot, folder: Path, form: str) -> Path:
-    """The figure as a file at its size in print; the same bytes for the same content. An SVG describes itself in words, for
-    readers who cannot see it, and has a light background, for viewers with a dark one."""
-    file = folder / f"{as_part(plot.id)}.{form}"
-    said = {"Title": visible(plot.title), "Description": visible(plot.description), "Date": None, "Creator": None}
-    dates = {"CreationDate": None, "Creator": None, "Producer": None}
-    with _drawn(plot) as figure, warnings.catch_warnings():
-        if form == "svg":
-            warnings.filterwarnings("ignore", _UNDRAWN, UserWarning)
-            figure.set_facecolor(PAGE)
-        with written_whole(file) as opened:
-            figure.savefig(opened, format=form, metadata=said if form == "svg" else dates)
-    return file
-
-
-@contextmanager
-def _drawn(plot: Plot) -> Iterator[Figure]:
-    """The drawn figure; save it inside this context, while the style is in force."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(plot.width, plot.height), layout="constrained")
-        plot.draw(figure.add_subplot())
-        yield figure
-
-
-def _presented(element: ElementTree.Element, prefix: str) -> None:
-    """Style as attributes, colours as properties, identifiers of this figure alone."""
-    for declaration in element.attrib.pop("style", "").split(";"):
-        name, _, value = (part.strip() for part in declaration.partition(":"))
-        if name == "font":
-            # Size and weight of the shorthand; the page says which family.
-            for key, pattern in (("font-size", r"([\d.]+)px"), ("font-weight", r"\b(bold|[1-9]00)\b")):
-                if found := re.search(pattern, value):
-                    element.set(key, found[1])
-        elif name and not name.startswith("font-family"):
-            element.set(name, value)
-    for name, value in list(element.attrib.items()):
-        if name == "id":
-            element.set(name, f"{prefix}-{value}")
-        elif name.endswith("href"):
-            element.set(name, value.replace("#", f"#{prefix}-", 1))
-        elif value.startswith("url(#"):
-            element.set(name, value.replace("url(#", f"url(#{prefix}-", 1))
-        elif value in _PROPERTIES:
-            element.set(name, f"var({_PROPERTIES[value]})")
+    def size(self, column: Column) -> tuple[float, float]:
+        """Width and height."""
+        return WIDTHS[column], self.height * self.grid(column)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +94,15 @@ SCORINGS = {
 PEOPLE_MARK = Mark("people", PEOPLE, "D")
 
 
+Drawn = Estimate | tuple[Estimate, ...] | None
+
+
 @dataclass(frozen=True, slots=True)
 class PlotRow:
-    """One row of a figure; an estimate for each mark, None if there is none."""
+    """One row of a figure; an estimate for each mark, or several that have no mean; None if there is none."""
 
     label: str
-    estimates: tuple[Estimate | None, ...]
+    estimates: tuple[Drawn, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,18 +115,26 @@ class Scale:
     limits: tuple[float, float] | None = None
     reference: float | None = None
     bars: bool = False
-    one_lane: bool = False
-    """True if each row has one mark, so that none needs a lane of its own."""
 
 
-def draw_rows(axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale: Scale) -> None:
+def draw_rows(
+    axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale: Scale, title: str = "", has_key: bool = True
+) -> None:
     """Rows from the top down, the marks of a row below each other in the order given."""
-    step = 0.0 if scale.one_lane else _LANE / _row_inches(len(marks))
+    n_lanes = _lanes(rows, len(marks))
+    lane = _LANE / _row_inches(n_lanes)
     factor = 100.0 if scale.is_share else 1.0
     for at, mark in enumerate(marks):
-        shift = (at - (len(marks) - 1) / 2) * step
+        shift = (at - (len(marks) - 1) / 2) * lane if n_lanes > 1 else 0.0
         lanes = [(y + shift, row.estimates[at]) for y, row in enumerate(rows)]
-        _draw_mark(axes, mark, [(y, estimate) for y, estimate in lanes if estimate], factor, scale.bars * step)
+        own = [(y, each) for y, each in lanes if isinstance(each, Estimate)]
+        _draw_mark(axes, mark, own, factor, scale.bars * lane)
+        for y, each in lanes:
+            if isinstance(each, tuple):
+                values = [factor * one.value for one in each]
+                axes.plot(
+                    values, [y] * len(each), mark.shape, color=mark.color, markersize=3, fillstyle="none", zorder=3
+                )
     if scale.reference is not None:
         axes.axvline(scale.reference, color=FAINT, linewidth=0.8, linestyle=(0, (4, 3)), zorder=1)
     axes.set_yticks(range(len(rows)), [row.label for row in rows])
@@ -204,7 +145,8 @@ def draw_rows(axes: Axes, rows: Sequence[PlotRow], marks: Sequence[Mark], scale:
     draw_frame(axes, scale.name, "x")
     axes.tick_params(axis="y", length=0, labelcolor=FAINT)
     axes.spines["left"].set_visible(False)
-    if len(marks) > 1:
+    axes.set_title(title, loc="left")
+    if has_key and len(marks) > 1:
         legend(axes, len(marks))
 
 
@@ -241,25 +183,30 @@ def draw_frame(axes: Axes, name: str, grid: Literal["x", "y", "both"]) -> None:
 
 
 def legend(axes: Axes, n: int) -> None:
-    """Draw the key above the axes, as wide as the figure: in lines of three at most; four stand two by two."""
+    """Draw the key above all axes, in one line, which is broken if it is wider than the figure."""
     figure = axes.get_figure()
     if figure is not None:
         figure.legend(
-            *axes.get_legend_handles_labels(), loc="outside upper center", ncols=n if n <= 3 else 2, borderaxespad=0.2,
-            handletextpad=0.4, columnspacing=1.2,
+            *axes.get_legend_handles_labels(), loc="outside upper center", ncols=n, borderaxespad=0.2, handletextpad=0.4,
+            columnspacing=1.2,
         )  # fmt: skip
 
 
-def _row_inches(n_marks: int) -> float:
-    return _LANE * n_marks + _ROW_GAP
+def _lanes(rows: Sequence[PlotRow], n_marks: int) -> int:
+    """Lanes of a row: one for each mark, or one for all if no row has two."""
+    return n_marks if any(sum(map(bool, row.estimates)) > 1 for row in rows) else 1
 
 
-def rows_height(n_rows: int, n_marks: int) -> float:
+def _row_inches(n_lanes: int) -> float:
+    return _LANE * n_lanes + _ROW_GAP
+
+
+def rows_height(rows: Sequence[PlotRow], n_marks: int) -> float:
     """Height of a figure of rows, in inches."""
-    return _FRAME + n_rows * _row_inches(n_marks) + (0.15 if n_marks > 3 else 0.0)
+    return _FRAME + len(rows) * _row_inches(_lanes(rows, n_marks))
 
 
-def named(name: object, most: int = 20) -> str:
+def named(name: object, most: int = 40) -> str:
     """A name from outside as Matplotlib gets it: one line without control characters, cut if it is long."""
     return clipped(" ".join(visible(name).split()), most)
 
@@ -276,8 +223,15 @@ def slugs(names: Iterable[str]) -> dict[str, str]:
     return words
 
 
+SERIES = ((BEFORE, "o"), (AFTER, "s"), (_GREEN, "^"), (THIRD, "v"), (_ORANGE, "P"), (_SKY, "X"))
+"""Colour and shape of as many things as one figure tells apart."""
 SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
 """Colour, shape and filling of two scorings, first and second."""
+
+
+def series_marks(names: Iterable[str]) -> dict[str, Mark]:
+    """Marks of up to six things of one kind; of more the first."""
+    return {name: Mark(named(name, 40), *form) for name, form in zip(names, SERIES, strict=False)}
 
 
 def scoring_marks(labels: Sequence[str]) -> dict[str, Mark]:
@@ -289,7 +243,7 @@ def scoring_marks(labels: Sequence[str]) -> dict[str, Mark]:
     }
 
 
-Shown = Mapping[str, Estimate | None]
+Shown = Mapping[str, Drawn]
 """Word for a kind of estimate to the estimate; None if there is none."""
 
 
@@ -297,17 +251,45 @@ def rows_plot(
     id: str, title: str, text: str, shown: Iterable[tuple[str, Shown]], marks: Mapping[str, Mark], scale: Scale
 ) -> Plot:
     """A row for each label, with the marks of the words it has an estimate for."""
-    rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
-    draw = partial(draw_rows, rows=rows, marks=list(marks.values()), scale=scale)
-    return Plot(id, title, text, draw, rows_height(len(rows), 1 if scale.one_lane else len(marks)))
+    return panels_plot(id, title, text, {"": (shown, scale)}, marks)
+
+
+def panels_plot(
+    id: str,
+    title: str,
+    text: str,
+    panels: Mapping[str, tuple[Iterable[tuple[str, Shown]], Scale]],
+    marks: Mapping[str, Mark],
+) -> Plot:
+    """Panels by their titles, each with rows as of `rows_plot`, under one key."""
+    draws: list[Draw] = []
+    known: list[Estimate] = []
+    height = 0.0
+    for name, (shown, scale) in panels.items():
+        rows = [PlotRow(label, tuple(own.get(word) for word in marks)) for label, own in shown]
+        known += (each for row in rows for each in estimates_of(row))
+        draws.append(partial(draw_rows, rows=rows, marks=[*marks.values()], scale=scale, title=name, has_key=not draws))
+        height = max(height, rows_height(rows, len(marks)) + (_TITLE if name else 0.0))
+    return Plot(id, title, text, draws[0], height, tuple(known), tuple(draws[1:]))
+
+
+def estimates_of(row: PlotRow) -> Iterator[Estimate]:
+    """All estimates of a row."""
+    for each in row.estimates:
+        yield from each if isinstance(each, tuple) else (each,) if each else ()
 
 
 def in_words(label: str, shown: Shown, form: Callable[[Estimate], str], once: bool = False) -> str:
     """A row in words, with n behind each number, or once behind all."""
-    known = {word: estimate for word, estimate in shown.items() if estimate is not None}
+    known = {f"{word} {at}" if at else word: each for word, own in shown.items() for at, each in _numbered(own)}
     ns = [f" (n = {count(estimate)})" for estimate in known.values()]
     words = (f"{word} {form(known[word])}{'' if once else n}" for word, n in zip(known, ns, strict=True))
     return f"{label}: {', '.join(words)}{ns[0] if once else ''}."
+
+
+def _numbered(own: Drawn) -> Iterable[tuple[int, Estimate]]:
+    """An estimate, or several that have no mean with their numbers from 1 on."""
+    return enumerate(own, 1) if isinstance(own, tuple) else [(0, own)] if own else []
 
 
 def percent_scale(name: str, reference: float | None = None) -> Scale:
@@ -331,5 +313,5 @@ def levels_plot(
     rows, form = rows[:_MOST_ROWS], share if scale.is_share else signed
     said = ((name, (f"{form(found)} {label}" for label, found in own.items() if found)) for name, own in rows)
     words = " ".join(f"{name}: {', '.join(each)}." for name, each in said)
-    drawn = [(named(name, 30), own) for name, own in rows]
+    drawn = [(named(name), own) for name, own in rows]
     return rows_plot(id, f"{title}{cut}", words, drawn, scoring_marks(scorings), scale) if drawn else None

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from cda.records import PERCENT
-from cda.report.numbers import MINUS, count, counted, inert, listed, p_value, share
+from cda.report.names import called, scored_by
+from cda.report.numbers import MINUS, count, counted, inert, listed, n_of, p_value, share
 from cda.report.tables import TESTED, Table, levels_table, table
 from cda.results.base import Estimate
 from cda.results.benchmarks import AskedModel, QualityResult, SetQuality
@@ -62,7 +63,8 @@ def scored_line(facts: Scorer) -> str:
         )
     cut = f"{facts.truncated} of {facts.texts} texts cut"
     if facts.how is not None:
-        return f"{facts.how}; {cut}" if facts.truncated else facts.how
+        how = scored_by(facts.how)
+        return f"{how}; {cut}" if facts.truncated else how
     return f"Scored in {shown_precision(facts.precision)}; {cut} at {facts.max_length_tokens} tokens"
 
 
@@ -235,11 +237,18 @@ def set_notes(result: SetQuality, unit: str) -> list[str]:
         wrong = unit == "reward" and not result.win_rates
         rule = "count as wrong, as in RewardBench's script" if wrong else "count half"
         rule = "share the point among the highest" if result.format == "rewardbench-2" else rule
-        notes.append(f"Ties (margin exactly 0) {rule}: {', '.join(f'{n} {label}' for label, n in ties.items())}.")
+        notes.append(f"Ties (margin exactly 0) {rule}: {_ties(ties)}.")
     expected = sum(result.n_expected.values())
     if expected and expected != result.n_items:
         notes.append(f"The benchmark has {expected} pairs, here {result.n_items}: not the leaderboard's number.")
     return notes
+
+
+def _ties(ties: Mapping[str, int]) -> str:
+    """Their number; of several scorings each one's."""
+    if len(ties) == 1:
+        return n_of(sum(ties.values()), "tie")
+    return ", ".join(f"{n} {label}" for label, n in ties.items())
 
 
 def scoring_sentences(result: QualityResult) -> list[str]:
@@ -254,7 +263,7 @@ def scoring_sentences(result: QualityResult) -> list[str]:
 def model_label(scoring: AskedModel) -> str:
     """A model's name, with its adapter and dose."""
     adapter = f" with {scoring.adapter} at dose {scoring.dose:g}" if scoring.adapter else ""
-    return f"{scoring.model}{adapter}"
+    return f"{called(scoring.model)}{adapter}"
 
 
 def _with_error(label: str, group: Level) -> str:

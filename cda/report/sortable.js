@@ -19,6 +19,7 @@ for (const table of document.querySelectorAll("table.wide")) {
   table.caption.append("; press a column's name to sort by it");
   const heads = [...table.tHead.rows[0].cells];
   heads.forEach((head, column) => {
+    if (!head.textContent.trim()) return;
     const button = document.createElement("button");
     button.type = "button";
     button.textContent = head.textContent;

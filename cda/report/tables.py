@@ -36,6 +36,7 @@ _MOST_POOLED = 8
 _OPENING = re.compile(r"\A(\s*(?:\d{1,9}(?=[.)](?:\s|\Z))|(?=[#=+-]+(?:\s|\Z))))([.)#=+-])")
 _WWW = re.compile(r"(?<![A-Za-z0-9])(www)\.", re.IGNORECASE)
 _LONGEST_NAME = 100
+_SHORT_NAME = 40
 _SPECIAL = re.compile(r"([\\`*_\[\]|~])")
 
 
@@ -174,6 +175,21 @@ def plain_table(table: Table) -> str:
     """A table as lines, its caption first; as wide as it is, with names cut to `_LONGEST_NAME` columns."""
     rows = [(clipped(inert(name), _LONGEST_NAME), *map(inert, cells)) for name, *cells in (table.header, *table.rows)]
     return "\n".join([inert(table.caption), *aligned(rows)])
+
+
+def fitted_table(table: Table, lines: int, columns: int = 100) -> list[str]:
+    """A table within so many lines and columns: names and the caption cut, columns left out from the right and rows from below, which
+    is said in their place."""
+    whole = [(clipped(inert(name), _SHORT_NAME), *map(inert, cells)) for name, *cells in (table.header, *table.rows)]
+    most = lines - 2
+    rows = whole if len(table.rows) <= most else whole[:most]
+    kept = len(table.header)
+    while kept > 2 and max(map(width, aligned([row[:kept] for row in rows]))) > columns:
+        kept -= 1
+    shown = [clipped(line, columns) for line in aligned([row[:kept] for row in rows])]
+    left = len(whole) - len(rows)
+    more = [f"… {n_of(left, 'more row')} in the report"] if left else []
+    return [clipped(inert(table.caption), columns), *shown, *more]
 
 
 def aligned(rows: Sequence[Row]) -> list[str]:

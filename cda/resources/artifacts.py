@@ -1,4 +1,4 @@
-"""Artifacts of a run: rows as JSON, earlier results, counts of stages, output folders and figures."""
+"""Artifacts of a run: rows as JSON, earlier results, counts of stages, and output folders."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
-from cda.errors import CdaError, DataError, RecipeError, RunError
+from cda.errors import CdaError, DataError, RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import is_a_file, is_there, user_path
 from cda.records import LabelledPair, Message, Pair, Prompt, TrainingExample, TrainingPair
@@ -106,15 +106,6 @@ def stage_counts(run_folder: RunFolder, name: str, kind: type[R]) -> R | None:
         ) from None
 
 
-_FIGURES = ("svg", "pdf")
-
-
-def check_form(form: str | None) -> None:
-    """Raise RecipeError for a format in which no figures are written; None: they are not to be written."""
-    if form is not None and form not in _FIGURES:
-        raise RecipeError([f"--figures {form}: figures are written as {' or '.join(_FIGURES)}"])
-
-
 _LONGEST_WORD = 24
 
 
@@ -144,6 +135,12 @@ def shown_target(target: str) -> str:
     kind = scorer_kind(target)
     bare = kind.bare(target)
     return target.removesuffix(bare) + kind.written(bare, shown_path)
+
+
+def as_given(*given: object) -> dict[str, str]:
+    """Files and models as a call named them (None left out), by the names that results have for them."""
+    known = [str(each) for each in given if each is not None]
+    return {shown(each): each for each in known for shown in (shown_path, shown_target)}
 
 
 def folder_suffix(target: str, inputs: Mapping[str, object], settings: Sequence[str] = ()) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from cda.llm.purse import FOLDER, Purse
 from cda.prompts import Prompts, ours
 from cda.recipe.load import Consent, LoadedRecipe, Opened
 from cda.recipe.schema import LlmSection
+from cda.report.next_step import COLUMNS
 from cda.report.numbers import duration
 from cda.resources.dry_run import only_noted
 from cda.rewriting.labels import asked_labels
@@ -198,7 +200,7 @@ def cost_sentence(planned: Planned, llm: LlmSection) -> str:
 def tell_costs(steps: Sequence[Step]) -> float | None:
     """Print the cost of several steps, cached answers not deducted, and their sum, which is returned; None if a price is unknown."""
     for line in cost_lines(steps):
-        say(line)
+        say(textwrap.fill(line, COLUMNS, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False))
     dollars = [_dollars(planned, llm) for llm, planned in steps]
     return None if None in dollars else sum(cost or 0.0 for cost in dollars)
 

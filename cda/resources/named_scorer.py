@@ -37,6 +37,7 @@ from cda.scorers.compared import (
     TextScorer,
     distinct_texts,
 )
+from cda.scorers.own_code import MEMORY, bare_name
 
 Rewarded = tuple[Rewards, RewardModelFacts]
 
@@ -89,7 +90,12 @@ class Subject:
 
     @property
     def name(self) -> str:
-        return self.section.name_or_path
+        return bare_name(self.section.name_or_path)
+
+    @property
+    def unnamed(self) -> bool:
+        """It is in memory."""
+        return self.section.name_or_path.startswith(MEMORY)
 
     @property
     def planned(self) -> str:

@@ -274,7 +274,7 @@ class Function(NamedScorer):
         scorer = self.own
         assert not isinstance(scorer, OwnPairwise)
         scores = _kept_until_done(self, scorer, scorer.settings, texts)
-        return scores, reward_facts(self.name, scores, how=scorer.how)
+        return scores, reward_facts(self.name, scores, how=scorer.how, unnamed=self.subject.unnamed)
 
     def text_scorer(self) -> TextScorer:
         scorer = self.own
@@ -290,7 +290,8 @@ class Function(NamedScorer):
         preferences = compare_distinct(function, comparisons)
         if function.orders.n_unread == len(preferences.by_comparison):
             raise ModelError(f"{function.name}: no preference (NaN) on any of {function.orders.n_unread} comparisons")
-        return preferences, verdict_facts(function, self.name, preferences)
+        facts = verdict_facts(function, self.name, preferences)
+        return preferences, facts.model_copy(update={"unnamed": self.subject.unnamed})
 
 
 class Scores(Function):

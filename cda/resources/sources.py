@@ -16,6 +16,7 @@ from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
 from cda.data.sampled import Outputs, load_sampled
 from cda.data.triples import CleanTriples, clean_triples
+from cda.data.weights import weights_of
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
 from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, broad_topic, part_path
@@ -109,6 +110,32 @@ def supplementary_pairs(data: DataSection, opened: Opened) -> CleanPairs:
     reference, split, columns = str(data.supplement), data.supplement_split, data.supplement_columns
     known_by = ("supplement", reference, split, *sorted(columns.items()))
     return opened.once(known_by, lambda: load_pairs(reference, split, columns, "data.supplement_columns"))
+
+
+def pair_weights(data: DataSection, opened: Opened) -> dict[str, float]:
+    """Weight of each pair by its id, by the column `data.weights` of the file that unchanged pairs come from; empty without it. Read
+    once in a run; DataError: embedded pairs, which have no columns, or as of `weights_of`."""
+    column, own = data.weights, data.supplement is None
+    if column is None:
+        return {}
+    reference, split = unchanged_source(data)
+    if reference == EMBEDDED:
+        raise DataError(
+            f"data.weights: the embedded pairs have no column '{column}'; `cda data embedded --rows FILE` writes them with weights, "
+            "for data.pairs=FILE"
+        )
+
+    def read() -> dict[str, float]:
+        cleaned = training_pairs(data, opened) if own else supplementary_pairs(data, opened)
+        weights = weights_of(load_rows(reference, split), cleaned.numbers, str(column), reference, "data.weights")
+        return {pair.id: weight for pair, weight in zip(cleaned.pairs, weights, strict=True)}
+
+    return opened.once(("weights", data.model_dump_json()), read)
+
+
+def unchanged_source(data: DataSection) -> tuple[str, str]:
+    """The file that unchanged pairs come from, and its split."""
+    return (data.pairs, data.split) if data.supplement is None else (data.supplement, data.supplement_split)
 
 
 def taught_contrasts(data: DataSection, biases: Sequence[Bias], opened: Opened) -> CleanContrasts:

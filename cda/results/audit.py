@@ -8,7 +8,19 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, MadeBy, Measure, Missing, Number, PerScoring, Result, Shown, of_room
+from cda.results.base import (
+    ByBias,
+    ByName,
+    Estimate,
+    MadeBy,
+    Measure,
+    Missing,
+    Number,
+    PerScoring,
+    Result,
+    Shown,
+    of_room,
+)
 from cda.results.benchmarks import SetQuality
 from cda.results.dose import Aim, DoseResult
 from cda.results.effects import BiasAnalysis, BiasEffects, BiasRate, FeatureDrift, Grouping
@@ -80,17 +92,17 @@ class AuditResult(Shown):
     biases: tuple[AuditedBias, ...]
     """The recipe's; of a model as it is also the second turns measured beside them."""
     sources: Sources
-    skew: dict[str, BiasSkew]
+    skew: ByBias[BiasSkew]
     """By bias, the targets first."""
-    votes: dict[str, VotedBias]
+    votes: ByBias[VotedBias]
     """By bias that people voted on."""
-    votes_undecided: dict[str, int]
+    votes_undecided: ByBias[int]
     """By bias that people voted on without any majority for one side: contrasts with votes."""
-    panel: dict[str, BiasPanel]
+    panel: ByBias[BiasPanel]
     """By bias; empty if no panel was asked."""
-    criteria: dict[str, dict[str, JudgedBias]] = Field(default_factory=dict)
+    criteria: ByBias[dict[str, JudgedBias]] = Field(default_factory=ByName)
     """Bias to criterion of the judge's rubric; empty without criteria."""
-    by: dict[str, dict[On, dict[str, Grouping | Missing]]] = Field(default_factory=dict)
+    by: ByBias[dict[On, dict[str, Grouping | Missing]]] = Field(default_factory=ByName)
     """By bias: contrasts and triples, by the columns of `audit.by`; Missing with its reason if no row has the column, or it does not
     divide them. Empty without such columns."""
     measured: tuple[Number, ...] = ()
@@ -102,13 +114,13 @@ class AuditResult(Shown):
     """Quality pairs without a readable verdict."""
     quality_sections: SetQuality | None
     """None without sections."""
-    effects: dict[str, BiasEffects]
-    drift: dict[str, tuple[FeatureDrift, ...] | Missing]
+    effects: ByBias[BiasEffects]
+    drift: ByBias[tuple[FeatureDrift, ...] | Missing]
     """By bias: features that differ between the two sides of its contrasts."""
     plain: Plain | None
     """None if plain CDA is the result itself."""
-    rate: dict[str, BiasRate]
-    analysis: dict[str, BiasAnalysis]
+    rate: ByBias[BiasRate]
+    analysis: ByBias[BiasAnalysis]
     """By target."""
     seeds: Seeds | None
     """None for a model as it is."""
@@ -157,7 +169,7 @@ class AuditResult(Shown):
     def beyond_noise(self) -> dict[str, Estimate | Missing]:
         """By bias, the change of the mean margin that neither noise nor stretched rewards explain, in reward units; empty for one
         model."""
-        return {each.at["bias"]: each.found for each in self.measured if each.measure == "beyond_noise"}
+        return ByName({each.at["bias"]: each.found for each in self.measured if each.measure == "beyond_noise"})
 
     @property
     def rewards(self) -> dict[str, PerScoring[dict[str, Estimate | Missing]]]:
@@ -168,7 +180,7 @@ class AuditResult(Shown):
             if each.measure == "reward" and each.moment != "change":
                 when = "after" if each.moment == "after" else "before"
                 found.setdefault(each.at["bias"], {}).setdefault(when, {})[each.at["text"]] = each.found
-        return {bias: PerScoring[dict[str, Estimate | Missing]](**own) for bias, own in found.items()}
+        return ByName({bias: PerScoring[dict[str, Estimate | Missing]](**own) for bias, own in found.items()})
 
     @property
     def policy(self) -> tuple[Number, ...]:
@@ -184,7 +196,7 @@ class AuditResult(Shown):
                 name = each.at.get("interval", "before" if each.moment == "model" else each.moment)
                 tested = {"test": each.test} if each.test else {}
                 found.setdefault(each.at.get("bias", ""), {}).update({name: each.found, **tested})
-        return {bias: Measure(**own, ties=self.ties[on][bias]) for bias, own in found.items()}
+        return ByName({bias: Measure(**own, ties=self.ties[on][bias]) for bias, own in found.items()})
 
     def n_measured(self, bias: str = "") -> int:
         """Contrasts of a bias with a margin, or quality pairs; held-out numbers may be of fewer."""
@@ -215,10 +227,6 @@ class AuditResult(Shown):
         """
         file: Path = of_room("cda.comparing.row:write_audit")(self, path)
         return file
-
-    def _repr_html_(self) -> str:
-        html: str = of_room("cda.auditing.report:notebook_html")(self)
-        return html
 
     def __repr__(self) -> str:
         return f"<Audit of {self.model.name}: {', '.join(bias.name for bias in self.biases)}>"

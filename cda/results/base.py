@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, Literal, NamedTuple, Self, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, PrivateAttr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, PrivateAttr, ValidationError
 
-from cda.errors import DataError
+from cda.errors import CdaError, DataError, did_you_mean
 from cda.files.jsonl import read_json, write_json, write_page
 from cda.files.paths import place_for, user_path, writing
 from cda.inert import clipped
@@ -27,12 +27,53 @@ Scoring = Literal["model", "before", "after"]
 """Name of a scoring in reports: `model` if one model is measured, else `before` and `after` its training."""
 
 
+class UnknownNameError(KeyError):
+    """A name that a part of a result does not have; the nearest that it has, and all of them."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ByName(dict[str, T]):
+    """Parts of a result by name. Another name raises UnknownNameError, which is a KeyError."""
+
+    what = "bias"
+    are = "measured"
+
+    def __missing__(self, name: object) -> T:
+        meant = did_you_mean(str(name), self).replace(" Did", " did")
+        raise UnknownNameError(f"'{name}': no such {self.what};{meant} {self.are}: {', '.join(self) or 'none'}")
+
+
+def by_name(parts: Mapping[str, T], what: str) -> ByName[T]:
+    """Parts of which each is a `what`, such as a moment."""
+    found = ByName(parts)
+    found.what, found.are = what, "known"
+    return found
+
+
+class _Audits(ByName[T]):
+    what = "audit"
+    are = "compared"
+
+
+ByBias = Annotated[dict[str, T], AfterValidator(ByName)]
+"""Dict of biases as every result has it; an unknown one is said with the nearest."""
+ByAudit = Annotated[dict[str, T], AfterValidator(_Audits)]
+
+
 class Result(BaseModel):
     """A measured result, or a part of one. Values cannot be reassigned, unknown fields and NaN are refused."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, protected_namespaces=()
     )
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """With other values of some fields; parts by name stay such."""
+        named = {name: type(had) for name in update or () if isinstance(had := getattr(self, name, None), ByName)}
+        given = {name: named[name](value) if name in named else value for name, value in (update or {}).items()}
+        return super().model_copy(update=given, deep=deep)
 
 
 class Told(Result):
@@ -204,8 +245,8 @@ class PerScoring(Result, Generic[T]):
         return cast(T, self.after) if self.is_trained else self.before
 
     def of(self, scoring: str) -> T:
-        """The value under one scoring; KeyError if this was not measured under it."""
-        return dict(self.items())[scoring]  # type: ignore[index]  # any string may be asked for
+        """The value under one scoring; UnknownNameError if this was not measured under it."""
+        return by_name(dict[str, T](self.items()), "scoring")[scoring]
 
 
 class BeforeAfter(PerScoring[Estimate | Missing]):
@@ -282,8 +323,42 @@ class MadeBy(NamedTuple):
     """The same of the page that is written, if it has more, which is read from the folder of the result."""
 
 
-class Shown(Saved):
-    """A result with methods for its page, its file and its numbers. `str()` returns the output of the command."""
+class Documented:
+    """Something with a page: its figures, and what a notebook shows of it."""
+
+    def document(self) -> Document:
+        """Its page: headlines, tables and figures."""
+        raise NotImplementedError
+
+    def plot(self, which: str = "", column: Literal["single", "double"] = "single") -> Any:
+        """Draw a figure of its page, as `--figures` writes it; a notebook shows it.
+
+        Args:
+            which: Id of the figure, the name of its file; by default the first.
+            column: Width, of a paper's column or of two.
+
+        Returns:
+            Matplotlib's axes; of a figure with several panels an array of them, in reading order. Shape (n,).
+
+        Raises:
+            DataError: It has no such figure, or none; or Matplotlib or every font is missing.
+
+        Example:
+            >>> axes = audit.plot("skew")  # doctest: +SKIP
+            >>> axes.figure.savefig("skew.pdf")  # doctest: +SKIP
+        """
+        return of_room("cda.report.drawing:plotted")(self.document().plots, which, column)
+
+    def _repr_html_(self) -> str | None:
+        """The first screen of its page, its first table and figure, without script or style."""
+        try:
+            return self.document().notebook()
+        except CdaError:  # nothing to show yet: a notebook then has the `repr`
+            return None
+
+
+class Shown(Saved, Documented):
+    """A result with methods for its page, its figures, its file and its numbers. `str()` returns the output of the command."""
 
     made_by: ClassVar[MadeBy]
     _folder: Path | None = PrivateAttr(default=None)
@@ -312,13 +387,18 @@ class Shown(Saved):
         return found
 
     def save(self, path: str | Path) -> None:
-        """Write it as JSON; `cda.load` reads it again.
+        """Write it as JSON (.json); `cda.load` reads it again.
 
         Raises:
+            DataError: The path has another ending.
             RunError: The file cannot be written.
         """
-        file = place_for(user_path(path))
-        with writing(file):
+        file = user_path(path)
+        if file.suffix != ".json":
+            raise DataError(
+                f"{path}: a result is saved as JSON (.json); report() writes a page (.html) or Markdown (.md), to_frame() gives a table"
+            )
+        with writing(place_for(file)):
             save(self, file)
 
     def report(self, path: str | Path) -> None:
@@ -345,17 +425,15 @@ class Shown(Saved):
     def to_frame(self) -> DataFrame:
         """Every estimate as a row of a pandas frame.
 
-        Columns: measure, of, scoring (before, after, change, unpaired or empty), key (of a number in the table of measures), value,
-        low, high (95% interval), n, n_prompts, unit, method, p_value and p_holm of a change, and reason if there is no value.
+        Columns: measure, bias, moment (`model` as it is, or before, after, change, unpaired), value, low, high (95% interval) and n;
+        what else the numbers are of, such as topic, audit, judge or a column of the data, each a column, empty in rows of none of it;
+        n_prompts, unit, method, p_value and p_holm of a test, and reason if there is no value.
 
         Raises:
             DataError: pandas is not installed.
         """
-        try:
-            import pandas
-        except ImportError:
-            raise DataError("to_frame needs pandas: pip install 'cda-debias[pandas]'") from None
-        return pandas.DataFrame(list(of_room("cda.numbers.views:rows_of")(self)))
+        made: DataFrame = of_room("cda.numbers.frames:frame")(of_room("cda.numbers.frames:rows_of")(self))
+        return made
 
 
 def of_room(place: str) -> Any:

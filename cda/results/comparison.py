@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from cda.results.base import Estimate, MadeBy, Missing, Number, Result, Saved, Shown, Test, of_room
+from cda.results.base import ByAudit, Estimate, MadeBy, Missing, Number, Result, Saved, Shown, Test, of_room
 from cda.results.discover import SearchedModel, SearchSettings
 
 Kind = Literal["reward models", "judges", "trainings"]
@@ -92,6 +92,8 @@ class AuditRow(Saved):
     """Day on which the audit was finished (UTC), such as `2026-11-24`; None if the run's folder does not say."""
     model: str
     """Name; of a local folder or file its last part."""
+    unnamed: Annotated[bool, Field(exclude_if=lambda unnamed: not unnamed)] = False
+    """It was in memory, where no command can name it."""
     revision: str | None
     """Commit on the hub: the one that was asked for, or that of this machine's cache when the row was written."""
     content: str | None
@@ -106,6 +108,11 @@ class AuditRow(Saved):
     """What was measured on, by name: `contrasts of BIAS`, `votes on BIAS`, `triples of BIAS`, `quality pairs`, `samples`."""
     numbers: tuple[Number, ...]
     """Every number of the audit; of a training before, after and change."""
+    verdicts: Annotated[dict[str, str], Field(default_factory=dict, exclude_if=lambda words: not words)]
+    """Bias to the word of the audit's verdict on it; empty in rows of earlier versions."""
+    tied: Annotated[tuple[str, ...], Field(exclude_if=lambda biases: not biases)] = ()
+    """Biases with no skew to compare: all pairs are scored exactly alike, or, where no vote decides, most are and the rest give no
+    majority for the side with the bias."""
 
     @model_validator(mode="after")
     def _possible(self) -> Self:
@@ -159,6 +166,8 @@ class MeanOver(Result):
     kind: Kind
     name: str
     """As the mean's numbers name it."""
+    group: Annotated[str, Field(exclude_if=lambda name: not name)] = ""
+    """The folder that all of them were given by, if several folders were given."""
     audits: tuple[str, ...]
     interval_over: Literal["models and prompts", "prompts"]
     """`prompts`: of one share at least the interval is over prompts alone and holds for these audits: too few to say anything of others."""
@@ -178,6 +187,8 @@ class RankedGroup(Result):
     by_place: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
     """Judges that mostly go by the place of an answer, and so have no place by distance from 50%, near which they are whatever they
     prefer."""
+    tied: Annotated[tuple[str, ...], Field(exclude_if=lambda names: not names)] = ()
+    """Audits without a place since on a bias at least they have no skew to compare (`tied` of their rows)."""
 
 
 class Finding(Result):
@@ -193,7 +204,7 @@ class ComparisonResult(Shown):
 
     made_by = MadeBy("cda compare", "comparison.json", "cda.comparing.page:comparison_document")
     schema_version: Literal[3] = 3
-    audits: dict[str, AuditRow]
+    audits: ByAudit[AuditRow]
     """By a name of their own."""
     sources: dict[str, str]
     """Name to the run's folder or the row's file."""

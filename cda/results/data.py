@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
+
+from pydantic import Field
 
 from cda.records import Exclusions
-from cda.results.base import Estimate, MadeBy, Missing, Result, Shown, Test
+from cda.results.base import ByBias, ByName, Estimate, MadeBy, Missing, Result, Shown, Test
 from cda.results.benchmarks import AskedLLM
 from cda.results.effects import ChoiceOdds, Grouping, LabelRates
 
@@ -38,6 +40,30 @@ class OddsRegression(Result):
     """Pairs left out because a label of a bias is unknown."""
 
 
+class DataWeights(Result):
+    """Suggested weights of the pairs, by how well biases and length alone tell their choices (`cda.stats.choice_weights`)."""
+
+    n: int
+    """Pairs with a weight."""
+    effective_n: float
+    """Equally weighted pairs that they are worth, (Σ w)² / Σ w²."""
+    terms: tuple[str, ...]
+    """Differences between the sides that the choices were told by: labels, measured features, and `number of words`."""
+    told: Estimate
+    """Share of the choices that these tell out of fold, half of those that they tell nothing of."""
+    folds: int
+    """Prompts were dealt to so many; a pair's weight comes of a regression on the others."""
+    smallest: float
+    largest: float
+    """Of weights of mean 1."""
+    capped: int
+    """Pairs whose weight was cut at five times the mean."""
+    alone: dict[str, int]
+    """By bias: pairs that it decides alone, as the one measured bias that their sides differ in, on the chosen side."""
+    r: dict[str, Estimate | Missing]
+    """By bias: `r_train` of the weighted pairs."""
+
+
 class DataResult(Shown):
     """Measurements of `cda data`."""
 
@@ -62,16 +88,20 @@ class DataResult(Shown):
     words: ChoiceOdds | Missing
     """Length as a term of its own: odds for each doubling of the words."""
     regression: OddsRegression | Missing
-    by: dict[str, dict[str, Grouping]]
+    by: dict[str, ByBias[Grouping]]
     """By column, then by bias: `chosen`, the share of pairs with it on one side in which that side is the chosen one; the shares of
     `chosen responses` and `rejected responses` that have it; and `r`, its correlation with being chosen. Holm over the cells of a column."""
+    rows: Annotated[str | None, Field(exclude_if=lambda value: value is None)] = None
+    """The file with a line for each row (`--rows`); None without one."""
+    weights: Annotated[DataWeights | Missing | None, Field(exclude_if=lambda value: value is None)] = None
+    """Of the pairs in that file; None without one."""
     seed: int
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""
 
     def bias(self, name: str) -> DataBias:
-        """The bias of this name; KeyError for another one."""
-        return {bias.name: bias for bias in self.biases}[name]
+        """The bias of this name; KeyError for another one, with the nearest."""
+        return ByName({bias.name: bias for bias in self.biases})[name]
 
     def __repr__(self) -> str:
         return f"<DataAudit of {self.pairs}: {', '.join(bias.name for bias in self.biases)}>"

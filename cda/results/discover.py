@@ -109,6 +109,8 @@ class SearchedModel(Result):
     """A model, or a judge, as it was asked."""
 
     name: str
+    unnamed: Annotated[bool, Field(exclude_if=lambda unnamed: not unnamed)] = False
+    """As of `RewardModelFacts`."""
     adapter: str | None
     dose: float | None
     """Dose of the adapter; None without one."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field, JsonValue
 
 from cda.records import Exclusions
-from cda.results.base import BeforeAfter, Estimate, MadeBy, Missing, Result, Shown, of_room
+from cda.results.base import BeforeAfter, ByBias, Estimate, MadeBy, Missing, Result, Shown, of_room
 from cda.results.facts import Scorer
 
 if TYPE_CHECKING:
@@ -87,10 +87,10 @@ class CalibrationResult(Shown):
     following: Estimate
     """Log odds of people's preference per root mean square of the margins, with the terms held fixed: near 0 the scorer follows
     people in nothing but the biases, and a correction cannot make it."""
-    corrections: dict[str, BiasCorrection]
+    corrections: ByBias[BiasCorrection]
     """By bias."""
     order: OrderCorrection | Missing
-    biases: dict[str, CalibratedBias]
+    biases: ByBias[CalibratedBias]
     """By bias that people voted on."""
     quality: BeforeAfter | None
     """Accuracy on quality pairs, out of fold; None without any."""
@@ -192,9 +192,9 @@ class DoseMethod(Result):
     """No more than the allowed share is lost, held out."""
     plain_keeps_quality: bool
     """The same of dose 1."""
-    held_out: dict[str, HeldOutBias]
+    held_out: ByBias[HeldOutBias]
     """By bias."""
-    response: dict[str, tuple[DosePoint, ...]]
+    response: ByBias[tuple[DosePoint, ...]]
     """By bias, in ascending order of dose."""
 
 

@@ -245,11 +245,12 @@ class LengthBaseline(Result):
     words: Estimate
     """Share on which it has more words."""
     explained: Estimate | Missing
-    """Part of the mean margin that goes with the changes in length, and in wording, by the regression of `cda.stats.length` that decides."""
+    """Part of the mean margin that goes with the changes in length, by the regression of `cda.stats.length` that leaves the bias too little,
+    else by the linear one."""
     left: Estimate | Missing
-    """The part that these leave to the bias."""
+    """The part that they leave to the bias."""
     rival: str | None
-    """What may be preferred in place of the bias: `length`, or another feature; None if the bias is told apart from them."""
+    """What may be preferred in place of the bias: `length`, another feature or `wording`; None if the bias is told apart from them."""
 
 
 class DirectEffects(Result):

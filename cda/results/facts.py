@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, JsonValue
 
 from cda.records import PanelRule
 from cda.results.base import Estimate, Missing, PerScoring, Result
@@ -18,6 +18,8 @@ class ScorerFacts(Result):
 
     name: str
     """The model as the recipe names it."""
+    unnamed: Annotated[bool, Field(exclude_if=lambda unnamed: not unnamed)] = False
+    """It is a function or model in memory, which no command can name."""
     notes: tuple[str, ...] = ()
     """Sentences for the reader."""
 
@@ -237,4 +239,8 @@ class RunFacts(Result):
     """Its version."""
     platform: str | None = None
     """The machine, as Python names it."""
+    folder: str | None = None
+    """The run's folder."""
+    settings: dict[str, JsonValue] = Field(default_factory=dict)
+    """The recipe as it was resolved; empty if the manifest is damaged."""
     stages: dict[str, StageRun]

@@ -135,6 +135,20 @@ class TaughtContrasts(Result):
     """Training examples by bias."""
 
 
+class PairWeights(Result):
+    """Weights of the unchanged pairs (data.weights)."""
+
+    column: str
+    n: int
+    """Unchanged pairs of the training mix, those of validation included; their weights have a mean of 1 in the training part."""
+    effective_n: float
+    """Equally weighted pairs that they are worth, (Σ w)² / Σ w²."""
+    smallest: float
+    largest: float
+    zero: int
+    """Pairs of weight 0, which are not drawn."""
+
+
 class SynthesizeCounts(Result):
     """Counts of the stage `synthesize`."""
 
@@ -145,6 +159,8 @@ class SynthesizeCounts(Result):
     biases: dict[str, Rewritten]
     contrasts: TaughtContrasts | None = None
     """None without data.contrasts."""
+    weights: Annotated[PairWeights | None, Field(exclude_if=lambda value: value is None)] = None
+    """None without data.weights."""
     mix: dict[Literal["train", "validation"], int]
     """Pairs of the training mix."""
     kinds: dict[str, int]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from cda.records import Exclusions, Preference
-from cda.results.base import Estimate, Missing, Result, Saved
+from cda.results.base import ByBias, Estimate, Missing, Result, Saved
 from cda.results.skew import Agreement, Leading
 
 StudyKind = Literal["crowd", "experts"]
@@ -120,7 +120,7 @@ class StudyResult(Saved):
     exclusions: Exclusions
     """Number of answers read, and reasons why some are not votes."""
     all: StudyGroup
-    biases: dict[str, StudyGroup]
+    biases: ByBias[StudyGroup]
     position: Position | None
     """None if no side was chosen."""
     time: Time

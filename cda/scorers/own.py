@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import numpy as np
 from cda.arrays import LARGEST, FloatArray
 from cda.data.scores import StoredScores
 from cda.errors import DataError, ModelError, type_in_words
+from cda.files.paths import refuse_prose
 from cda.inert import clipped, inert
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, reading_of, template_of, without_adapter
@@ -27,7 +29,7 @@ from cda.scorers.batching import row_groups
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import BothOrders, Finished, Text, TextScore, TextScorer
 from cda.scorers.judge import of_both_orders
-from cda.scorers.own_code import OwnCode, checked_code, load_code
+from cda.scorers.own_code import MEMORY, OwnCode, checked_code, load_code
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -223,15 +225,16 @@ def _scorer(code: OwnCode) -> OwnPointwise | OwnPairwise:
 @contextmanager
 def opened_model(model: object, max_length_tokens: int) -> Iterator[tuple[str, OwnScorer | None]]:
     """The name of a model, and its scorer if it is in memory; ModelError if it is nothing that scores."""
+    refuse_prose(model, "model", "a name, folder or function")
     if isinstance(model, str | PathLike):
         yield str(model), None
         return
     if isinstance(model, tuple):
         if len(model) != 2:
             raise ModelError(f"model: a tuple of {len(model)}; give (model, tokenizer)")
-        name = f"memory:{_identifier(type(model[0]).__name__)}"
+        name = _identifier(type(model[0]).__name__)
         with model_in_memory(*model, name, max_length_tokens) as scorer:
-            yield name, scorer
+            yield f"{MEMORY}{name}", scorer
         return
     if hasattr(model, "config") and hasattr(model, "forward"):
         raise ModelError(f"model: {type_in_words(model)} without its tokenizer; give (model, tokenizer)")
@@ -240,9 +243,15 @@ def opened_model(model: object, max_length_tokens: int) -> Iterator[tuple[str, O
             f"model: found {type_in_words(model)}; give a name or folder, a function (prompts, responses) -> rewards, or "
             "(model, tokenizer)"
         )
-    called = getattr(model, "__qualname__", type(model).__name__).rpartition(".")[2]
-    name = f"memory:{_identifier(called)}"
-    yield name, scorer_in_memory(model, name)
+    name = _identifier(_called(model))
+    yield f"{MEMORY}{name}", scorer_in_memory(model, name)
+
+
+def _called(function: object) -> str:
+    """A function's `__name__`, of a partial that of its function, of another callable object that of its class."""
+    while isinstance(function, partial):
+        function = function.func
+    return str(getattr(function, "__name__", type(function).__name__))
 
 
 def _identifier(name: str) -> str:

@@ -345,6 +345,19 @@ class OwnCode:
         return _as_numbers(returned, len(rows), where)
 
 
+MEMORY = "memory:"
+"""Begins the name by which settings know a model or function that is in memory; no reader sees it."""
+
+
+def bare_name(name: str) -> str:
+    """A model's name for readers: of an object in memory its own.
+
+    >>> bare_name("memory:score"), bare_name("mine.py:score")
+    ('score', 'mine.py:score')
+    """
+    return name.removeprefix(MEMORY)
+
+
 def is_own(name: str) -> bool:
     """True if a name has the form of a user's scorer.
 
@@ -452,7 +465,7 @@ def _n_columns(name: str, function: object) -> int:
 def _as_numbers(returned: Any, count: int, where: str) -> FloatArray:
     if hasattr(returned, "detach"):  # a torch tensor may be on another device, in a type that numpy lacks
         returned = returned.detach().double().cpu().numpy()
-    wanted = f"it must return {count} numbers, one for each text"
+    wanted = f"it gets lists, and must return {count} numbers, one for each text"
     if returned is None:
         raise ModelError(f"{where}: the function returned nothing; {wanted}")
     if isinstance(returned, str | bytes) or not (isinstance(returned, Sequence) or hasattr(returned, "__array__")):
@@ -462,7 +475,11 @@ def _as_numbers(returned: Any, count: int, where: str) -> FloatArray:
     except Exception as error:  # lists of different lengths, tensors that are part of a graph, …
         raise ModelError(f"{where}: what the function returned cannot be read ({error}); {wanted}") from error
     if array.shape != (count,):
-        shape = f"{len(array):,} values" if array.ndim == 1 else f"an array of shape {array.shape}"
+        shape = (
+            f"{len(array):,} value{'' if len(array) == 1 else 's'}"
+            if array.ndim == 1
+            else f"an array of shape {array.shape}"
+        )
         raise ModelError(f"{where}: the function returned {shape}; {wanted}")
     if array.dtype.kind not in "fiu":
         odd = next((row for row, value in enumerate(returned) if not _is_number(value)), 0)

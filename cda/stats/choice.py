@@ -76,7 +76,7 @@ def choice_log_odds(
         left = _without_one_sided(left, missing)
         left = _without_combinations(left, missing)
         if left is rows:
-            beta = _maximum(rows)
+            beta = maximum(rows.x)
             if beta is not None:
                 fitted = _estimates(rows, beta)
                 break
@@ -129,36 +129,44 @@ def _without_combinations(rows: _Rows, missing: dict[str, Missing]) -> _Rows:
     return rows
 
 
-def _maximum(rows: _Rows) -> FloatArray | None:
-    """Coefficients of greatest likelihood, shape (k,), by Newton's method with halved steps; None if there is no maximum."""
-    scale = np.sqrt((rows.x**2).mean(axis=0))
-    x = rows.x / scale
+def maximum(x: FloatArray, ridge: float = 0.0) -> FloatArray | None:
+    """Coefficients of greatest likelihood, shape (k,), by Newton's method with halved steps; None if there is no maximum.
+
+    Args:
+        x: Differences chosen − rejected, shape (n, k).
+        ridge: Precision of a normal prior around 0 on the coefficient of each term divided by its root mean square. Above 0 there is
+            always a maximum, also where terms tell every choice or are the same.
+    """
+    scale = np.sqrt((x**2).mean(axis=0))
+    scale[scale == 0] = 1.0
+    x = x / scale
     beta = np.zeros(x.shape[1])
-    loss = _loss(x, beta)
+    loss = _loss(x, beta, ridge)
     for _ in range(_MOST_STEPS):
-        p = _probability(x @ beta)
-        hessian = (x * (p * (1 - p))[:, None]).T @ x
+        p = chance(x @ beta)
+        hessian = (x * (p * (1 - p))[:, None]).T @ x + ridge * np.eye(len(beta))
         try:
-            step = np.linalg.solve(hessian, x.T @ (1 - p))
+            step = np.linalg.solve(hessian, x.T @ (1 - p) - ridge * beta)
         except np.linalg.LinAlgError:
             return None
         for _ in range(_MOST_STEPS):
-            if (found := _loss(x, beta + step)) <= loss + ROUNDING:
+            if (found := _loss(x, beta + step, ridge)) <= loss + ROUNDING:
                 break
             step = step / 2
         beta, loss = beta + step, found
-        if float(np.abs(x @ beta).max()) > _SURE:
+        if not ridge and float(np.abs(x @ beta).max()) > _SURE:
             return None
         if float(np.abs(step).max()) < _STEP:
             return np.asarray(beta / scale, dtype=np.float64)
     return None
 
 
-def _loss(x: FloatArray, beta: FloatArray) -> float:
-    return float(np.logaddexp(0.0, -(x @ beta)).sum())
+def _loss(x: FloatArray, beta: FloatArray, ridge: float) -> float:
+    return float(np.logaddexp(0.0, -(x @ beta)).sum() + ridge / 2 * (beta @ beta))
 
 
-def _probability(predictor: FloatArray) -> FloatArray:
+def chance(predictor: FloatArray) -> FloatArray:
+    """Probability 1 / (1 + exp(−predictor)) of the choice, shape (n,)."""
     return np.asarray(1 / (1 + np.exp(-np.clip(predictor, -500, 500))), dtype=np.float64)
 
 
@@ -201,7 +209,7 @@ def _estimates(rows: _Rows, beta: FloatArray) -> dict[str, LogOdds | Missing]:
     G: prompts with a pair that differs in any term."""
     informative = (rows.x != 0).any(axis=1)
     x, ids = rows.x[informative], rows.ids[informative]
-    p = _probability(x @ beta)
+    p = chance(x @ beta)
     bread = np.linalg.inv((x * (p * (1 - p))[:, None]).T @ x)
     scores = cluster_sums(x * (1 - p)[:, None], ids.tolist())
     n_prompts, n_terms = len(scores), len(rows.terms)

@@ -33,6 +33,8 @@ class Stream(IntEnum):
     """Conversations held out of training; with the number of the bias."""
     SUPPLEMENT = 9
     """Order in which supplementary pairs are labelled, until there are enough."""
+    WEIGHTS = 10
+    """Folds of prompts of preference pairs whose weights are told by the other folds."""
     VALIDATION_RESPONSES = 10**6
     """Responses on which candidates of a discovery are validated. Its generations draw from 0, 1, 2, …"""
     TEST_RESPONSES = 10**6 + 1

@@ -386,7 +386,7 @@ def _too_small(n: int, n_prompts: int, n_total: int) -> str:
     if n == 0:
         return f"no overlap: none of {n_total} pairs has drift within limits"
     if n_prompts < MIN_PROMPTS:
-        return f"overlap too small: {pairs}, from {n_prompts} prompts; {MIN_PROMPTS} prompts are needed"
+        return f"overlap too small: {pairs}, from {n_prompts} prompts; {MIN_PROMPTS} such prompts are needed"
     if n < MIN_SHARE * n_total:
         return f"overlap too small: {pairs} ({n / n_total:.0%}); {MIN_SHARE:.0%} are needed"
     return ""

@@ -1,42 +1,36 @@
 """Length next to a bias: what a scorer of characters, and one of words, would prefer on the same contrasts, and whether the change in
-length, or in the wording that goes with it, explains a scorer's margins."""
+length, in another amount or in the wording tells a scorer's margins better than the bias does."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
+from cda.features import AMOUNTS
 from cda.results.base import Estimate, Missing
 from cda.results.effects import LENGTH, LengthBaseline
-from cda.stats.estimators import ROUNDING, Mean, Regression, share_of
-from cda.stats.multiplicity import holm
-from cda.stats.verdict import SIGNIFICANT
+from cda.stats.estimators import ROUNDING, Regression, share_of
 
 LEFT = 0.25
-"""Part of the mean margin that a rival must leave to the bias: less may be a bend of the margin in it."""
-LEFT_BY_AMOUNT = 0.5
-"""That which another measure of amount must leave: two ways of counting the same leave each other more."""
+"""Part of the mean margin that length must leave to the bias: less may be a bend of the margin in it."""
+CLEARLY_LESS = 0.8
+"""Part of another's squared error from which one explanation is the better one: real reward models of layout have 0.87 or more."""
 SAME_SIDE = 0.975
 """Share of contrasts on which a scorer that only names a side prefers the longer one, or the shorter, from which it may go by length alone."""
+WORDING = "wording"
 _LENGTHS = ("characters", "words")
-_RIVALS = (*_LENGTHS, "sentences", "long_word_share", "flesch_reading_ease", "questions")
+_OTHERS = ("sentences", "long_word_share", "flesch_reading_ease", "questions", "type_token_ratio")
 """Features that nearly every rewriting moves a little, without a limit of their own or within it."""
-_AMOUNTS: Mapping[str, frozenset[str]] = {
-    "vowels": frozenset({"flesch_reading_ease"}),
-    "different_words": frozenset({"type_token_ratio"}),
-    "type_token_ratio": frozenset(),
-    "words_a_sentence": frozenset({"sentences", "list_lines"}),
-    "first_sentence": frozenset({"sentences", "list_lines"}),
-    "last_sentence": frozenset({"sentences", "list_lines"}),
-}
-"""Measures that go with length, each a rival of its own, and the own features of a bias that they are made of: there they are the bias."""
 _SAYS_A_SIDE = 2
 """Sizes of margins, ties among them, of a scorer that says which side it prefers and not by how much."""
+_FOLDS = 5
+_PENALTIES = (1e-9, 1e-3, 1e-2, 0.1, 1.0, 10.0)
+_NO_WORDING = np.zeros((0, 0))
 
 
 def length_baseline(
@@ -46,23 +40,26 @@ def length_baseline(
     own: Sequence[str],
     prompt_ids: Sequence[str],
     unit: str = "reward",
+    wording: FloatArray = _NO_WORDING,
 ) -> LengthBaseline:
-    """The preferences of two scorers of length, and how much of the mean margin the change in length explains.
+    """The preferences of two scorers of length, and whether something else than the bias explains the margins, perturbed − base.
 
-    Least squares of the margin, perturbed − base, on the changes in characters and in words, and on those of the bias's `own` features
-    (`treatment`), with an intercept; errors clustered by prompt. Length explains its two coefficients times the mean changes; what
-    the intercept and the own features give is left to the bias. A second regression has sentences, reading ease, long words and
-    questions beside them, as far as they are not its own. The bias is told apart if both leave it a part of the mean margin's sign,
-    above `LEFT` of it; else the rival is what the second gives the largest part. Nor is it told apart if another measure that goes
-    with length (`_AMOUNTS`), beside these two, is shown to have a part of its own (Holm over these measures) and leaves the bias less
-    than `LEFT_BY_AMOUNT`. The parts returned are those of the second if the first leaves the bias its part.
+    Explanations compete on prompts that they were not fitted on (`_error`). The bias's is a constant with the changes in its `own`
+    features (`treatment`) and in the amounts that they are made of. A rival has no constant, as it has to explain the mean margin too:
+    characters and words, as they are or as logarithms; the other amounts together, or the side that has more of one if the scorer only
+    names a side; and the wording. One that leaves at most `CLEARLY_LESS` of the other's squared error is the better explanation. If
+    neither length nor the bias is, adjustment decides, by least squares of the margin on the changes in length, as they are and as
+    logarithms, and in the own features: length explains its coefficients times the mean changes, and must leave to the bias, the
+    constant included, a part of the mean margin's sign that is above `LEFT` of it. Errors are clustered by prompt.
 
     Args:
         margins: Shape (n,), in `unit`.
-        perturbed: Features of the biased sides, shape (n,) each, `characters` and `words` among them; NaN where one does not hold.
+        perturbed: Features and `AMOUNTS` of the biased sides, shape (n,) each, `characters` and `words` among them; NaN where one does
+            not hold.
         base: Those of the other sides.
         own: Features that are the bias itself; without characters and words.
         prompt_ids: Cluster of each row.
+        wording: Changes in the counts of words, letters and endings, shape (n, k).
 
     Raises:
         DataError: No contrasts, or a margin that is not finite.
@@ -70,31 +67,31 @@ def length_baseline(
     values = finite(margins, "margins")
     if not len(values):
         raise DataError("no contrasts: the part of length cannot be measured")
-    names = [name for name in dict.fromkeys((*_RIVALS, *own)) if name in perturbed]
+    parts = [name for name, amount in AMOUNTS.items() if amount.part_of & set(own)]
+    names = [name for name in dict.fromkeys((*_LENGTHS, *own, *AMOUNTS, *_OTHERS)) if name in perturbed]
     changes = {name: _change(perturbed[name], base[name]) for name in names}
-    preferred = {name: share_of(np.where(changes[name] == 0, 0.5, changes[name] > 0), prompt_ids) for name in _LENGTHS}
-    amounts = {
-        name: _change(perturbed[name], base[name])
-        for name, parts in _AMOUNTS.items()
-        if name in perturbed and name not in own and not parts & set(own)
-    }
-    of_length = {name: changes[name] for name in changes if name in _LENGTHS or name in own}
-    # What changes by the same number everywhere is an intercept already, and its ratio nearly one.
-    varies = [name for name in _LENGTHS if np.ptp(changes[name]) > 0]
-    ratios = {name: _change(np.log1p(perturbed[name]), np.log1p(base[name])) for name in varies}
-    forms = [_parts(values, used, own, prompt_ids, unit) for used in (of_length, of_length | ratios)]
-    of_all = _parts(values, changes, own, prompt_ids, unit)
-    rival = _rival(values, changes | amounts, forms, of_all)
-    if rival is None and values.mean():
-        beside = {name: _parts(values, of_length | {name: amounts[name]}, own, prompt_ids, unit) for name in amounts}
-        rival = _amount(beside, float(values.mean()))
-    decides = next((form for form in forms if not _leaves(form.left, float(values.mean()))), of_all)
+    ratios = {name: _change(np.log1p(perturbed[name]), np.log1p(base[name])) for name in _LENGTHS}
+    lengths = {name: changes[name] for name in _LENGTHS}
+    mine = {name: changes[name] for name in names if name in own}
+    # A length that changes by the same number everywhere is a constant, and its ratio nearly one.
+    forms = [
+        _parts(values, {name: used[name] for name in _LENGTHS if np.ptp(changes[name]) > 0}, mine, prompt_ids, unit)
+        for used in (lengths, ratios)
+    ]
+    rival = _rival(
+        values,
+        _folds(prompt_ids),
+        bias=[*mine.values(), *(changes[name] for name in parts if name in changes)],
+        lengths=lengths,
+        ratios=ratios,
+        amounts={name: changes[name] for name in names if name not in (*_LENGTHS, *own, *parts)},
+        wording=wording,
+        is_left=all(_leaves(left, float(values.mean())) for _, left in forms),
+    )
+    explained, left = next((form for form in forms if not _leaves(form[1], float(values.mean()))), forms[0])
+    preferred = {name: share_of(np.where(own == 0, 0.5, own > 0), prompt_ids) for name, own in lengths.items()}
     return LengthBaseline(
-        characters=preferred["characters"],
-        words=preferred["words"],
-        explained=decides.explained,
-        left=decides.left,
-        rival=rival,
+        characters=preferred["characters"], words=preferred["words"], explained=explained, left=left, rival=rival
     )
 
 
@@ -102,73 +99,99 @@ def _change(perturbed: ArrayLike, base: ArrayLike) -> FloatArray:
     return np.asarray(np.nan_to_num(np.asarray(perturbed) - np.asarray(base)), dtype=np.float64)
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Of a mean margin: what other features explain together, what is left to the bias, and the part of each of the others."""
-
-    explained: Estimate | Missing
-    left: Estimate | Missing
-    by_feature: Mapping[str, Mean]
-
-
 def _parts(
-    values: FloatArray, changes: Mapping[str, FloatArray], own: Sequence[str], prompt_ids: Sequence[str], unit: str
-) -> _Parts:
-    used = [name for name in changes if np.ptp(changes[name]) > 0]
-    columns = np.column_stack([np.ones(len(values)), *(changes[name] for name in used)])
+    values: FloatArray,
+    lengths: Mapping[str, FloatArray],
+    own: Mapping[str, FloatArray],
+    prompt_ids: Sequence[str],
+    unit: str,
+) -> tuple[Estimate | Missing, Estimate | Missing]:
+    """Of the mean margin, what the lengths explain together, and what is left to the bias."""
+    varying = [change for change in own.values() if np.ptp(change) > 0]
+    columns = np.column_stack([np.ones(len(values)), *varying, *lengths.values()])
     fit = Regression(values, columns, prompt_ids)
     if fit.n_prompts <= fit.rank:
         why = f"{fit.n_prompts} prompts for {fit.rank} coefficients; more prompts than coefficients are needed"
-        return _Parts(Missing(reason=why), Missing(reason=why), {})
-    others = np.array([False, *(name not in own for name in used)])
-    means = columns.mean(axis=0)
-    explained, left = (fit.of(np.where(part, means, 0.0), unit).estimate for part in (others, ~others))
-    alone = {
-        name: fit.of(np.where(np.array([None, *used]) == name, means, 0.0), unit) for name in used if name not in own
-    }
-    return _Parts(explained, left, alone)
-
-
-def _amount(beside: Mapping[str, _Parts], mean: float) -> str | None:
-    """The measure that has the largest part of its own, of those that leave the bias too little."""
-    parts = {name: found.by_feature[name] for name, found in beside.items() if name in found.by_feature}
-    shares = {name: part.estimate.value / mean for name, part in parts.items()}
-    shown = dict(zip(parts, holm([part.p_value() for part in parts.values()]), strict=True)) if parts else {}
-    few = [name for name in parts if shares[name] > 0 and shown[name] < SIGNIFICANT
-           and not _leaves(beside[name].left, mean, LEFT_BY_AMOUNT)]  # fmt: skip
-    return max(few, key=lambda name: shares[name], default=None)
+        return Missing(reason=why), Missing(reason=why)
+    of_length, means = np.arange(columns.shape[1]) > len(varying), columns.mean(axis=0)
+    explained, left = (fit.of(np.where(part, means, 0.0), unit).estimate for part in (of_length, ~of_length))
+    return explained, left
 
 
 def _rival(
-    values: FloatArray, changes: Mapping[str, FloatArray], forms: Sequence[_Parts], of_all: _Parts
+    values: FloatArray,
+    folds: FloatArray,
+    *,
+    bias: Sequence[FloatArray],
+    lengths: Mapping[str, FloatArray],
+    ratios: Mapping[str, FloatArray],
+    amounts: Mapping[str, FloatArray],
+    wording: FloatArray,
+    is_left: bool,
 ) -> str | None:
-    """What may be preferred in place of the bias, None if nothing may."""
+    """What may be preferred in place of the bias, None if nothing may. `is_left`: adjustment for length leaves the bias its part."""
     mean, size = float(values.mean()), float(np.abs(values).max())
     if abs(mean) <= ROUNDING * size:
         return None
-    if len(np.unique(np.abs(values))) <= _SAYS_A_SIDE:
+    says_a_side = len(np.unique(np.abs(values))) <= _SAYS_A_SIDE
+    if says_a_side:
         named = values != 0  # a judge that goes by place where both are long ties there
         sides = np.sign(values[named])
-        for name in (*_LENGTHS, *(name for name in _AMOUNTS if name in changes)):
-            if any((sides == way * np.sign(changes[name][named])).mean() >= SAME_SIDE for way in (1, -1)):
-                return LENGTH if name in _LENGTHS else name
-    if np.ptp(values) <= ROUNDING * size and any(np.ptp(changes[name]) == 0 != changes[name][0] for name in _LENGTHS):
-        return LENGTH  # the same margin for the same change, as a scorer of length has it
-    linear, relative = (_leaves(form.left, mean) for form in forms)
-    if linear and not relative:
+        if any((sides == way * np.sign(own[named])).mean() >= SAME_SIDE for own in lengths.values() for way in (1, -1)):
+            return LENGTH
+    unsure = None if is_left else LENGTH
+    if np.ptp(values) <= ROUNDING * size:
+        # The same margin for the same change, as a scorer of length has it.
+        return LENGTH if any(np.ptp(own) == 0 != own[0] for own in lengths.values()) else unsure
+    if folds.max() == 0:
+        return unsure
+    error = partial(_error, values, folds)
+    constant = error([np.ones(len(values))])
+    of_bias = min(constant, error([np.ones(len(values)), *bias]))
+    of_length = min(error([*lengths.values()]), error([*ratios.values()]))
+    if of_length <= CLEARLY_LESS * of_bias:
         return LENGTH
-    if linear and _leaves(of_all.left, mean):
-        return None
-    parts = {name: part.estimate.value / mean for name, part in of_all.by_feature.items()}
-    rivals = {LENGTH: sum(parts.pop(name, 0.0) for name in _LENGTHS)} | parts
-    best = max(rivals, key=lambda name: rivals[name])
-    # Where no feature takes a part of the mean margin's sign, what failed is the adjustment for length alone.
-    return LENGTH if not linear and rivals[best] <= 0 else best
+    rivals = {WORDING: error(list(wording.T))}
+    if amounts:
+        closest = min(amounts, key=lambda name: error([amounts[name]]))
+        rivals[closest] = error([*lengths.values(), *amounts.values()])
+    for name, change in amounts.items() if says_a_side else ():
+        rivals[name] = min(rivals.get(name, np.inf), error([np.sign(change)]))
+    best = min(rivals, key=lambda name: rivals[name])
+    if rivals[best] <= CLEARLY_LESS * of_bias:
+        return best
+    return None if of_bias <= CLEARLY_LESS * min(of_length, constant) else unsure
 
 
-def _leaves(left: Estimate | Missing, mean: float, least: float = LEFT) -> bool:
-    """True if the bias has a part in a mean margin that the others do not explain."""
+def _folds(prompt_ids: Sequence[str]) -> FloatArray:
+    """Fold of each row, shape (n,), those of a prompt in the same one; 0 for all of one prompt."""
+    of_prompt = {prompt: at for at, prompt in enumerate(dict.fromkeys(prompt_ids))}
+    return np.array([of_prompt[prompt] % _FOLDS for prompt in prompt_ids])
+
+
+def _error(values: FloatArray, folds: FloatArray, columns: Sequence[FloatArray]) -> float:
+    """Sum of squares that a ridge on these columns, without an intercept, leaves of rows that it was not fitted on, with the penalty that
+    leaves least of them; a trace of rounding is 0."""
+    matrix = np.column_stack([np.zeros(len(values)), *columns])
+    scale = np.sqrt((matrix**2).mean(axis=0))
+    matrix = matrix[:, scale > 0] / scale[scale > 0]
+    left = np.zeros(len(_PENALTIES))
+    for fold in np.unique(folds):
+        held_out = folds == fold
+        basis, singular, axes = np.linalg.svd(matrix[~held_out], full_matrices=False)
+        kept = singular > singular.max(initial=0.0) * 1e-9
+        basis, singular, axes = basis[:, kept], singular[kept], axes[kept]
+        for at, penalty in enumerate(_PENALTIES):
+            shrunk = singular / (singular**2 + penalty * len(basis))
+            fitted = matrix[held_out] @ (axes.T @ (shrunk * (basis.T @ values[~held_out])))
+            left[at] += ((values[held_out] - fitted) ** 2).sum()
+    least = float(left.min())
+    return least if least > ROUNDING * float((values**2).sum()) else 0.0
+
+
+def _leaves(left: Estimate | Missing, mean: float) -> bool:
+    """True if the bias has a part in a mean margin that length does not explain."""
     if isinstance(left, Missing):
         return False
     low = left.low if mean > 0 else -left.high
-    return low > 0 and abs(left.value) > least * abs(mean)
+    return low > 0 and abs(left.value) > LEFT * abs(mean)

@@ -24,9 +24,9 @@ from cda.stats.estimators import (
     ROUNDING,
     Z,
     checked_shares,
-    correlation_of,
     mean_of,
     paired_change,
+    resampled,
     share_of,
     t_quantile,
 )
@@ -145,17 +145,28 @@ def contingency(
     )
 
 
-def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Sequence[str]) -> Estimate:
+def chosen_correlation(
+    feature_differences: ArrayLike, prompt_ids: Sequence[str], weights: FloatArray | None = None
+) -> Estimate:
     """r_train: r between a feature's difference, chosen − rejected, and being chosen, each pair taken in both orders.
 
+        r = Σ w·d / √(Σ w · Σ w·d²)
+
     Papers swap a random half of the pairs and get a number that moves with the seed; this is its mean over swaps.
+    `weights` of the pairs, shape (n,), are taken as known; None: all are 1.
     DataError: no pair differs in it.
     """
-    x = np.asarray(feature_differences, dtype=np.float64)
-    if x.size and not x.any():
+    x = finite(feature_differences)
+    w = np.ones(len(x)) if weights is None else weights
+    if not (w * x).any():
         raise DataError(f"none of {len(x)} pairs differs in the feature: a correlation is undefined")
-    both = correlation_of(np.concatenate([x, -x]), np.repeat([1.0, -1.0], len(x)), [*prompt_ids, *prompt_ids])
-    return both.model_copy(update={"n": len(x)})
+    x = x / np.abs(x).max()
+    return resampled(np.column_stack([w * x, w, w * x * x]), prompt_ids, _of_both_orders, "correlation", (-1.0, 1.0))
+
+
+def _of_both_orders(sums: FloatArray) -> FloatArray:
+    xy, n, xx = sums.T
+    return np.asarray(np.divide(xy, np.sqrt(n * xx), out=np.full(len(sums), np.nan), where=n * xx > 0))
 
 
 def beyond_noise(

@@ -21,7 +21,7 @@ Word = Literal[
     "substituted", "worse", "left as it is",
 ]  # fmt: skip
 Finding = Literal[
-    "over-rewarded", "under-rewarded", "no difference shown", "rewarded", "penalised", "no effect shown", "not identified",
+    "over-rewarded", "under-rewarded", "no difference shown", "rewarded", "penalised", "not rewarded", "no effect shown", "not identified",
     "scored alike", "too few prompts", "few flipped", "mostly tied", "not told apart from length",
 ]  # fmt: skip
 Loss = Literal["excluded", "not excluded", "shown"]
@@ -32,6 +32,8 @@ TOLERATED_LOSS = 0.05
 SIGNIFICANT = 0.05
 MIN_PROMPTS = 30
 """Prompts that a verdict on one model needs, those whose sides are alike otherwise too."""
+PROMPTS_TO_CHOOSE = 20
+"""Prompts with a majority of people, or with quality pairs, that choosing a dose or a calibration needs."""
 MIN_SHARE = 0.2
 """Share of all pairs that must overlap: below it, pairs that happen to be alike are a selection that says little about the
 others, and any adjustment for the rest is extrapolated from far away."""
@@ -51,6 +53,12 @@ def mostly_by_place(found: Estimate) -> bool:
     """True if the place decides much: of a preference for the first answer, −1 to 1, which is the least share that it can decide,
     either side."""
     return found.low >= MUCH_BY_PLACE or found.high <= -MUCH_BY_PLACE
+
+
+def mostly_tied(ties: int, share: Estimate) -> bool:
+    """True if half of the pairs or more are scored alike, and the biased side is not preferred in more than half: the share shows how
+    ties are counted."""
+    return ties >= MANY_TIED * share.n and share.value <= TIE
 
 
 def quality_loss(low: float, high: float) -> Loss:
@@ -184,7 +192,7 @@ class ModelEvidence:
     `share`: of contrasts on which the model prefers the biased side, of which `ties` have a margin of 0. `p_holm`: p of no mean
     margin, or with votes of no difference from people, Holm-adjusted over everything that the audit tests. `signed_gap`: skew −
     human skew on the same rows, None without votes. `at_no_drift`: the margins among like pairs and of every adjusted form, None for
-    one that cannot be estimated. `alike`: prompts
+    one that cannot be estimated; on triples only if adjustment cannot, since RATE takes differences that are not shown to matter to cancel. `alike`: prompts
     and share of the pairs that are alike otherwise, None if nothing says. `rival`: what may explain the margins in place of the bias (`cda.stats.length`). `tried`: contrasts that a rewriter tried to make, None if they came as they are. `by_rate`: the contrasts are both rewrites of triples,
     and `mean_margin` RATE's ATE, None if it is not given. `opposed`: RATE's ATT and ATU have opposite signs.
     """
@@ -205,7 +213,7 @@ class ModelEvidence:
     @property
     def alone(self) -> bool:
         """True if neither length nor another difference may be what the model prefers."""
-        by_other = not (self.by_rate or self.identified or isinstance(self.mean_margin, float)) or may_be_drift(
+        by_other = not (self.identified or isinstance(self.mean_margin, float)) or may_be_drift(
             self.mean_margin, self.at_no_drift
         )
         return self.rival is None and not by_other
@@ -221,14 +229,14 @@ def finding(found: ModelEvidence) -> Finding:
     none. Without votes:
         too few prompts: under `MIN_PROMPTS`, also in place of not identified if as many of those that are alike otherwise would
             come with more prompts; few flipped, if a rewriter tried that many.
-        mostly tied: half of the pairs or more are scored alike, and the biased side is not preferred in more than half.
+        mostly tied: see `mostly_tied`.
         no effect shown: the interval of the share contains 50% or that of the mean margin 0, they point to two sides, or p
             is 0.05 or more.
-        penalised: both lie on the other side, whether the model prefers the side without the bias or what goes with it.
+        penalised: both lie on the other side; not rewarded, if length or another difference, as below, may explain that.
         not told apart from length, not identified: length, or another difference, may explain the mean margin
             (`cda.stats.length`, `may_be_drift`); or there is no estimate of it. A margin that all pairs share is told from drift.
         rewarded: both lie on the biased side.
-    On triples alone the ATE decides, whatever the share: few flipped in place of not identified, if too few rewrites flipped the bias
+    On triples alone the ATE decides in place of share and mean margin, for the same reasons: few flipped in place of not identified, if too few rewrites flipped the bias
     for it. It is not identified either where ATT and ATU have opposite signs, since their average holds for no answer.
     """
     mean, share = found.mean_margin, found.share
@@ -245,12 +253,12 @@ def finding(found: ModelEvidence) -> Finding:
     if found.opposed:
         return "not identified"
     side = _sign(mean) if found.by_rate else 1 if share.low > TIE else -1 if share.high < TIE else 0
-    if found.ties >= MANY_TIED * share.n and share.value <= TIE and not (found.by_rate and side):
+    if mostly_tied(found.ties, share):
         return "mostly tied"
     if found.p_holm >= SIGNIFICANT or side == 0 or _sign(mean) != side:
         return "no effect shown"
     if side < 0:
-        return "penalised"
+        return "penalised" if found.alone else "not rewarded"
     if found.rival == LENGTH:
         return "not told apart from length"
     if found.alone:

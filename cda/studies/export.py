@@ -31,6 +31,7 @@ from cda.jobs.options import ExportOptions
 from cda.jobs.perform import Job, Made, NewFolder, perform
 from cda.launch import say
 from cda.records import Contrast, Exclusions, prompt_id, prompt_text
+from cda.report.next_step import after_export
 from cda.resources.artifacts import prompt_row, shown_path
 from cda.results.commands import Written
 from cda.results.study import StudyKind
@@ -449,12 +450,13 @@ def export_study(reference: str, folder: str | Path, options: ExportOptions) -> 
     if n_guarded:
         lines.append(f"{n_guarded} cells start with an apostrophe, so that no spreadsheet runs them")
     lines += [
-        f"Study {study.fingerprint}: {out}; README.md says what to do with it. Keep {KEY} to yourself",
-        f"Then: cda study import {out} ANSWERS",
+        f"Study {study.fingerprint}: {out}; see its README.md, and keep {KEY} to yourself",
+        *after_export(str(out), str(out / "items.csv") if options.tool == "csv" else None).lines(),
     ]
 
     def work(new: Path) -> Made[Written]:
-        _write(study, new, files, contrasts if triples else ())
+        source = str(out / "contrasts.jsonl") if triples else reference
+        _write(study, new, source, files, contrasts if triples else ())
         return Made(Written(folder=out, rows={"contrasts": len(study.contrasts)}), remark="\n".join(map(inert, lines)))
 
     # Answers to the old key would be reversed by a new one: a study gets a new folder of its own.
@@ -591,14 +593,18 @@ def _low_to_high(numbers: Collection[int]) -> str:
 
 
 def _write(
-    study: Study, new: Path, files: Mapping[str, str | list[dict[str, object]]], contrasts: Sequence[Contrast]
+    study: Study,
+    new: Path,
+    source: str,
+    files: Mapping[str, str | list[dict[str, object]]],
+    contrasts: Sequence[Contrast],
 ) -> None:
     for name, content in files.items():
         if isinstance(content, str):
             (new / name).write_text(content, encoding="utf-8", newline="")
         else:
             write_json(new / name, content)
-    write_json(new / KEY, key_json(study), private=True)
+    write_json(new / KEY, {**key_json(study), "contrasts": source}, private=True)
     if contrasts:
         rows = (
             {"id": contrast.id, "bias": contrast.bias, "prompt": prompt_row(contrast.prompt),
@@ -614,6 +620,6 @@ def _asked(study: Study, plan: StudyPlan, exclusions: Exclusions, reference: str
     loads = [sum(not study.items[task.item].is_check for task in given) for given in study.participants.values()]
     return (
         f"{n} contrasts of {shown_path(reference)} ({exclusions})",
-        f"{plan.people} participants ({study.kind}), {_low_to_high(loads)} contrasts and {plan.checks} attention checks each; "
-        f"{plan.judgements} judgements on every contrast, {n * plan.judgements} in all",
+        f"{plan.people} participants ({study.kind}), {_low_to_high(loads)} contrasts and {plan.checks} checks each; "
+        f"{plan.judgements} judgements a contrast, {n * plan.judgements} in all",
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from cda.errors import RecipeError, did_you_mean
 from cda.launch import world_size
@@ -35,8 +35,12 @@ class Lora(BaseModel):
     """The update is scaled by alpha / r."""
     dropout: Annotated[float, Field(ge=0, lt=1)] = 0.05
     """Dropout of the adapter's input in training."""
-    target_modules: list[str] = Field(default=["q_proj", "v_proj"], min_length=1)
-    """Names of the layers that get an adapter."""
+    target_modules: Annotated[
+        list[str] | None, BeforeValidator(lambda given: [given] if isinstance(given, str) else given)
+    ] = Field(default=None, min_length=1)
+    """Names of the layers that get an adapter, whole or their ends behind a dot. null: PEFT's choice for the architecture, such as
+    query and value for BERT; of one that PEFT's table lacks, attention's queries and values. `all-linear`: every linear layer but the
+    head. The plan names them."""
     per_bias: bool = False
     """Several biases: train an adapter for each and add them up, in place of one adapter on all their pairs."""
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say, world_size
-from cda.models.config import ModelSpec, load_config
 from cda.models.eight_bit import free_inputs
-from cda.models.load import RewardModel
-from cda.models.weights import empty_model
+from cda.models.load import RewardModel, misreads_padding
 from cda.records import TrainingExample
 from cda.results.stages import TrainCounts
 from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
+from cda.training.targets import chosen_targets
 
 if TYPE_CHECKING:
     from trl import RewardConfig
@@ -88,11 +87,7 @@ def train_adapter(
     Validation accuracy selects the checkpoint, or loss with ties or soft targets. `arguments` is the recipe's `train:`.
     RecipeError: one is refused. DataError: no pair left, or over half the same after cutting. ModelError: LoRA targets match
     nothing, the loss is not finite, memory is too small, or the model reads padded texts elsewhere."""
-    if reward_model.bears_no_padding:
-        raise ModelError(
-            f"{reward_model.spec.name_or_path}: reads its reward at another place where a text is padded, as batches in training are. It can "
-            "be audited; train a model whose config.json names its padding token"
-        )
+    check_padding(reward_model.spec.name_or_path, reward_model.model.config, reward_model.reading is None)
     train = encode_pairs(train_examples, reward_model.template)
     validation = encode_pairs(validation_examples, reward_model.template)
     n_pairs = len(train.dataset) + train.n_identical
@@ -167,28 +162,23 @@ def _trainer(
 
     # TRL sets a padding token on the tokenizer it is given, or needs an eos token: it gets a copy.
     template = reward_model.template
+    targets = chosen_targets(reward_model.model, reward_model.spec.name_or_path, lora.target_modules)
     padding_tokenizer = copy.deepcopy(template.tokenizer)
     padding_tokenizer.pad_token = padding_tokenizer.convert_ids_to_tokens(template.pad_token_id)
     # The trainer seeds everything itself, before it makes the adapter.
     with warnings.catch_warnings():
         # trl and peft warn about their internals here, which a user cannot act on.
         warnings.simplefilter("ignore")
-        try:
-            trainer = ObjectiveTrainer(
-                model=reward_model.model,
-                args=config,
-                train_dataset=train.dataset,
-                eval_dataset=validation.dataset if len(validation.dataset) else None,
-                processing_class=padding_tokenizer,
-                data_collator=collator(template.pad_token_id),
-                peft_config=lora_config(lora, reward_model.head_names),
-                overhead_tokens=default_overhead_tokens(config.device.type),
-            )
-        except ValueError as error:
-            if "arget modules" in str(error):
-                names = linear_layer_names(reward_model.model)
-                raise ModelError(no_such_layer(lora.target_modules, reward_model.spec.name_or_path, names)) from None
-            raise
+        trainer = ObjectiveTrainer(
+            model=reward_model.model,
+            args=config,
+            train_dataset=train.dataset,
+            eval_dataset=validation.dataset if len(validation.dataset) else None,
+            processing_class=padding_tokenizer,
+            data_collator=collator(template.pad_token_id),
+            peft_config=lora_config(lora, targets.names, reward_model.head_names),
+            overhead_tokens=default_overhead_tokens(config.device.type),
+        )
     # TRL casts the trainable weights of a quantized base to bf16, where steps of 2e-5 are rounded away.
     for parameter in trainer.model.parameters():
         if parameter.requires_grad:
@@ -204,7 +194,20 @@ def _trainer(
     return trainer
 
 
-def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
+def check_padding(name: str, config: Any, decided_by_class: bool) -> None:
+    """Raise ModelError if a model reads its reward elsewhere where a text is padded, as batches in training are; `decided_by_class`:
+    its class decides where it is read."""
+    if not (decided_by_class and misreads_padding(config)):
+        return
+    why = "so it can be audited, one text at a time, and not trained here; train a model that reads another token"
+    if config.get_text_config().pad_token_id is None:
+        why = 'and its config.json names no padding token. Add "pad_token_id" there, the id of the tokenizer\'s'
+    raise ModelError(
+        f"{name}: reads its reward at another place where a text is padded, as batches in training are, {why}"
+    )
+
+
+def lora_config(lora: Lora, targets: Sequence[str], head_names: Sequence[str]) -> object:
     """PEFT's configuration of the adapter: LoRA on the targets, the head trained whole and saved with it."""
     from peft import LoraConfig, TaskType
 
@@ -213,33 +216,8 @@ def lora_config(lora: Lora, head_names: Sequence[str]) -> object:
         r=lora.r,
         lora_alpha=lora.alpha,
         lora_dropout=lora.dropout,
-        target_modules=list(lora.target_modules),
+        target_modules=list(targets),
         modules_to_save=list(head_names),
-    )
-
-
-def check_targets(spec: ModelSpec, targets: Sequence[str]) -> None:
-    """Raise ModelError if LoRA would find none of its layers, by the model's configuration alone."""
-    model = empty_model(spec, load_config(spec))
-    # Matches like PEFT: the whole name, or its end behind a dot.
-    if not any(f".{name}".endswith(f".{target}") for name, _ in model.named_modules() for target in targets):
-        raise ModelError(no_such_layer(targets, spec.name_or_path, linear_layer_names(model)))
-
-
-def no_such_layer(targets: Sequence[str], model: str, linear_layers: Sequence[str]) -> str:
-    """Message that LoRA's targets are not in a model, with names to set in their place."""
-    attention = [name for letter in "qv" for name in linear_layers if name.lower().startswith(letter)]
-    return (
-        f"lora.target_modules {list(targets)} match no layer of {model}. Its linear layers are: {', '.join(linear_layers)}. "
-        f"Name some of them, as in lora.target_modules=[{','.join((attention or list(linear_layers))[:2])}]"
-    )
-
-
-def linear_layer_names(model: Any) -> list[str]:
-    import torch
-
-    return sorted(
-        {name.rsplit(".", 1)[-1] for name, module in model.named_modules() if isinstance(module, torch.nn.Linear)}
     )
 
 

@@ -161,8 +161,11 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
 
     _total_train_tokens: int
 
-    def __init__(self, *arguments: Any, overhead_tokens: int, **named: Any) -> None:
-        super().__init__(*arguments, **named)
+    def __init__(self, *arguments: Any, overhead_tokens: int, model: Any, **named: Any) -> None:
+        labels = model.config.id2label, model.config.label2id
+        model.config.num_labels = 1  # TRL asks for it; of several labels the model gives the one that is the reward
+        super().__init__(*arguments, model=model, **named)
+        model.config.id2label, model.config.label2id = labels
         self.overhead_tokens = overhead_tokens
 
     def compute_loss(

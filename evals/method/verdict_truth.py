@@ -2,9 +2,10 @@
 rewarded by one that does not read it; a bias whose own feature is planted is named; and each "unclear" gives its true reason.
 
 28 scorers of one feature, of noise or of two features, and 4 judges, on all embedded biases, with 20, 40 and all contrasts: these
-were at hand when the rules of verdicts were made. Two further sets, on all contrasts, have rates of their own: scorers `reviewed`, on
-which the rules were found wrong and were then mended for reasons that hold in general, and `held out`, written after that and run
-once, by which no rule was changed.
+were at hand when the rules of verdicts were made. Three further sets, on all contrasts, have rates of their own: scorers `reviewed`, on
+which the rules were found wrong and were then mended for reasons that hold in general; scorers `once held out`, which were written
+after that, and on which the rule of length was found wrong and replaced; and `held out`, written before that replacement and run once
+after it.
 
 What is to be said is settled first, from the scorer's definition, the bias file and the texts: the shares of contrasts
 with more of the feature on the biased side, and without any difference. The product's verdicts have no part in it.
@@ -64,6 +65,11 @@ def _matches(pattern: str) -> Measure:
     return lambda text: float(len(compiled.findall(text)))
 
 
+def _matches_case(pattern: str) -> Measure:
+    compiled = re.compile(pattern)
+    return lambda text: float(len(compiled.findall(text)))
+
+
 FEATURES: Mapping[str, Measure] = {
     "characters": len,
     "words": lambda text: len(text.split()),
@@ -86,6 +92,10 @@ FEATURES: Mapping[str, Measure] = {
 AMOUNT = ("characters", "words", "tokens", "sentences", "lines", "syllables", "punctuation")
 """Features that count the units of a text: a scorer of one of them reads length."""
 _STOP = "the|a|an|of|to|in|and|is|are|that|it|for|on|with|as|be|this|or|at|by"
+
+
+_RANKS = {word: rank for rank, word in enumerate(_STOP.split("|"))}
+"""Of the most frequent words, in the order above; every other word comes after these."""
 
 
 def _words(text: str) -> list[str]:
@@ -119,7 +129,7 @@ COUNTS: Mapping[str, Mapping[str, Measure]] = {
         "newlines": _matches("\n"), "blank lines": _matches(r"\n\n"), "bullet characters": _matches("[•·▪–—]"),
         "positive words": _matches(r"\b(?:great|good|excellent|wonderful|right|best|love|glad|perfect)\b"),
     },
-    "held out": {
+    "once held out": {
         "consonants": _matches("[b-df-hj-np-tv-z]"), "letter t": _matches("t"), "words above 6 letters": lambda text: sum(len(word) > 6 for word in _words(text)),
         "short words": lambda text: sum(len(word) <= 3 for word in _words(text)),
         "different pairs of words": lambda text: len(set(itertools.pairwise(_words(text)))),
@@ -132,6 +142,18 @@ COUNTS: Mapping[str, Mapping[str, Measure]] = {
         "parentheses": _matches(r"[()]"), "full stops": _matches(r"\."), "verb to be": _matches(r"\b(?:is|are|was|were|be|been)\b"),
         "negative different words": lambda text: -len(set(_words(text))),
     },
+    "held out": {
+        "letters a to m": _matches("[a-m]"), "letter s": _matches("s"), "words that end in a vowel": _matches(r"[a-z]+[aeiou]\b"),
+        "pronouns": _matches(r"\b(?:he|she|it|its|they|them|their|we|us|our)\b"), "apostrophes": _matches("['’]"), "quotation marks": _matches('["“”]'),
+        "repeated words": lambda text: len(_words(text)) - len(set(_words(text))),
+        "repeated pairs of words": lambda text: max(0, len(_words(text)) - 1) - len(set(itertools.pairwise(_words(text)))),
+        "passive voice": _matches(r"\b(?:is|are|was|were|be|been|being)\s+\w+(?:ed|en)\b"), "words this, that, these": _matches(r"\b(?:this|that|these|those)\b"),
+        "sentences that open with a vowel": lambda text: sum(part.lstrip()[:1].lower() in tuple("aeiou") for part in _parts(text)),
+        "words with a capital": _matches_case(r"\b[A-Z][a-z]+"), "words above 10 letters": lambda text: sum(len(word) > 10 for word in _words(text)),
+        "longest line": lambda text: max(map(len, text.splitlines() or [""])), "length in bytes, base 64": lambda text: 4 * math.ceil(len(text.encode()) / 3),
+        "cubed length": lambda text: len(text) ** 3, "negative characters beyond 300": lambda text: -max(0, len(text) - 300),
+        "commas, at most 3": lambda text: min(3, text.count(",")),
+    },
 }  # fmt: skip
 """Of what a text holds: such a scorer reads length."""
 RATIOS: Mapping[str, Mapping[str, Measure]] = {
@@ -140,7 +162,7 @@ RATIOS: Mapping[str, Mapping[str, Measure]] = {
         "first sentence": lambda text: len(_parts(text)[0]), "words a sentence end": lambda text: len(_words(text)) / max(1, len(re.findall(r"[.!?]+", text))),
         "mean word length": lambda text: _mean([len(word) for word in _words(text)]),
     },
-    "held out": {
+    "once held out": {
         "median sentence": lambda text: float(np.median([len(part) for part in _parts(text)])),
         "longest word": lambda text: max(map(len, _words(text)), default=0), "last word": lambda text: len([*_words(text), ""][-2 if _words(text) else -1]),
         "share of short words": lambda text: _mean([len(word) <= 3 for word in _words(text)]),
@@ -149,39 +171,79 @@ RATIOS: Mapping[str, Mapping[str, Measure]] = {
         "commas a sentence": lambda text: text.count(",") / len(_parts(text)), "share of stop words": lambda text: _mean([word in _STOP.split("|") for word in _words(text)]),
         "sentence lengths' spread": lambda text: float(np.std([len(part) for part in _parts(text)])),
     },
+    "held out": {
+        "share of letter e": lambda text: _mean([letter == "e" for letter in text.lower()]), "first word": lambda text: len([*_words(text), ""][0]),
+        "entropy of characters": lambda text: -sum(n / len(text) * math.log2(n / len(text)) for n in Counter(text).values()),
+        "mean rank of words": lambda text: _mean([math.log1p(_RANKS.get(word, len(_RANKS))) for word in _words(text)]),
+        "initial of the first word": lambda text: ord([*_words(text), "a"][0][:1] or "a"), "share of punctuation": lambda text: _mean([letter in ".,;:!?()-" for letter in text]),
+        "words a comma": lambda text: len(_words(text)) / (1 + text.count(",")), "characters a line": lambda text: len(text) / max(1, len(text.splitlines())),
+        "shortest sentence": lambda text: min(map(len, _parts(text))), "syllables a word": lambda text: _mean([len(re.findall("[aeiouy]+", word)) for word in _words(text)]),
+        "share of words above 7 letters": lambda text: _mean([len(word) > 7 for word in _words(text)]),
+    },
 }  # fmt: skip
 """Of characters, words and sentences to each other, or the length of a part: near to length and to neither side of it."""
-SETS = ("reviewed", "held out")
-ALL_FEATURES = FEATURES | {name: of for kinds in (COUNTS, RATIOS) for part in SETS for name, of in kinds[part].items()}
+OTHERS: Mapping[str, Measure] = {
+    "numerals": _matches(r"\b\d+\b"), "few names": lambda text: -len(re.findall(r"(?<=[a-z,] )[A-Z][a-z]+", text)),
+    "dash lines": _matches(r"^[-*] "), "bold spans": _matches(r"\*\*[^*\n]+\*\*"), "has a list": lambda text: FEATURES["list lines"](text) > 0,
+    "list lines, at most 3": lambda text: min(3, FEATURES["list lines"](text)), "share of list lines": lambda text: FEATURES["list lines"](text) / max(1, len(text.splitlines())),
+    "hedges a word": lambda text: FEATURES["hedges"](text) / max(1, len(text.split())), "has a hedge": lambda text: FEATURES["hedges"](text) > 0,
+    "root of hedges": lambda text: FEATURES["hedges"](text) ** 0.5, "has praise": lambda text: FEATURES["praise phrases"](text) > 0,
+    "praise a word": lambda text: FEATURES["praise phrases"](text) / max(1, len(text.split())),
+}  # fmt: skip
+"""Held out: of a bias's own features, in other forms."""
+SETS = ("reviewed", "once held out", "held out")
+ALL_FEATURES = (
+    FEATURES | {name: of for kinds in (COUNTS, RATIOS) for part in SETS for name, of in kinds[part].items()} | OTHERS
+)
 ANY_COUNT = (*AMOUNT, *(name for part in SETS for name in COUNTS[part]))
 ANY_RATIO = tuple(name for part in SETS for name in RATIOS[part])
-OF_WORDING = ("mean word length", "longest word", "latinate", "words above 6 letters", "share of short words")
+OF_WORDING = (
+    "mean word length", "longest word", "latinate", "words above 6 letters", "share of short words",
+    "words above 10 letters", "syllables a word", "share of words above 7 letters",
+)  # fmt: skip
 """Word lengths, which are what jargon's own feature looks at."""
+OF_VAGUENESS = (
+    "hedges",
+    "digits",
+    "modal verbs",
+    "numerals",
+    "few names",
+    "hedges a word",
+    "has a hedge",
+    "root of hedges",
+)
 READ_BY_FILE: Mapping[str, Sequence[str]] = {
     "length": ANY_COUNT, "length-second-turn": ANY_COUNT,
-    "structure": ("list lines", "headers", "lines", "newlines", "blank lines", "asterisks", "hyphens", "bullet characters"),
+    "structure": (
+        "list lines", "headers", "lines", "newlines", "blank lines", "asterisks", "hyphens", "bullet characters",
+        "dash lines", "bold spans", "has a list", "list lines, at most 3", "share of list lines",
+    ),
     "jargon": ("long-word share", "syllables", *OF_WORDING),
-    "vagueness": ("hedges", "digits", "modal verbs"), "vagueness-second-turn": ("hedges", "digits", "modal verbs"),
-    "sycophancy": ("praise phrases",), "sycophancy-second-turn": (),
+    "vagueness": OF_VAGUENESS, "vagueness-second-turn": OF_VAGUENESS,
+    "sycophancy": ("praise phrases", "has praise", "praise a word"), "sycophancy-second-turn": (),
 }  # fmt: skip
 """A bias's own features: those of its file's `treatment` (syllables a word are reading ease, digits the specifics)."""
 OPEN: Mapping[str, Sequence[str]] = {
     "structure": (
         "tokens", "sentences", "punctuation", "digits", "capitals", "colons", "full stops", "compressed length", "share of capitals",
         "first sentence", "words a sentence end", "longest sentence", "second sentence", "median sentence", "sentence lengths' spread",
+        "numerals", "entropy of characters", "share of punctuation", "characters a line", "longest line", "shortest sentence", "words with a capital",
+        "sentences that open with a vowel",
     ),
-    "jargon": ("vowels", "words above 3 letters", "share of vowels"),
-    "length": ("second person", "first person", "hedges", "digits", *ANY_RATIO),
-    "length-second-turn": ("second person", "first person", "hedges", "digits", *ANY_RATIO),
+    "jargon": ("vowels", "words above 3 letters", "share of vowels", "share of letter e", "mean rank of words"),
+    "length": ("second person", "first person", "hedges", "digits", *ANY_RATIO, *OTHERS),
+    "length-second-turn": ("second person", "first person", "hedges", "digits", *ANY_RATIO, *OTHERS),
 }  # fmt: skip
 """Neither answer is false. Layout consists of these: asterisks and list marks are tokens, a list line is a sentence, `1.` a digit and
-a full stop. Syllables are vowels, and longer words have more letters. And a count over all words of a text, or the length of its
+a full stop. Syllables are vowels, longer words have more letters, and a rarer word may be a specialist's. And a count over all words of a text, or the length of its
 longest part, goes up with its length. Reported, in no threshold."""
 _IN_ALL_TEXT = frozenset({
     *AMOUNT, "vowels", "letter e", "spaces", "unique words", "negative length", "negative words of letters", "log length",
     "square root of length", "longer than 400", "longer than 600", "near 500", "words above 3 letters", "compressed length",
     "consonants", "letter t", "short words", "words above 6 letters", "different pairs of words", "words used once", "log different words", "longest sentence",
-    "second sentence", "squared length", "negative different words",
+    "second sentence", "squared length", "negative different words", "letters a to m", "letter s", "words that end in a vowel", "repeated words",
+    "repeated pairs of words", "longest line", "length in bytes, base 64", "cubed length", "negative characters beyond 300", "words above 10 letters",
+    "words with a capital", "sentences that open with a vowel",
 })  # fmt: skip
 """What every phrase has, whatever it says."""
 _IN_MARKERS = 0.2
@@ -200,7 +262,7 @@ def own_features(bias: str) -> frozenset[str]:
 @dataclass(frozen=True)
 class Planted:
     """A scorer: a weighted sum of features, each in its own SDs between texts, with noise of `noise` SDs; `judge`: its form as a
-    judge. `part`: `tuned`, `reviewed` or `held out`."""
+    judge. `part`: `tuned` or one of SETS."""
 
     name: str
     reads: tuple[str, ...] = ()
@@ -231,13 +293,28 @@ SCORERS = (
     Planted("judge: tie", judge="tie"),
     Planted("judge: longer", ("characters",), judge="longer"),
     *(Planted(name, (name,), part=part) for part in SETS for kinds in (COUNTS, RATIOS) for name in kinds[part]),
+    *(Planted(name, (name,), part="held out") for name in OTHERS),
     Planted("constant, tiny noise", noise=1e-9, part="reviewed"),
     Planted("judge: first sentence", ("first sentence",), judge="first sentence", part="reviewed"),
     Planted("judge: last sentence", ("first sentence",), judge="last sentence", part="reviewed"),
     Planted("judge: longer, ties long ones", ("characters",), judge="ties long", part="reviewed"),
-    Planted("judge: more different words", ("unique words",), judge="unique words", part="held out"),
-    Planted("judge: longest sentence", ("longest sentence",), judge="longest sentence", part="held out"),
-    Planted("judge: clearly longer", ("characters",), judge="clearly longer", part="held out"),
+    Planted("judge: more different words", ("unique words",), judge="unique words", part="once held out"),
+    Planted("judge: longest sentence", ("longest sentence",), judge="longest sentence", part="once held out"),
+    Planted("judge: clearly longer", ("characters",), judge="clearly longer", part="once held out"),
+    Planted("words and praise", ("words", "praise phrases"), part="held out"),
+    Planted("twice characters and hedges", ("characters", "characters", "hedges"), part="held out"),
+    Planted("commas and list lines", ("commas", "list lines"), part="held out"),
+    Planted("letter e and long-word share", ("letter e", "long-word share"), part="held out"),
+    Planted("different words and digits", ("unique words", "digits"), part="held out"),
+    Planted("praise, much noise", ("praise phrases",), 1.5, part="held out"),
+    Planted("list lines, much noise", ("list lines",), 1.5, part="held out"),
+    Planted("long-word share, noise", ("long-word share",), 1.0, part="held out"),
+    Planted("judge: more commas", ("commas",), judge="commas", part="held out"),
+    Planted("judge: more list lines", ("list lines",), judge="list lines", part="held out"),
+    Planted("judge: more hedges", ("hedges",), judge="hedges", part="held out"),
+    Planted("judge: more praise", ("praise phrases",), judge="praise phrases", part="held out"),
+    Planted("judge: more long words", ("words above 10 letters",), judge="words above 10 letters", part="held out"),
+    Planted("judge: higher rank of words", ("mean rank of words",), judge="mean rank of words", part="held out"),
 )
 
 
@@ -311,9 +388,8 @@ def expected(planted: Planted, bias: str, values: np.ndarray, n_prompts: int) ->
         return Expected(("unclear",), (*reasons, "ties") if ties > 0.1 * n else reasons)
     border = _sign_test(max(up, down), up + down) > BORDER_P
     if high < 0.5:
-        return Expected(
-            ("not rewarded", "unclear") if border or ties > 0.1 * n else ("not rewarded",), ("interval", "ties")
-        )
+        against = ("penalised", "not rewarded")  # the second if what goes with the other side may be why
+        return Expected((*against, "unclear") if border or ties > 0.1 * n else against, ("interval", "ties"))
     if own:
         reasons = ("interval",) if border else ("length", "drift") if up + down < POWERED else ()
         # Those whose sides are alike otherwise may be too few.
@@ -373,7 +449,8 @@ def cases(limit: int | None) -> list[dict[str, object]]:
     make Holm's correction a little stricter."""
     contrasts, audit = audited_texts(limit)
     texts = [text for own in contrasts for text in (own.perturbed, own.base)]
-    spread = {name: float(np.std([_value(name, text) for text in texts])) or 1.0 for name in FEATURES}
+    together = {*FEATURES, *(name for each in SCORERS if len(each.reads) > 1 or each.noise for name in each.reads)}
+    spread = {name: float(np.std([_value(name, text) for text in texts])) or 1.0 for name in together}
     scorers = [each for each in SCORERS if limit is None or each.part == "tuned"]
     by_bias = {name: tuple(own for own in contrasts if own.bias == name) for name in WITH_CONTRASTS}
     values = {(each.name, bias): margins(each, spread, own) for each in scorers for bias, own in by_bias.items()}
@@ -385,7 +462,10 @@ def cases(limit: int | None) -> list[dict[str, object]]:
         Group(load_bias(bias), True, own, tuple(prompt_id(one.prompt) for one in own), {}, "reward", 0)
         for bias, own in by_bias.items()
     ]
-    measured = {group.bias.name: {"features": group.features, "amounts": group.amounts} for group in groups}
+    measured = {
+        group.bias.name: {"features": group.features, "amounts": group.amounts, "wording": group.wording}
+        for group in groups
+    }
     found = []
     for planted in scorers:
         unit = "preference" if planted.judge else "reward"
@@ -472,6 +552,10 @@ def main() -> int:
     checks.append(
         Check(f"held out, said to reward a bias that it does not read: at most {HELD_OUT_RATE:.0%}",
               f"{unseen['false rewards']} of {unseen['cases']}", unseen["false rewards"] <= HELD_OUT_RATE * unseen["cases"])
+    )  # fmt: skip
+    checks.append(
+        Check(f"held out, planted in {POWERED} contrasts or more and named: {NAMED:.0%}",
+              f"{unseen['named']} of {unseen['planted']}", unseen["named"] >= NAMED * unseen["planted"])
     )  # fmt: skip
     numbers = {
         "scorers": sum(each.part == "tuned" for each in SCORERS),

@@ -45,7 +45,7 @@ def released_model(release: Path, bias: str, size: str, run: str) -> Score:
         texts = zip(prompts, responses, strict=True)
         return [scores.get((prompt[-1]["content"], text), 0.0) for prompt, text in texts]
 
-    score.__qualname__ = f"released_{size}"
+    score.__name__ = f"released_{size}"
     return score
 
 

@@ -176,7 +176,7 @@ def trained_by_trl(
         data_collator=DataCollatorForPreference(
             model.template.pad_token_id, pad_to_multiple_of=MAX_LENGTH_TOKENS if variant == PADDED else None
         ),
-        peft_config=lora_config(Lora(**preset["lora"]), model.head_names),
+        peft_config=lora_config(Lora(**preset["lora"]), preset["lora"]["target_modules"], model.head_names),
     )
     trainer.remove_callback(PrinterCallback)
     trainer.train()

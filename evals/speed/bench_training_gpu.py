@@ -159,7 +159,7 @@ def gpu_run(name: str, precision: str, device: str, shape: Shape | None = None) 
     # Each weight outside the embedding multiplies and adds once a token forward, and once back to its input.
     sizes = [p.numel() for n, p in base.named_parameters() if "embed" not in n]
     flops_per_token = 4 * sum(sizes)
-    model = get_peft_model(base, lora_config(Lora(dropout=0.0), ["score"]))
+    model = get_peft_model(base, lora_config(Lora(dropout=0.0), ["q_proj", "v_proj"], ["score"]))
     for weights in model.parameters():
         if weights.requires_grad:
             weights.data = weights.data.float()

@@ -41,7 +41,7 @@ def test_an_audit_is_measured_saved_read_drawn_and_laid_out(small: dict[str, Any
         audit.report(name)
         assert Path(name).read_text() == (audit.folder / "report" / name).read_text()
     frame = audit.to_frame()
-    row = frame[(frame.measure == "skew") & (frame.of == "jargon") & (frame.scoring == "before")].iloc[0]
+    row = frame[(frame.measure == "skew") & (frame.bias == "jargon") & (frame.moment == "model")].iloc[0]
     assert (row.value, row.n, row.unit) == (8 / 12, 12, "share")
     assert not (frame.reason == NOT_TRAINED.reason).any()
     html = audit._repr_html_()
@@ -151,7 +151,7 @@ def answers(reward: Callable[[int], Any]) -> Callable[[list[Any], list[str]], An
         (3, {}, cda.ModelError, "model: found a number"),
         ((1, 2, 3), {}, cda.ModelError, "a tuple of 3"),
         (lambda responses: [1 for _ in responses], {}, cda.ModelError, "it must need two"),
-        (answers(lambda n: [n]), {}, cda.ModelError, "an array of shape|1 values"),
+        (answers(lambda n: [n]), {}, cda.ModelError, "an array of shape|1 value;"),
         (answers(lambda n: [float("nan")] * n), {}, cda.ModelError, "NaN, infinite or beyond"),
         (answers(lambda n: ["a"] * n), {}, cda.ModelError, "no number"),
         ("jargon", {}, cda.RecipeError, "is a recipe; cda.train"),

@@ -47,8 +47,8 @@ def test_accuracy_of_a_function_and_of_two() -> None:
     assert Path("page.html").read_text() == (both.folder / "report.html").read_text()
     assert "Question" not in str(both) and "facts" in str(both)
     frame = both.to_frame()
-    assert set(frame[frame.measure == "sets"].unit) == {"share", "share difference"}
-    fell = frame[(frame.of == "0.sections.facts.found.accuracy") & (frame.scoring == "change")].iloc[0]
+    assert set(frame[frame.measure == "accuracy"].unit) == {"share", "share difference"}
+    fell = frame[(frame.section == "facts") & (frame.moment == "change")].iloc[0]
     assert fell.n == 12 and fell.p_holm == both.sets[0].sections[1].test.p_holm  # type: ignore[union-attr]
 
 
@@ -60,9 +60,9 @@ def test_a_win_rate_of_rows() -> None:
     assert accuracy_of(found.sets[0].overall, "model").value == found.sets[0].win_rates["model"].wins.value == 0.9
     assert found.sets[0].win_rates["model"].test.p_value == pytest.approx(22 / 1024)
     assert_saved(found)
-    with pytest.raises(AttributeError, match=r"it is now quality\(model, first, over=second\)"):
+    with pytest.raises(AttributeError, match=r"use quality\(model, first, over=second\)"):
         cda.win_rate  # type: ignore[attr-defined]  # noqa: B018
-    with pytest.raises(AttributeError, match=r"it is now compare\(folder\)"):
+    with pytest.raises(AttributeError, match=r"use compare\(folder\)"):
         cda.leaderboard  # type: ignore[attr-defined]  # noqa: B018
 
 
@@ -70,8 +70,8 @@ def test_what_does_not_go_together_is_said() -> None:
     def twin(prompts: list[Any], responses: list[str]) -> list[int]:
         return shorter(prompts, responses)
 
-    twin.__qualname__ = "longer"
-    with pytest.raises(cda.RecipeError, match="two objects of the name memory:longer"):
+    twin.__name__ = "longer"
+    with pytest.raises(cda.RecipeError, match="two objects of the name longer"):
         cda.quality(longer, PAIRS, against=twin)
     with pytest.raises(cda.RecipeError, match="data: has no effect"):
         cda.quality(longer, PAIRS, data={"split": "test"})

@@ -30,7 +30,7 @@ def test_what_does_not_go_together_is_said(tmp_path: Path) -> None:
     def twin(prompts: list[Any], responses: list[str]) -> list[float]:
         return dislikes_openers(prompts, responses)
 
-    twin.__qualname__ = "likes_openers"
+    twin.__name__ = "likes_openers"
     with pytest.raises(cda.RecipeError, match="two objects of the name"):
         cda.discover(likes_openers, judge=twin)
     with pytest.raises(cda.RecipeError, match=r"Did you mean 'batches'"):

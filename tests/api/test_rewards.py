@@ -21,6 +21,7 @@ from tiny import load
 from typer.testing import CliRunner
 
 import cda
+from cda.api.finished import as_the_run
 from cda.arrays import FloatArray
 from cda.cli import app
 from cda.models.config import ModelSpec
@@ -91,6 +92,19 @@ def test_base_with_adapter_merged_model_and_run_give_the_rewards_of_the_audit(
         assert reward.__name__.endswith("my-run")
     with cda.reward_function(cda.load(run), dose=0) as reward:
         np.testing.assert_allclose(asked(reward, texts), audited(llama, texts), atol=1e-6)
+
+
+def test_a_run_and_an_adapter_of_one_are_measured_as_the_run_was(llama: Path, run: Path) -> None:
+    assert as_the_run({}, run, None) == (
+        {"model": {"name_or_path": str(llama), **HOW}, "score": {}},
+        str(llama),
+        str(run),
+    )
+    for adapter in (run, run / "adapter", run / "train" / "adapter"):
+        assert as_the_run({}, llama, adapter) == ({"model": HOW}, str(llama), adapter)
+    settings = {"model": {"max_length_tokens": 32}}
+    assert as_the_run(settings, llama, run)[0] == {"model": HOW | settings["model"]}  # what was asked for wins
+    assert as_the_run({}, llama, llama) == ({}, str(llama), llama)
 
 
 def test_a_finished_audit_stands_for_its_model_and_gives_its_rewards(

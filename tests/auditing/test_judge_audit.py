@@ -131,7 +131,9 @@ def test_a_judge_that_follows_the_place_is_shown_as_such(serve: Any, audit: Any,
     direct = found["effects"]["jargon"]["before"]["direct"]
     assert "nothing varies" in direct["reason"] and "estimate" not in direct  # no error can be given
     assert direct["value"] == 0 and found["n_tests"] == 0
-    assert "24 followed the place" in " ".join(said.split()) and "≡ all ties" in said
+    assert "≡ all ties" in said
+    assert "position (by place) 100%" in said
+    assert "24 followed the place" in " ".join(report().split()) and "score.judge.prompt=mt-bench" in said
     assert "check" not in said and "the two orders cancel in every pair" in said
     assert f"jargon {N} of {N}." in report()
     text = report()
@@ -219,8 +221,8 @@ def test_unread_verdicts_name_the_cache_and_what_asks_again(serve: Any, audit: A
     assert f"are kept in {tmp_path / 'llm-cache.sqlite'}" in said
     mended = True
     audit(*words, fails=True)  # a failure that lasts, until it is asked again
-    said, _ = audit(*words, "llm.ask_failures_again=true")
-    assert f"Asked {N} comparisons in both orders; 0 unreadable" in said
+    _, found = audit(*words, "llm.ask_failures_again=true")
+    assert (found["model"]["comparisons"], found["model"]["unread"], found["model"]["orders"]) == (N, 0, "both")
 
 
 @pytest.mark.parametrize("kind", ["judge", "model"])

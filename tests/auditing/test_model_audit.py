@@ -85,7 +85,7 @@ def test_triples_alone_are_an_audit_whose_verdict_is_rates(audit: Any, report: R
     assert "does not reward yes-bias, by RATE on triples." in said and re.search(
         r"−0\.00\d \[−0\.00[1-9], −0\.00[1-9]\]", said
     )
-    assert "nothing checks that the rewrites flipped it" in said and "yes-bias: penalised" in report()
+    assert "nothing checks that the rewrites flipped it" in said and "yes-bias: not rewarded" in report()
     for has, estimand, on in ((1, "ATT", "answers with it"), (0, "ATU", "answers without it")):
         written(path, [row for row in rows if row["has_attribute"] == has])
         said, one_side = audit(model, *words, "--contrasts", "none")

@@ -19,7 +19,8 @@ from cda.auditing.conditions import failures_of
 from cda.auditing.policy import tilts
 from cda.auditing.shares import unchanged
 from cda.biases import Bias, load_bias
-from cda.numbers.views import Numbers, numbers_in, rows_of
+from cda.numbers.frames import rows_of
+from cda.numbers.views import Numbers, numbers_in
 from cda.records import user_prompt
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
@@ -165,8 +166,10 @@ def test_a_substitution_is_named(substituted: AuditResult) -> None:
 def test_numbers_stand_wherever_those_of_an_audit_do(substituted: AuditResult) -> None:
     own = numbers_in(substituted).where("tilt", "after", bias="structure", kl="0.5")
     assert len(own) == 1 and isinstance(own[0].found, Estimate)
-    flat = [row for row in rows_of(substituted) if row["measure"] == "tilt" and row["of"] == "structure.0.5"]
-    assert {row["scoring"]: row["value"] for row in flat}["after"] == own[0].found.value and flat[0]["key"] == "tilt"
+    flat = [
+        row for row in rows_of(substituted) if (row["measure"], row["bias"], row["kl"]) == ("tilt", "structure", "0.5")
+    ]
+    assert {row["moment"]: row["value"] for row in flat}["after"] == own[0].found.value
     (failed,) = failures_of(substituted, ["structure.tilt@0.5.after>0.1"])
     assert failed.startswith("structure.tilt@0.5.after>0.1: found ")
     assert failures_of(substituted, ["structure.tilt@0.5.change<0"]) == []

@@ -16,7 +16,8 @@ from cda.auditing import position
 from cda.auditing.first_screen import audit_summary, headline
 from cda.auditing.report import sections
 from cda.comparing.row import read_row
-from cda.numbers.views import numbers_in, rows_of
+from cda.numbers.frames import rows_of
+from cda.numbers.views import numbers_in
 from cda.records import user_prompt
 from cda.results.base import Estimate, Missing
 from cda.results.facts import JudgeFacts
@@ -78,7 +79,7 @@ def test_the_share_decided_by_place_is_measured_once_and_stands_everywhere(made:
     assert (audit.model.unread, audit.model.half_read, audit.model.flipped) == (1, 1, FIRST)
     (number,) = numbers_in(audit).where("position")
     assert (number.moment, dict(number.at), number.found) == ("model", {}, expected)
-    assert [row["value"] for row in rows_of(audit) if row["key"] == "position"] == [expected.value]
+    assert [row["value"] for row in rows_of(audit) if row["measure"] == "position"] == [expected.value]
     row = read_row(audit.export(out / "row.json"))
     assert [each.found for each in row.numbers if each.measure == "position"] == [expected]
     assert audit.failures("position>0.8", "position>0.7") == [
@@ -90,7 +91,7 @@ def test_the_share_decided_by_place_is_measured_once_and_stands_everywhere(made:
 def test_the_headline_and_each_bias_say_what_the_place_leaves(made: tuple[cda.Audit, Path]) -> None:
     audit, _ = made
     said = headline(audit)
-    assert said.startswith("memory:by_place goes by the place in 79% [57, 91] of comparisons, whatever the answers say")
+    assert said.startswith("by_place goes by the place in 79% [57, 91] of comparisons, whatever the answers say")
     assert (
         "picking the first in 89% of verdicts; bias estimates are weak. Whether it rewards jargon is unclear." in said
     )
@@ -99,7 +100,7 @@ def test_the_headline_and_each_bias_say_what_the_place_leaves(made: tuple[cda.Au
     assert row.split(maxsplit=3)[1:] == ["(by", "place)", "79% [57, 91]  38"]
     (shown,) = [part for part in sections(audit) if part.id == "position"]
     judges, biases = shown.tables
-    assert judges.rows == (("memory:by_place", "79% [57, 91]", "2% [0.4, 14]", "89%", "40", "1"),)
+    assert judges.rows == (("by_place", "79% [57, 91]", "2% [0.4, 14]", "89%", "40", "1"),)
     # One of the 39 contrasts with a margin was read in one order only.
     assert biases.rows == (("jargon", "79% [57, 91]", "38", "8"),)
 

@@ -127,7 +127,8 @@ def test_responses_that_are_too_long_are_left_out_of_both_and_counted(
             ({"question": row["prompt"], "samples": row["responses"], "quality": row["quality"]} for row in content),
         )
         words = ("--adapter", adapter, "--out", tmp_path / name, *columns, *SETTINGS, "score.over_length=drop")
-        said[name] = cda("best-of", llama, file, *words)
+        cda("best-of", llama, file, *words)
+        said[name] = (tmp_path / name / "best_of_n.md").read_text(encoding="utf-8")
         found[name] = result_in(tmp_path / name)
     result, reason = found["long"], "too long for the model (before and after)"
     assert result["excluded"]["scored responses"] == {"seen": 41, "reasons": {reason: 1}}

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
+from page_checks import read_markdown
 
 from cda.files.jsonl import read_json, read_jsonl
 from cda.models.config import ModelSpec
@@ -31,11 +32,13 @@ Write = Callable[..., Path]
 
 @pytest.fixture
 def done(cda: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
-    """Runs the command; gives its result and what was printed."""
+    """Runs the command; gives its result, and what was printed and stands in its Markdown."""
 
     def run(*words: object) -> tuple[dict[str, Any], str]:
         printed = cda("quality", *words, "--out", tmp_path / "out", *SETTINGS)
-        return strict((tmp_path / "out" / "quality.json").read_text()), printed
+        return strict((tmp_path / "out" / "quality.json").read_text()), printed + read_markdown(
+            (tmp_path / "out" / "quality.md").read_text()
+        )
 
     return run
 
@@ -124,7 +127,7 @@ def test_numbers_are_those_of_the_scores_and_name_no_path(
     assert (after["target"], after["adapter"], after["dose"]) == (llama.name, "mine/train/adapter", 0.5)
     assert after["adapter_content"] == file_fingerprint(adapter) and before["adapter"] is None
     assert found["sets"][0]["source"] == "own.jsonl"
-    assert {file.name for file in (out / "figures").iterdir()} == {"accuracy-1.pdf", "captions.md"}
+    assert {file.name for file in (out / "figures").iterdir()} == {"accuracy-1.pdf", "captions.md", "figures.tex"}
 
 
 def test_rewardbench_reads_the_result_files(

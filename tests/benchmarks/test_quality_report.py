@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from changed import changed
-from page_checks import checked
+from page_checks import checked, read_markdown
 from rows import estimate
 
 from cda.benchmarks.quality import quality_document
@@ -72,9 +72,10 @@ def quality(*sections: Level, form: str = "rewardbench", **changes: Any) -> Qual
 )
 def test_flags_in_words(change: float, half: float, flag: str, moved: str) -> None:
     result = quality(group("Chat", change, half), group("Safety", 0.0))
-    line = next(line for line in quality_document(result).text().splitlines() if line.startswith("Chat"))
+    text = read_markdown(quality_document(result).markdown())
+    line = next(line for line in text.splitlines() if line.startswith("| Chat") and "±" in line)
     assert "84.1% [81.1, 87.1] ± 1.2" in line and f"{moved} ± 1.0" in line
-    assert line.split("± 1.0")[1].split() == [*([flag] if flag else []), "0.21", "0.84"]
+    assert line.split("± 1.0")[1].replace("|", "").split() == [*([flag] if flag else []), "0.21", "0.84"]
     # Only what is shown is coloured on the page: a fall, or, below, that none can have been.
     page = quality_document(result).page()
     assert ('<li class="bad">' in page) == (flag == "fell*") and '<li class="good">' not in page
@@ -83,7 +84,7 @@ def test_flags_in_words(change: float, half: float, flag: str, moved: str) -> No
 def test_what_was_left_out_tied_and_rough_is_said() -> None:
     counts = {"unread": 3, "unread_reasons": {"a text is too long for the model": 2, "no readable verdict": 1}}
     few = changed(group("Chat"), "n_prompts", 4)
-    summary = quality_document(quality(few, **counts)).text()
+    summary = read_markdown(quality_document(quality(few, **counts)).markdown())
     for said in (
         "Left out 7 of 1168 rows: 7 prior set (row 1, 2, 3, 4, 5, …).",
         "Ties (margin exactly 0) count as wrong, as in RewardBench's script: 2 before, 2 after.",
@@ -93,8 +94,8 @@ def test_what_was_left_out_tied_and_rough_is_said() -> None:
         "after: org/m with a at dose 0.5. Scored in fp32; 1 of 9 texts cut at 64 tokens; texts as chat template.",
     ):
         assert said in summary.replace("\n", " ")
-    assert "\noverall" not in summary  # one section is the whole
-    assert "Warning" not in quality_document(quality(group("Chat"))).text()
+    assert "\n| overall" not in summary  # one section is the whole
+    assert "Warning" not in quality_document(quality(group("Chat"))).markdown()
 
 
 def test_hostile_names_are_inert() -> None:

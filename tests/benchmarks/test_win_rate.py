@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from page_checks import read_markdown
 from rows import ids
 
 from cda.benchmarks.quality import win_rate
@@ -54,13 +55,13 @@ def four(outputs: Callable[..., Path]) -> tuple[Path, Path]:
 
 @pytest.fixture
 def done(cda: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[dict[str, Any], str]]:
-    """Runs the command; gives its result and what was printed."""
+    """Runs the command; gives its result, and what was printed and stands in its Markdown."""
 
     def run(*words: object, out: str = "out") -> tuple[dict[str, Any], str]:
         model, first, second, *more = words
         printed = cda("quality", model, first, "--over", second, *more, "--out", tmp_path / out)
         (found,) = json.loads((tmp_path / out / "quality.json").read_text())["sets"]
-        return found, printed
+        return found, printed + read_markdown((tmp_path / out / "quality.md").read_text())
 
     return run
 
@@ -102,7 +103,7 @@ def test_what_has_no_counterpart_is_told_apart(
     found, printed = done(longer, outputs("a", *first, columns=columns), outputs("b", *second, columns=columns))
     assert [texts[:2] for texts in compared(tmp_path / "out")] == [("a1", "b1"), ("a22", "b2")]
     assert rate(found) == 0.75  # a tie counts half, and so it says
-    assert "Ties (margin exactly 0) count half: 1 model." in printed
+    assert "Ties (margin exactly 0) count half: 1 tie." in printed
     reasons = {
         "beyond the other file's outputs": 1,
         "in a prompt with an unreadable row": 2,

@@ -60,7 +60,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         ("texts NEW", {}, ["ship with cda: contrasts 700, second_turns 124", "writes      NEW: each as a table, and README.md"]),
         ("study export contrasts.jsonl NEW --limit 6 --attention 0", {"limit": 6, "attention": 0},
          ["reads       6 contrasts of contrasts.jsonl (18 of 24 dropped (18 not drawn (--limit)))",
-          "3 participants (experts), 6 contrasts and 0 attention checks each; 3 judgements on every contrast, 18 in all", STUDY]),
+          "3 participants (experts), 6 contrasts and 0 checks each; 3 judgements a contrast, 18 in all", STUDY]),
         ("study import st filled.csv --out NEW.jsonl", {"out": "NEW.jsonl"},
          ["reads       1 file of results: 72 votes on 24 contrasts (none of 72 dropped)",
           "writes      NEW.jsonl, NEW.summary.json, NEW.summary.html"]),

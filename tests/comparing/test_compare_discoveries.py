@@ -85,7 +85,7 @@ def test_recall_is_shared_by_discoveries_of_one_model_and_judge_alone(three: dic
     assert result.discoveries["given"].recall == Missing(reason="given attributes, not searched for")
     own = result.discoveries["a"].recall
     assert isinstance(own, Estimate) and (own.value, own.n) == (1.0, 2)
-    assert "rewards have other units there" in discoveries_document(result).text()
+    assert "rewards have other units there" in discoveries_document(result).markdown()
 
 
 def test_folders_of_discoveries_are_compared_and_other_things_refused(

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from page_checks import checked
+from page_checks import checked, read_markdown
 from scipy import stats
 from typer.testing import CliRunner
 
 import cda
 from cda.cli import app
 from cda.files.jsonl import read_jsonl, write_jsonl
+from cda.report.numbers import percent
 from cda.results.base import Missing
 from cda.results.comparison import PairedMargins
 from cda.stats.estimators import share_of
@@ -52,7 +53,7 @@ def liking(name: str, strength: float) -> Callable[[Sequence[Any], Sequence[str]
     def score(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
         return [strength * ("paradigm" in text) + noise(text, name) for text in responses]
 
-    score.__qualname__ = name
+    score.__name__ = name
     return score
 
 
@@ -102,36 +103,51 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
     (mean,) = comparison.means  # a judge alone has none
     assert (mean.name, mean.kind, len(mean.audits), mean.left_out) == (MEAN, "reward models", 5, 0)
     shares = [hits_in(out, name)[0].mean() for name in MODELS]
-    skew = of(comparison, "skew", MEAN)
-    assert skew.value == pytest.approx(np.mean(shares)) and mean.sd == pytest.approx(np.std(shares, ddof=1))
-    assert (skew.n, skew.n_prompts) == (N, N // 2)
-    assert mean.interval_over == "models and prompts" and "models, and prompts" in skew.method
+    assert mean.sd == pytest.approx(np.std(shares, ddof=1))
+    wrong = of(comparison, "miscalibration", MEAN)
+    assert wrong.value == pytest.approx(np.mean([of(comparison, "miscalibration", name).value for name in MODELS]))
+    assert (wrong.n, wrong.n_prompts) == (40, 20)
+    assert mean.interval_over == "models and prompts" and "models, and prompts" in wrong.method
     people = of(comparison, "human_skew", MEAN)
     assert (people.value, people.n) == (0.4, 40)
-    distance = of(comparison, "signed_gap", MEAN)
-    assert distance.value == pytest.approx(of(comparison, "skew_on_voted", MEAN).value - 0.4)
     for name in MODELS:
-        expected, own = share_of(*hits_in(out, name)), of(comparison, "skew", f"memory:{name}")
+        expected, own = share_of(*hits_in(out, name)), of(comparison, "skew", f"{name}")
         assert (own.value, own.low, own.high) == (expected.value, expected.low, expected.high)
         voted = cda.load(out / f"audit-memory-{name}").audit.votes["jargon"]  # type: ignore[union-attr]
-        assert of(comparison, "miscalibration", f"memory:{name}") == voted.miscalibration.before
-    # The models lie on both sides of 50%, so that the table shows no mean of skews; miscalibration has no sides.
-    first, _, third = (table for table in str(comparison).split("\n\n") if MEAN in table)
+        assert of(comparison, "miscalibration", f"{name}") == voted.miscalibration.before
+    # The models lie on both sides of 50%, so that there is no mean of skews, in any form; miscalibration has no sides.
+    low, high = (percent(end(shares)) for end in (min, max))
+    assert of(comparison, "skew", MEAN) == Missing(reason=f"no mean: {low} to {high}, both sides of no effect")
+    assert isinstance(of(comparison, "skew_on_voted", MEAN), Missing)
+    frame = comparison.to_frame()
+    assert frame[(frame.audit == MEAN) & (frame.measure == "skew")].value.isna().all()
+    runs = [out / f"audit-memory-{name}" for name in ("strong", "mild", "mild2")]
+    one_side = cda.compare(*runs, out=out / "one-side")
+    mean_of_3 = of(one_side, "skew", "mean of 3 reward models")
+    assert mean_of_3.value == pytest.approx(
+        np.mean([hits_in(out, name)[0].mean() for name in ("strong", "mild", "mild2")])
+    )
+    assert (mean_of_3.n, mean_of_3.n_prompts) == (N, N // 2)
+    voted = of(one_side, "skew_on_voted", "mean of 3 reward models")
+    assert of(one_side, "signed_gap", "mean of 3 reward models").value == pytest.approx(voted.value - 0.4)
+    first, _, third = (
+        table for table in read_markdown(comparison.document().markdown()).split("\n\n") if MEAN in table
+    )
     assert "no mean: " in first and "no mean" not in third
 
 
 def test_ranks_and_places_follow_the_numbers(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
-    shares = {f"memory:{name}": hits_in(out, name)[0].mean() for name in MODELS}
+    shares = {f"{name}": hits_in(out, name)[0].mean() for name in MODELS}
     ranks = {name: of(comparison, "rank_by_skew", name) for name in shares}
-    assert (ranks["memory:strong"].value, ranks["memory:strong"].low) == (1, 1)
+    assert (ranks["strong"].value, ranks["strong"].low) == (1, 1)
     assert [rank.value for rank in ranks.values()] == pytest.approx(stats.rankdata([-each for each in shares.values()]))
     assert all(1 <= of(comparison, "rank_by_distance", name).low <= 5 for name in shares)
-    assert not [each for each in comparison.numbers.where("rank_by_skew") if each.at["audit"] == "memory:judging"]
+    assert not [each for each in comparison.numbers.where("rank_by_skew") if each.at["audit"] == "judging"]
     (group,) = comparison.ranked
     scores = [of(comparison, "miscalibration", name).value for name in group.audits]
     assert scores == sorted(scores) and len(scores) == 6 and group.ranked_by == "miscalibration"
-    assert f"Lowest miscalibration: {group.audits[0]}" in str(comparison)
+    assert f"Lowest miscalibration: {group.audits[0]}" in read_markdown(comparison.document().markdown())
 
 
 def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_path: Path) -> None:
@@ -140,37 +156,40 @@ def test_a_judge_that_goes_by_place_has_no_place_by_distance_from_a_half(tmp_pat
 
     models = (liking("strong", 2.0), liking("mild", 0.3), first)
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "three", **COMMON)
-    judge = "memory:first"
+    judge = "first"
     (group,) = comparison.ranked
     assert group.ranked_by == "distance of skew from 50%" and group.by_place == (judge,)
     assert of(comparison, "skew", judge).value == 0.5 and not comparison.numbers.where("place", audit=judge)
-    assert group.audits == ("memory:mild", "memory:strong") and of(comparison, "place", "memory:mild").value == 1
+    assert group.audits == ("mild", "strong") and of(comparison, "place", "mild").value == 1
     (said,) = [each.text for each in comparison.findings if each.name == f"{judge}:" and "no place" in each.text]
     assert said.startswith("no place: it goes by the place of an answer in 100% [")
-    voted = cda.compare(*models, contrasts=contrasts(), votes=votes(), out=tmp_path / "voted", **COMMON)
-    assert len(voted.ranked[0].audits) == 3 and not voted.ranked[0].by_place  # people say what is right
+    voted = cda.compare(*models, judging, contrasts=contrasts(), votes=votes(), out=tmp_path / "voted", **COMMON)
+    # People say what is right, also of a judge with ties; one that has nothing but ties has no skew all the same.
+    assert set(voted.ranked[0].audits) == {"strong", "mild", "judging"} and not voted.ranked[0].by_place
+    assert voted.ranked[0].tied == (judge,)
     alone = cda.compare(models[0], first, contrasts=contrasts(), out=tmp_path / "two", **COMMON)
-    assert alone.ranked[0].audits == () and "no place: " in str(alone)
+    assert alone.ranked[0].audits == () and "no place: " in read_markdown(alone.document().markdown())
 
 
 def test_a_model_that_fails_is_named_and_files_are_read_again(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
-    assert list(comparison.failed) == ["memory:failing"] and "no number" in comparison.failed["memory:failing"]
-    assert "memory:failing was not audited: " in str(comparison) and comparison.folder == out / "comparison"
+    assert list(comparison.failed) == ["failing"] and "no number" in comparison.failed["failing"]
+    assert "failing was not audited: " in read_markdown(comparison.document().markdown())
+    assert comparison.folder == out / "comparison"
     again = cda.load(out / "comparison")
     assert isinstance(again, cda.Comparison) and again.model_dump() == comparison.model_dump()
     page = (out / "comparison" / "report.html").read_text(encoding="utf-8")
     checked(page)
-    assert "memory:strong" in page and "skew-jargon-desc" in page and "miscalibration-jargon-desc" in page
+    assert "strong" in page and "skew-jargon-desc" in page and "miscalibration-jargon-desc" in page
     with (out / "comparison" / "comparison.csv").open(encoding="utf-8") as file:
-        (mean,) = [row for row in csv.DictReader(file) if row["audit"] == MEAN and row["measure"] == "skew"]
-    assert float(mean["value"]) == of(comparison, "skew", MEAN).value and (mean["audits"], mean["n"]) == ("5", str(N))
+        means = {row["measure"]: row for row in csv.DictReader(file) if row["audit"] == MEAN}
+    mean = means["miscalibration"]
+    assert float(mean["value"]) == of(comparison, "miscalibration", MEAN).value
+    assert (mean["audits"], mean["n"]) == ("5", "40") and "skew" not in means
     frame = comparison.to_frame()
     assert ((frame.unit == "rank") & (frame.value == 1)).any()
     assert comparison.failures("jargon.skew>0.99") == [
-        problem
-        for problem in comparison.failures("jargon.skew>0.99")
-        if problem.startswith("memory:strong: jargon.skew")
+        problem for problem in comparison.failures("jargon.skew>0.99") if problem.startswith("strong: jargon.skew")
     ]
     rows = comparison.export(out / "rows")
     assert len(rows) == 6 and cda.compare(out / "rows", out=out / "again").means == ()
@@ -192,13 +211,13 @@ def test_other_contrasts_and_other_votes_are_never_averaged(tmp_path: Path) -> N
     ]
     comparison = cda.compare(*runs, out=tmp_path / "out")
     (mean,) = comparison.means
-    assert mean.audits == ("memory:a", "memory:b") and mean.name == "mean of 2 reward models (memory:a, memory:b)"
-    said = str(comparison)
-    assert "measured on different contrasts (memory:a, memory:b and memory:d; memory:c)" in said
-    (line,) = [line for line in said.splitlines() if line.startswith("memory:c  ")]
-    assert "] ²" in line and said.count("] ²") == 1
-    without_c = str(cda.compare(runs[0], runs[1], runs[3], out=tmp_path / "out2"))
-    assert "with different votes of people, or without (memory:a and memory:b; memory:d)" in without_c
+    assert mean.audits == ("a", "b") and mean.name == "mean of 2 reward models (a, b)"
+    said = read_markdown(comparison.document().markdown())
+    assert "measured on different contrasts (a, b and d; c)" in said
+    marked = [line for line in said.splitlines() if "] ²" in line]
+    assert marked and all(line.startswith("| c |") for line in marked)
+    without_c = read_markdown(cda.compare(runs[0], runs[1], runs[3], out=tmp_path / "out2").document().markdown())
+    assert "with different votes of people, or without (a and b; d)" in without_c
     assert not (tmp_path / "out" / "a").exists()  # finished runs are read as they are
 
 
@@ -213,8 +232,8 @@ def test_two_audits_are_paired_by_their_texts(tmp_path: Path) -> None:
     assert jargon.test.holm == jargon.test.p_value < 0.05 and jargon.agreement.value == 0
     quality = on["quality pairs"]
     assert isinstance(quality, Missing) and quality.reason == "not measured by both"
-    said = str(cda.load(tmp_path / "out" / "comparison"))
-    assert "memory:dislike against memory:like: skew is lower for jargon (−100" in said
+    said = read_markdown(cda.load(tmp_path / "out" / "comparison").document().markdown())
+    assert "dislike against like: skew is lower for jargon (−100" in said
 
 
 def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tmp_path: Path) -> None:
@@ -233,7 +252,9 @@ def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tm
     again = cda.compare(*runs, out=tmp_path / "again")
     (mean,) = again.means
     assert (mean.left_out, of(again, "skew", "mean of 2 judges").n) == (1, N - 1)
-    assert "left out of the mean of 2 judges, for want of a margin of each: 1 contrast." in str(again)
+    assert "left out of the mean of 2 judges, for want of a margin of each: 1 contrast." in read_markdown(
+        again.document().markdown()
+    )
     assert comparison.means[0].left_out == 0
     write_jsonl(file, [{key: value for key, value in row.items() if key != "prompt_id"} for row in rows])
     with pytest.raises(cda.RunError, match=r"names no prompts.*run `cda audit` again"):
@@ -243,14 +264,15 @@ def test_contrasts_without_a_margin_are_left_out_and_a_changed_run_is_refused(tm
 def test_each_target_counts_once_and_two_runs_of_a_model_are_told_apart(tmp_path: Path) -> None:
     first, second = (finished(tmp_path / name, "same", 1.0) for name in ("x", "y"))
     comparison = cda.compare(first, str(second), f"{first}/", out=tmp_path / "out")
-    assert f"Given more than once, counted once: {first}/." in str(comparison)
-    assert list(comparison.audits) == ["memory:same (same) 1", "memory:same (same) 2"]
+    said = read_markdown(comparison.document().markdown())
+    assert f"Given more than once, counted once: {first}/." in said
+    assert list(comparison.audits) == ["same 1", "same 2"]
 
 
 def test_mistakes_are_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     wrong: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
-        "two objects of the name memory:a": ((liking("a", 1), liking("a", 2)), {}),
+        "two objects of the name a": ((liking("a", 1), liking("a", 2)), {}),
         "jargon is a recipe": (("jargon", judging), {}),
         "'embedded'": (("embeded", judging), {}),
         r"two or more to compare, or a folder of them; found none": ((), {}),
@@ -261,7 +283,7 @@ def test_mistakes_are_refused_before_anything_runs(tmp_path: Path, monkeypatch: 
         with pytest.raises(cda.RecipeError, match=said):
             cda.compare(*models, **{**COMMON, "contrasts": contrasts(), **given})
     assert not Path("runs").exists() or [path.name for path in Path("runs").iterdir()] == ["inputs"]
-    with pytest.raises(cda.RunError, match=r"memory:failing: .*no number"):
+    with pytest.raises(cda.RunError, match=r"failing: .*no number"):
         cda.compare(failing, liking("broken", float("nan")), contrasts=contrasts(), out=tmp_path / "out", **COMMON)
     run = finished(tmp_path, "a", 1.0)
     with pytest.raises(cda.RecipeError, match=r"a: the folder of a finished run.*`cda compare .*a …` compares it"):
@@ -286,9 +308,35 @@ def test_a_model_that_scores_both_sides_alike_is_told_from_one_that_is_against_t
 
     models = (same, liking("against", -2.0), gappy)
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
-    said = f"memory:same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
-    assert said in str(comparison) and "memory:against: Both" not in str(comparison)
-    assert comparison.failed["memory:gappy"].startswith("24 of 96 rewards are NaN")
+    shown = read_markdown(comparison.document().markdown())
+    said = f"same: Both sides scored exactly alike, which counts as no preference: jargon {N} of {N}."
+    assert said in shown and "against: Both" not in shown
+    assert comparison.failed["gappy"].startswith("24 of 96 rewards are NaN")
+    assert comparison.audits["same"].tied == ("jargon",) and not comparison.audits["against"].tied
+    assert comparison.ranked[0].tied == ("same",) and not comparison.means
+    assert comparison.against == "against"  # the other has no skew to be held against
+    pair = comparison.paired["same"]["jargon"]
+    assert isinstance(pair, Missing) and pair.reason.startswith("no skew to compare: same scores most or all pairs")
+    assert "same: no skew to compare on jargon, and so no dot, difference or place" in shown
+    assert "| same | all ties |" in shown and "0% [0, 7" not in "".join(
+        line for line in shown.splitlines() if line.startswith("| same |")
+    )
+
+
+def test_an_audit_of_mostly_ties_is_in_no_mean_and_no_rank_of_that_bias(tmp_path: Path) -> None:
+    def rarely(_: Sequence[Any], responses: Sequence[str]) -> list[float]:
+        return [float("paradigm 4" in text) for text in responses]
+
+    models = (liking("strong", 2.0), liking("mild", 0.3), rarely)
+    comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    assert comparison.audits["rarely"].tied == ("jargon",) and comparison.ranked[0].tied == ("rarely",)
+    (mean,) = comparison.means
+    assert mean.audits == ("strong", "mild") and not comparison.numbers.where("rank_by_skew", audit="rarely")
+    assert isinstance(comparison.paired["rarely"]["jargon"], Missing)
+    row = comparison.export(tmp_path / "rows")
+    assert {"tied" in json.loads(file.read_text()) for file in row if "rarely" in file.name} == {True}
+    assert {"tied" in json.loads(file.read_text()) for file in row if "rarely" not in file.name} == {False}
+    assert cda.compare(tmp_path / "rows", out=tmp_path / "again").ranked[0].tied == ("rarely",)
 
 
 SCORERS = """
@@ -315,8 +363,9 @@ def test_the_command_goes_on_after_a_failure_and_ends_with_its_status(
     assert planned.exit_code == 0 and "[3/3] scorers.py:shortness" in planned.output and not Path("runs").exists()
     done = CliRunner().invoke(app, ["compare", *targets, *words])
     assert done.exit_code == 2 and "1 of 3 models could not be audited: scorers.py:broken" in done.output
-    assert "counted once: ./scorers.py:length" in done.output and "mean of 2" in done.output
     (file,) = Path("runs").glob("compare-*/comparison.json")
+    written = read_markdown(file.with_suffix(".md").read_text(encoding="utf-8"))
+    assert "counted once: ./scorers.py:length" in written and "mean of 2" in written
     result = json.loads(file.read_text())
     assert result["seed"] == 3 and list(result["failed"]) == ["scorers.py:broken"]
     assert str(tmp_path) not in file.read_text()

@@ -5,17 +5,19 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 from made_audits import HOSTILE
-from page_checks import checked
+from page_checks import checked, read_markdown
 
 import cda
 from cda.comparing.compare import compare_audits, mean_of_biases, ranked
 from cda.comparing.members import gather
 from cda.comparing.page import comparison_csv, comparison_document
+from cda.comparing.screen import labels
 from cda.errors import DataError
 from cda.numbers.measures import MEASURES
 from cda.results.base import Estimate, Missing, load, save
@@ -71,16 +73,123 @@ def test_rows_on_other_texts_have_no_places_together(folder: Path) -> None:
     (group,) = result.ranked  # an only one has nothing to be ranked with
     assert group.audits == ("org/low", "org/close", "org/high") and group.ranked_by == "miscalibration"
     assert places(result) == {"org/low": (1, 2, 1), "org/close": (1, 2, 2), "org/high": (3, 3, 3)}
-    text = comparison_document(result).text()
+    text = read_markdown(comparison_document(result).markdown())
     assert (
-        "Lowest miscalibration: org/low, 10% [5, 15], of 3 on the same texts; as low by the intervals: org/close."
+        "Lowest miscalibration: org/low, 10% [5, 15], among 3 audits of the same texts; as low by the intervals: org/close."
         in text
     )
-    lines = [line.split()[:3] for line in text.split("\n\n")[2].splitlines()[2:]]
-    assert [line[:2] for line in lines[:3]] == [["org/low", "1–2"], ["org/close", "1–2"], ["org/high", "3"]]
+    below = text[text.index("\n## ") :].splitlines()
+    lines = [re.split(r"\s*\|\s*", line)[1:3] for line in below if line.startswith("| org/")]
+    assert lines[:3] == [["org/low", "1–2"], ["org/close", "1–2"], ["org/high", "3"]]
     assert lines[3][0] == "org/other" and "²" in text and "Without margins" in text and not result.means
     sources = {name: result.sources[name] for name in ("org/low", "org/close")}
     assert sources == {"org/low": "a.json", "org/close": "more/c.json"}
+
+
+def headline(rows: dict[str, AuditRow], folder: Path) -> str:
+    for name, each in rows.items():
+        save(each, folder / f"{name}.json")
+    return comparison_document(compared(folder)).headline
+
+
+@pytest.mark.parametrize(
+    ("measured", "said"),
+    [
+        (
+            {"a": {"jargon": bias(0.8), "length": bias(0.76)}, "b": {"jargon": bias(0.1), "length": bias(1.0)}},
+            "a is the least biased of 2: 28 points from no preference on average over 2 biases (b: 45).",
+        ),
+        (
+            {"a": {"jargon": bias(0.9)}, "b": {"jargon": bias(0.1)}},
+            "No audit is shown to be best: a and b are level (40 points from no preference); on jargon they prefer opposite sides.",
+        ),
+        (
+            {"a": {"jargon": bias(0.9)}, "b": {"jargon": bias(0.88)}},
+            "No audit is shown to be best: b and a are too close to tell apart (38 and 40 points from no preference).",
+        ),
+        (
+            {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.3), ("c", 0.5))},
+            "a is closest to people of 3: 10% of pairs against their majority (next: b, 30%).",
+        ),
+        (
+            {name: {"jargon": bias(0.5, None, effect)} for name, effect in (("a", 0.1), ("b", -0.4))},
+            "a is the least biased of 2: 0.10 standard deviations of effect (b: 0.40).",
+        ),
+        (
+            {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.11), ("c", 0.12), ("d", 0.13))},
+            "No audit is shown to be best: a (10% of pairs against their majority) is not told apart from 3 others.",
+        ),
+    ],
+)
+def test_the_headline_says_in_plain_words_who_comes_first(
+    measured: dict[str, dict[str, dict[str, Estimate]]], said: str, tmp_path: Path
+) -> None:
+    assert headline({name: row(name, own) for name, own in measured.items()}, tmp_path) == said
+
+
+def test_a_row_whose_pairs_tie_has_no_place_and_takes_none_from_the_others(tmp_path: Path) -> None:
+    rows = {name: row(name, {"jargon": bias(skew, None, 0.1)}) for name, skew in (("a", 0.7), ("b", 0.9))}
+    rows["flat"] = row("flat", {"jargon": bias(0.0)}, tied=("jargon",), verdicts={"jargon": "scored alike"})
+    group, numbers = ranked(rows)
+    assert group.audits == ("a", "b") and group.tied == ("flat",)
+    assert group.ranked_by == "size of RATE's effect"  # which a scorer of ties alone does not have
+    assert {each.at["audit"] for each in numbers} == {"a", "b"}
+    both = {name: each.model_copy(update={"tied": ("jargon",)}) for name, each in rows.items() if name != "a"}
+    assert headline(both, tmp_path) == (
+        "No two of 2 can be ranked: b scores most or all pairs exactly alike for jargon; flat scores most or all pairs exactly alike for "
+        "jargon."
+    )
+    glance = comparison_document(compared(tmp_path)).glance
+    assert glance is not None
+    assert [(row.cells[0].instead, row.cells[0].marks, row.clause) for row in glance.rows] == [
+        ("mostly tied", (), "no place; quality 70%, n = 100"),
+        ("all ties", (), "no place; quality 70%, n = 100"),
+    ]
+
+
+def test_the_terminal_has_the_shares_if_there_is_room_beside_places(tmp_path: Path) -> None:
+    def lines(n: int) -> list[str]:
+        rows = {
+            name: row(
+                name,
+                {f"bias-{at}": bias(skew) for at in range(n)},
+                verdicts={f"bias-{at}": "rewarded" for at in range(n)},
+            )
+            for name, skew in (("a", 0.7), ("b", 0.9))
+        }
+        headline(rows, tmp_path)
+        glance = comparison_document(compared(tmp_path)).glance
+        assert glance is not None
+        found = glance.lines(10)
+        assert max(map(len, found)) <= 100
+        return [re.sub(" +", " ", line) for line in found[1:3]]
+
+    whole, short, chip = "▲ rewarded 70% [65, 75]", "▲ rewarded 70%", "▲ rewarded"
+    end = " place 1; quality 70%, n = 100"
+    assert lines(2)[0] == f"a {whole} {whole}{end}"
+    assert lines(4)[0] == f"a {short} {short} {short} {short}{end}"
+    assert lines(5)[0] == f"a {chip} {chip} {chip} {chip} {chip}{end}"
+
+
+def test_two_on_other_texts_are_audited_again_by_the_next_command(folder: Path) -> None:
+    (folder / "b.json").unlink(), (folder / "more" / "c.json").unlink()
+    step = comparison_document(compared(folder)).next
+    assert step is not None
+    assert step.why.endswith("they differ in contrasts of jargon")
+    assert step.command() == "cda compare org/low org/other --bias jargon"
+    save(row("org/low", {"jargon": bias(0.99)}, content="e", date="2026-11-25"), folder / "d.json")  # one model, twice
+    step = comparison_document(compared(folder)).next
+    assert step is not None and step.why.endswith("they differ in contrasts of jargon") and not step.command()
+
+
+def test_two_audits_of_one_scorer_are_told_apart_by_their_places(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        save(row("judge:longer", {"jargon": bias(0.7)}, content=name, kind="judge"), tmp_path / f"{name}.json")
+    result = compared(tmp_path)
+    assert set(result.audits) == {"judge:longer (first.json)", "judge:longer (second.json)"}
+    assert list(labels(result).values()) == ["judge longer (first.json)", "judge longer (second.json)"]
+    same = result.model_copy(update={"sources": dict.fromkeys(result.sources, "run")})
+    assert list(labels(same).values()) == ["judge longer (1)", "judge longer (2)"]
 
 
 def test_rows_that_are_exactly_equal_share_a_place() -> None:
@@ -229,7 +338,7 @@ def test_a_row_holds_the_audits_numbers_and_names_its_texts(tmp_path: Path) -> N
     assert again.parent == tmp_path / "rows" and again.name.startswith("mine.py-score-")
     assert again.read_text() == file.read_text()
     copies = cda.compare(tmp_path / "run", again, out=tmp_path / "out")
-    assert list(copies.audits) == ["mine.py:score"] and "a copy of" in str(copies)
+    assert list(copies.audits) == ["mine.py:score"] and "a copy of" in copies.document().markdown()
     jsonschema = pytest.importorskip("jsonschema")
     schema = json.loads((Path(cda.__file__).parent.parent / "docs" / "schemas" / "audit_row.json").read_text())
     jsonschema.validate(json.loads(file.read_text()), schema)
@@ -271,6 +380,34 @@ def test_a_figure_has_rates_naive_effect_next_to_the_one_of_double_rewrites(tmp_
         and "org/second: naive -0.40".replace("-", "−") in said
     )
     assert "rate-length" not in plots  # no naive effect, so nothing to hold it against
+
+
+def test_biases_and_models_together_as_in_the_papers(tmp_path: Path) -> None:
+    """People's next to each model's and the mean, unless models lie on both sides; RATE by model; in one order, with known numbers."""
+    for name, skew in (("first", 0.8), ("second", 0.3)):
+        biases = {
+            "jargon": bias(skew, 0.2, rate=0.1),
+            "length": bias(skew / 4, 0.1, rate=0.2),
+        }
+        for own in biases.values():
+            own |= {"rate_naive_standardised": number(0.4, unit="SD"), "skew_on_voted": own["skew"]}
+            own |= {"correlation": number(0.3, unit="r"), "people_correlation": number(-0.2, unit="r")}
+        save(row(f"org/{name}", biases), tmp_path / f"{name}.json")
+    result = compared(tmp_path)
+    plots = {plot.id: plot for plot in comparison_document(result).plots}
+    assert list(plots)[:3] == ["biases", "rate", "correlations"]
+    said = plots["biases"].description
+    assert "jargon: people 50% [45, 55] (n = 100), org/first 80% [75, 85] (n = 100), org/second 30% [25, 35]" in said
+    skew, wrong = result.plot("biases", "double")
+    assert [skew.get_title(loc="left"), wrong.get_title(loc="left")] == ["Skew", "Miscalibration"]
+    assert [text.get_text() for text in skew.get_yticklabels()] == ["jargon", "length"]
+    marks = {each.get_label(): list(each[0].get_xdata()) for each in skew.containers}
+    assert marks == {
+        "people": [50, 50], "org/first": pytest.approx([80, 20]), "org/second": pytest.approx([30, 7.5])
+    }  # fmt: skip
+    first, second = result.plot("rate")
+    assert [first.get_title(loc="left"), second.get_title(loc="left")] == ["org/first", "org/second"]
+    assert "jargon: naive +0.40" in plots["rate"].description and "double +0.20" in plots["rate"].description
 
 
 def test_a_training_whose_dose_was_chosen_on_the_same_contrasts_is_marked(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_an_adapter_for_each_bias_and_their_sum(tmp_path: Path) -> None:
 def test_batches_decide_an_adapter_that_keeps_the_base_s_scores(objectives: str, decides: bool) -> None:
     """8-bit scores move with their batches, and what `keep` teaches are such scores."""
     made = SimpleNamespace(output_of=lambda _: "mix")
-    words = [f"objectives={objectives}", "model.name_or_path=some/model"]
+    words = [f"objectives={objectives}", "model.name_or_path=some/model", "lora.target_modules=q_proj"]
     found = {
         train.stage(load_recipe("jargon", [*words, f"score.batch_tokens={n}"]), made, Training(42)).fingerprint  # type: ignore[arg-type]
         for n in (512, 1024)

@@ -155,8 +155,9 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: P
     assert "Asked 24 comparisons in one order each, drawn" in printed and "; 0 unreadable" in printed
     report = (out / "report" / "report.md").read_text(encoding="utf-8")
     assert "Each comparison was asked in one order" in report and "asked in both orders" not in report
-    printed = succeeds("audit", "judge:x", "score.judge.orders=both", *options)
-    assert "in both orders; 0 unreadable, 0 readable in one order only, 0 followed the place" in printed
+    succeeds("audit", "judge:x", "score.judge.orders=both", *options)
+    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    assert "in both orders; 0 unreadable, 0 readable in one order only, 0 followed the place" in report
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from cda.files.jsonl import write_jsonl
 from cda.pipeline import plan
 from cda.recipe.load import LoadedRecipe, load_recipe
 from cda.resources.artifacts import read_labelled, read_training
+from cda.run import StageRecord
 
 PRAISE = "What a brilliant question! "
 NEITHER, REJECTED = ("", ""), ("", PRAISE)
@@ -96,7 +97,7 @@ def test_no_more_are_labelled_than_it_takes(
     assert clerk.n_labels == {"own": 20, "more": n} and 12 <= n <= 24 and len(questions) == 2
     assert counts.supplement is not None and (counts.supplement.kept, counts.supplement.used) == (100, n)
     assert len(list(read_labelled(tmp_path / label.SUPPLEMENT))) == n
-    folder: Any = SimpleNamespace(stage=lambda _: tmp_path)
+    folder: Any = SimpleNamespace(stage=lambda _: tmp_path, record=lambda _: StageRecord())
     made = synthesize.run(recipe, folder, tmp_path)
     assert made.biases["sycophancy"].supplementary == 12
     taught = Counter(
@@ -146,5 +147,5 @@ def test_data_without_a_combination_are_all_labelled_and_none_if_none_are_wanted
     assert "for supplementary pairs" not in plan.plan(without) and questions
     before = clerk.n_labels["more"]
     assert label.run(without, tmp_path).supplement_labels["sycophancy"].n == 0 and clerk.n_labels["more"] == before
-    folder: Any = SimpleNamespace(stage=lambda _: tmp_path)
+    folder: Any = SimpleNamespace(stage=lambda _: tmp_path, record=lambda _: StageRecord())
     assert synthesize.run(without, folder, tmp_path).biases["sycophancy"].supplementary == 0

@@ -25,6 +25,7 @@ from cda.counterfactuals.pairs import (
     proportional_quota,
     teachable,
     unchanged_examples,
+    weighted_examples,
 )
 from cda.discovery.attribute import attribute_bias, shipped_attributes
 from cda.recipe.schema import ObjectiveSection
@@ -335,3 +336,19 @@ def test_white_space_that_is_the_bias_makes_a_counterfactual(measured: bool) -> 
     assert [pair.pair.rejected for pair in made.pairs] == ["rejected   0"]
     same = make(labelled, scripted(text="{}\n"), bias=bias, check_measure=measured)
     assert not same.pairs and reasons(same) == {"unchanged": 1}
+
+
+def test_weights_are_of_unchanged_pairs_alone_and_have_a_mean_of_1_in_the_training_part() -> None:
+    unchanged = [
+        TrainingPair(TrainingExample(SOURCE, weight=2.0), split, "supplementary", "jargon", name)
+        for name, split in (("a", "train"), ("b", "train"), ("c", "validation"))
+    ]
+    found = weighted_examples([MADE, *unchanged], {"a": 3.0, "b": 1.0, "c": 8.0, "unused": 5.0})
+    assert found[0] == MADE  # a counterfactual keeps 1
+    assert [row.example.weight for row in found[1:]] == [2 * 1.5, 2 * 0.5, 2 * 4.0]
+    assert [replace(row, example=SOURCE) for row in found] == [
+        replace(row, example=SOURCE) for row in (MADE, *unchanged)
+    ]
+    held = [replace(row, split="validation") for row in unchanged[:2]]
+    assert [row.example.weight for row in weighted_examples(held, {"a": 3.0, "b": 1.0})] == [3.0, 1.0]
+    assert weighted_examples([MADE], {"a": 1.0}) == [MADE]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from page_checks import read_markdown
 from typer.testing import CliRunner
 
 import cda
@@ -80,7 +81,8 @@ COLUMNS = "discover.columns={prompt: question, responses: answers, topic: subjec
 def discover(*words: str) -> str:
     done = CliRunner().invoke(app, [*WORDS, "--by-topic", COLUMNS, *SMALL, *words])
     assert done.exit_code == 0, done.output
-    return done.output
+    file = Path("found/topics.md")
+    return done.output + (read_markdown(file.read_text(encoding="utf-8")) if file.is_file() else "")
 
 
 def test_a_bias_of_opposite_sign_is_found_in_both_topics_and_in_neither_over_all(workplace: Path) -> None:

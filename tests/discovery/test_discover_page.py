@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from changed import changed
 from made_discover import discovered
-from page_checks import checked, figures, section_ids, words
+from page_checks import checked, figures, read_markdown, section_ids, words
 
 from cda.biases import Bias
 from cda.discovery.attribute import attribute_bias
-from cda.discovery.discovery_page import NO_OBJECTION, discovery_document, excluded_table
+from cda.discovery.decisions import NO_OBJECTION
+from cda.discovery.discovery_page import discovery_document, excluded_table
 from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Missing
@@ -123,7 +124,7 @@ def never_rewritten(result: DiscoverResult) -> DiscoverResult:
 
 
 def text_of(result: DiscoverResult) -> str:
-    return discovery_document(result).text()
+    return read_markdown(discovery_document(result).markdown())
 
 
 @pytest.mark.parametrize(("until", "weak", "first", "shown", "sections"), [
@@ -131,11 +132,11 @@ def text_of(result: DiscoverResult) -> str:
      "0 candidates in 1 generations", []),
     ("search", False, "None of 2 candidates could be measured, so that nothing is known of them. Rewrites that are missing: "
      "16 refused, 1 unchanged.", "let go: too few rewrites | 2", []),
-    ("validation", True, "None of 2 candidates held on the validation prompts: no bias of embedded against judge:gpt-x is shown.",
+    ("validation", True, "None of 2 candidates held on the validation prompts: no bias of the embedded model against the judge gpt-x is shown.",
      "Validation, corrected", ["validation"]),
     ("validation", False, "Nothing was tested: the review dropped all 1 candidates that held on the validation prompts.", "",
      ["validation"]),
-    ("test", True, "None of 2 candidates held on the test prompts: no bias of embedded against judge:gpt-x is shown.",
+    ("test", True, "None of 2 candidates held on the test prompts: no bias of the embedded model against the judge gpt-x is shown.",
      "| not shown |", ["tested", "rewriters", "validation"]),
 ])  # fmt: skip
 def test_every_way_to_find_nothing_says_so(
@@ -144,7 +145,7 @@ def test_every_way_to_find_nothing_says_so(
     result = make(until, weak=weak)
     document = discovery_document(never_rewritten(result) if until == "search" else result)
     text, markdown, page = document.text(), document.markdown(), document.page()
-    assert first in text and shown in markdown
+    assert first in " ".join(text.split()) and shown in markdown
     assert "### " not in markdown and 'class="bad"' not in page.split("<nav")[0]  # no examples of what is not shown
     found = [one for one in section_ids(checked(page)) if one != "limits"]
     assert found == [*sections, "excluded", "effort", "made", "meaning"]
@@ -183,9 +184,11 @@ def test_a_validation_that_only_the_judge_fails_says_so(make: MakeResult) -> Non
 
 
 def test_the_page_says_what_the_judge_was_asked_and_how_far_it_follows_the_place(make: MakeResult) -> None:
-    assert "judge:gpt-x gives rewards: of two sides it prefers the one with the higher reward" in text_of_method(make())
+    assert "The judge gpt-x gives rewards: of two sides it prefers the one with the higher reward" in text_of_method(
+        make()
+    )
     assert (
-        "judge:gpt-x was asked which of the two responses is better, in both orders, in 40 comparisons of the test: of the 36 read in both, "
+        "The judge gpt-x was asked which of the two responses is better, in both orders, in 40 comparisons of the test: of the 36 read in both, "
         "4 follow the place and not the text, a mean preference for the first text of -0.12 (−1 to 1); they count as ties."
     ) in text_of_method(changed(make(), "verdicts", VERDICTS))
 
@@ -233,7 +236,7 @@ def test_hostile_text_is_inert(hostile: DiscoverResult, until: str) -> None:
     made = discovery_document(result)
     text, document, page = made.text(), made.markdown(), made.page()
     assert not [char for char in text if (ord(char) < 32 and char != "\n") or char in "\u202e\x9b\ud800"]
-    assert "second *line*" in text and "\nsecond" not in text and "evil" not in text
+    assert "second *line*" in read_markdown(document) and "\nsecond" not in text and "evil" not in text
     assert ("````text" in document) is (until == "test")  # the fence is longer than the run inside
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\x9b\u202e\ud800]", document)
     outside = re.sub(r"^(`{3,})text\n.*?\n\1$", "", document, flags=re.S | re.M)

@@ -135,8 +135,10 @@ def test_of_two_scorings_the_mixture_is_chosen_and_compared_with_its_ends() -> N
     assert (mixed.chosen, mixed.own.shares["1.25"], mixed.best) == (1.25, 1, "mixing")
     assert mixed.doses[-1] == 2.5 and list(mixed.methods) == ["mixing"]
     assert mixed.own.held_out["jargon"].against_base["miscalibration"].value == -0.75
-    text = dose_document(mixed).text()
-    assert text.startswith("Dose 1.25 of after was chosen; 0 is before.") and "Scaling an adapter's weights" in text
+    document = dose_document(mixed)
+    text = document.markdown()
+    assert document.text().startswith("Dose 1.25 of after, chosen by votes, is nearer to people on jargon, held out.")
+    assert "Dose 1.25 of after was chosen; 0 is before." in text and "Scaling an adapter's weights" in text
     assert "No other way tried leaves less" in text
 
 

@@ -6,7 +6,8 @@ import re
 import shlex
 import shutil
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,8 @@ class Bench:
     def __init__(self, folder: Path, serve: Callable[..., str]) -> None:
         self.folder = folder
         self._found: dict[str, dict[str, Any]] = {}
+        self.said: dict[str, list[str]] = {}
+        """By case, what each of its commands printed, as it was."""
         scorers: dict[str, Any] = {}
         exec(SCORERS, scorers)
         self._reward: Callable[..., list[float]] = scorers["reward"]
@@ -69,11 +72,9 @@ class Bench:
             str(self.folder): "<folder>", address: "<server>", address.removeprefix("http://"): "<server>",
             str(ROOT): "<repository>", str(embedded_model_folder()): "<embedded>",
         })  # fmt: skip
-        with pytest.MonkeyPatch.context() as patch:
-            for name, value in ENVIRONMENT.items():
-                patch.setenv(name, value)
-            patch.chdir(self.folder)
-            said = [self._command(command, places, case.fails) for command in case.commands]
+        with self._at_home():
+            self.said[case.name] = [self._command(command, places, case.fails) for command in case.commands]
+        said = (f"$ cda {command}\n{text}" for command, text in zip(case.commands, self.said[case.name], strict=True))
         found: dict[str, Any] = {"printed.txt": printed("\n".join(said), scrub)}
         out = self.folder / case.name
         files = sorted(path for path in out.rglob("*") if path.is_file())
@@ -86,6 +87,20 @@ class Bench:
                 found[f"{scrub(name)}{kept[0]}"] = kept[1]
         return found
 
+    @contextmanager
+    def _at_home(self) -> Iterator[None]:
+        """The folder and environment of every command."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in ENVIRONMENT.items():
+                patch.setenv(name, value)
+            patch.chdir(self.folder)
+            yield
+
+    def tried(self, words: Sequence[str]) -> Any:
+        """The result of a command as it stands."""
+        with self._at_home():
+            return CliRunner().invoke(app, [*words])
+
     def _command(self, command: str, places: dict[str, str], fails: bool) -> str:
         words = [re.sub(r"\{(out|llm|served)\}", lambda match: places[match[1]], word) for word in shlex.split(command)]
         result = CliRunner().invoke(app, words)
@@ -93,7 +108,7 @@ class Bench:
         if crashed or (result.exit_code != 0) != fails:
             trace = "".join(traceback.format_exception(result.exception)) if crashed else ""
             raise AssertionError(f"cda {command}: status {result.exit_code}\n{result.output}\n{trace}")
-        return f"$ cda {command}\n{result.output if fails else result.stdout}"
+        return result.output if fails else result.stdout
 
     def _answer(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if "model" not in body:

@@ -71,6 +71,7 @@ CASES = (
     Case("inspect-run", ("inspect train/run --n 2 --model none --html {out}.html",), ("train",)),
     Case("inspect-fresh", ("inspect length --n 2 --model none",)),
     Case("inspect-prompts", ("inspect jargon --prompts", "inspect judge:judge --prompts")),
+    Case("bias-new", ("bias new 'uses hedging' --out {out}.yaml", "bias new 'is sarcastic' --out {out}-blank.yaml")),
     Case("label", ("label jargon data.max_pairs=40 run.folder={out}",)),
     Case("synthesize", ("synthesize sycophancy data.max_pairs=60 run.folder={out}",)),
     Case("audit-function", ("audit scorers.py:reward --bias length --bias sycophancy --bias vagueness audit.max_contrasts=30 audit.max_quality=30 --samples samples.jsonl --out {out}",)),

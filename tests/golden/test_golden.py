@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from bench import Bench
+from bench import PARTICIPANTS, Bench
 from cases import CASES, Case
 from compared import SHOWN, TOLERANCES, all_differences, report, settled
 from data_files import read, write
 from helped import help_of_every_command
 from page_checks import unreadable
+from screens import COLUMNS, LINES, next_command, result_of
+from simulated import filled, planted, write_table
+
+from cda.inert import width
+from cda.jobs.options import DataArguments, options_of
 
 DATA = Path(__file__).parent / "data"
 HELP = "help"
@@ -193,3 +199,25 @@ def test_a_record_that_was_edited_wrongly_says_so(lines: str, message: str, tmp_
     (tmp_path / "a.leaves").write_text(lines, encoding="utf-8")
     with pytest.raises(AssertionError, match=message):
         read(tmp_path)
+
+
+LOOK_UPS = ("version", "samples", "dry-run", "mistakes", "inspect-prompts")
+"""Cases without a result that something follows from: numbers and prompts that were asked for, plans, and mistakes."""
+PLANNED = [case for case in CASES if case.name not in LOOK_UPS]
+
+
+@pytest.mark.parametrize("case", PLANNED, ids=[case.name for case in PLANNED])
+def test_a_result_is_one_screen_and_its_next_step_runs(case: Case, bench: Bench) -> None:
+    bench.output(case)
+    if case.name == "study-export":  # its next step waits for people
+        folder = bench.folder / "study-export" / "run"
+        write_table(folder / "items.csv", filled(folder, PARTICIPANTS, planted))
+    for said in bench.said[case.name]:
+        lines = result_of(said)
+        assert len(lines) <= LINES, "\n".join(lines)
+        # A word that is longer than a line stays whole.
+        assert not [line for line in lines if width(line) > COLUMNS and len(shlex.split(line.rstrip("\\"))) > 1]
+        words = next_command(said)
+        if words is not None and ("--rows" not in words or "rows" in options_of(DataArguments)):
+            tried = bench.tried([*words, "--dry-run"])
+            assert tried.exit_code == 0, f"cda {words}: {tried.output}\n{said}"

@@ -7,12 +7,15 @@ import re
 import shutil
 import threading
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 from changed import changed
 from made_audits import make_audit
+from page_checks import words as page_words
 from replies import reply
 from typer.testing import CliRunner
 
@@ -81,6 +84,14 @@ def told(*words: object) -> str:
     return " ".join(result.stdout.split())
 
 
+def with_page(*words: object) -> str:
+    """The same, and what its page says."""
+    with TemporaryDirectory() as folder:
+        page = Path(folder) / "page.html"
+        printed = told(*words, "--html", page)
+        return f"{printed} {unescape(page_words(page.read_text(encoding='utf-8')))}"
+
+
 def test_training_pairs_stand_beside_what_they_were_made_from(run: Path) -> None:
     material = rewrites_of_run(run)
     originals = {row["rejected"][0]["content"] for row in load_rows(str(run / "label" / "pairs.jsonl"))}
@@ -118,11 +129,11 @@ def test_the_same_seed_shows_the_same(run: Path) -> None:
 
 def test_a_recipe_shows_what_its_run_holds_and_says_when_it_has_changed(run: Path, recipe: Path) -> None:
     words = [f"data.max_pairs={N_PAIRS}", f"run.folder={run}", "--model", "none", "--n", 1]
-    same = told(recipe, *words, "synthesize.counterfactuals=12")
+    same = with_page(recipe, *words, "synthesize.counterfactuals=12")
     assert "run jargon" in same and "The recipe has changed" not in same
-    changed = told(recipe, *words, "synthesize.counterfactuals=11")
+    changed = with_page(recipe, *words, "synthesize.counterfactuals=11")
     assert "The recipe has changed since these rewrites were made (synthesize.counterfactuals: 12 → 11)" in changed
-    assert "embedded answers, by rules" in told(recipe, *words, "--fresh")
+    assert "embedded answers, by rules" in with_page(recipe, *words, "--fresh")
 
 
 def test_triples_have_two_rewrites_each_and_the_rewards_that_were_kept(triples: Path) -> None:
@@ -131,10 +142,10 @@ def test_triples_have_two_rewrites_each_and_the_rewards_that_were_kept(triples: 
     assert (first.direction, first.rewards) == ("add", (0.0, 2.0))
     assert (back.direction, back.original, back.rewards) == ("remove", first.rewrite, (2.0, -1.0))
     # Half of the first rewrites and half of the second ones add: +2 and −3 in turn.
-    text = told(triples)
+    text = with_page(triples)
     assert text.count(" −0.50 [") == 2 and "Rewards by the audited model" in text
     write_jsonl(triples, [{**row, "rewards_model": ["a", None, {}]} for row in TRIPLES])
-    assert "audited model" not in told(triples, "--n", 1)
+    assert "audited model" not in with_page(triples, "--n", 1)
 
 
 def test_the_worst_come_first(triples: Path) -> None:
@@ -160,7 +171,7 @@ def test_a_bias_of_ones_own_goes_both_ways(tmp_path: Path) -> None:
 def test_own_responses_are_rewritten_away_from_what_they_are(tmp_path: Path, recipe: Path) -> None:
     rows = [{"prompt": "Why?", "response": text, "has_attribute": "yes"} for text in (TRIPLES[0]["rewrite"], " ")]
     write_jsonl(tmp_path / "mine.jsonl", rows)
-    text = told(recipe, "--model", "none", "--responses", tmp_path / "mine.jsonl", f"run.folder={tmp_path}/x")
+    text = with_page(recipe, "--model", "none", "--responses", tmp_path / "mine.jsonl", f"run.folder={tmp_path}/x")
     assert "── jargon, removed, made now" in text and "1 of 2 dropped (1 no response)" in text
 
 
@@ -196,7 +207,7 @@ def test_what_an_llm_wrote_is_shown_even_where_the_gate_rejects_it(
     writer = Writer()
     server = ("llm.model=w", f"llm.base_url={serve(writer)}")
     words = [recipe, "--fresh", "--model", "none", *server, f"run.folder={tmp_path}/run"]
-    text = told(*words, "--n", 4)
+    text = with_page(*words, "--n", 4)
     assert "rewriting and labelling for jargon: about 24 calls of w" in text
     assert "100% [51, 100], n = 4" in text and "refusal 4 failed" in text
     assert "can't help" in text  # what the gate rejected
@@ -251,7 +262,7 @@ def test_the_failures_of_an_audit_are_told_beside_its_triples(tmp_path: Path) ->
     lost = Exclusions(9, {"rewrite: unchanged": 3})
     whole = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=(), rate=True)
     save(changed(whole, "excluded", {"triples of jargon": lost}), audit / "audit.json")
-    text = told(tmp_path / "run", "--n", 1)
+    text = with_page(tmp_path / "run", "--n", 1)
     assert "3 of 9 tried (audit triples, both directions)" in text and "rewrite: unchanged 3 failed" in text
 
 

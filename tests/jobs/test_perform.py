@@ -19,7 +19,7 @@ from cda.results.commands import Plan, Written
 
 
 def painted_document(result: Painted) -> Document:
-    return Document("Paint", result.text, (), (), (result.text,))
+    return Document("Paint", result.text, (), (), terminal=(result.text,))
 
 
 class Painted(Shown):
@@ -47,7 +47,10 @@ def test_a_job_writes_its_files_and_says_where(tmp_path: Path) -> None:
     done = perform(painting(worked, tmp_path / "new"), None)
     assert done.folder == tmp_path / "new" and worked == [done.folder]
     written = f"{done.folder / 'report.html'}, paint.md, rows.jsonl, note.txt, paint.json"
-    assert done.summary == f"It is painted.\nIt dries.\nWritten: {written}" and str(done) == "It is painted."
+    assert (
+        " ".join(done.summary.split()) == f"It is painted. It dries. Written: {written}"
+        and str(done) == "It is painted."
+    )
     assert Painted.model_validate_json((done.folder / "paint.json").read_text()).model_dump() == done.model_dump()
     assert "It is painted." in (done.folder / "paint.md").read_text()
     assert (done.folder / "rows.jsonl").read_text().count("\n") == 2

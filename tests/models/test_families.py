@@ -17,6 +17,7 @@ from reward_servers import OpenRLHF
 from safetensors.torch import load_file, save_file
 from serving import Served
 from tiny import edit_json, message_of
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from cda.arrays import FloatArray
 from cda.errors import ModelError
@@ -39,6 +40,7 @@ from cda.training.arguments import Lora
 from cda.training.dose import DosedModel, read_adapter, read_head
 from cda.training.lora import TrainingResult, train_adapter
 from evals.reliability import reward_models_reference as authors
+from evals.reliability.own_models_tiny import build
 from evals.reliability.reward_models import COMPARISONS, row_of
 from evals.reliability.reward_models_families import TEXTS
 from evals.reliability.reward_models_tokenizers import PAIR_CONTEXT
@@ -589,10 +591,24 @@ def test_a_language_model_gives_the_logit_of_the_token_that_the_setting_names(
     assert np.abs(other - wanted).max() > 0.1
     for head, why in (
         ("no such token", "its tokenizer has no such token"),
-        (10**6, "has no output token with this id"),
+        (10**6, r"the model has [\d,]+ output tokens; name one of them"),
     ):
         with pytest.raises(ModelError, match=why):
-            load_reward_model(spec_of(folder, head=head))
+            load_config(spec_of(folder, head=head))
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "gpt_neox", "bloom"])
+def test_the_output_layer_is_found_under_other_names_and_as_the_embedding_table(kind: str, tmp_path: Path) -> None:
+    build(kind, tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.save_pretrained(tmp_path)
+    loaded = load_reward_model(spec_of(tmp_path, head=5))
+    texts = [(user_prompt("Why?"), "So it is."), (user_prompt("How much is it?"), "Two.")]
+    with torch.inference_mode():
+        logits = [model(torch.tensor([loaded.template.encode(*text).ids])).logits[0, -1, 5].item() for text in texts]
+    found = ClassifierScorer(loaded, 2).score(*map(list, zip(*texts, strict=True)))
+    np.testing.assert_allclose(found, logits, atol=1e-5)
 
 
 @pytest.mark.parametrize("title", ["InternLM2-reward", "Nemotron-70B-Reward", "SteamSHP"])

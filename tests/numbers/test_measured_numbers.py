@@ -295,8 +295,8 @@ def test_two_entries_are_in_frames_rows_and_comparisons(with_two_entries: AuditR
     assert "Sizes" in said and "ranked well, n 400" in said
     pytest.importorskip("pandas")
     frame = audit.to_frame()
-    assert list(frame[frame.key == "ranked"].scoring) == ["before", "after", "change"]
-    assert list(frame[(frame.measure == "size")].of) == ["jargon"] * 3
+    assert list(frame[frame.measure == "ranked"].moment) == ["before", "after", "change", "unpaired"]
+    assert list(frame[frame.measure == "size"].bias) == ["jargon"] * 3
 
 
 def test_single_texts_have_mean_rewards_by_kind_and_no_condition() -> None:

@@ -100,7 +100,7 @@ def test_it_is_in_shared_rows_comparisons_and_frames(voted: AuditResult, tmp_pat
     assert read.votes == voted.votes
     pytest.importorskip("pandas")
     frame = read.to_frame()
-    assert set(frame[frame.key == "lost"].scoring) == {"before", "after", "change"}
+    assert set(frame[frame.measure == "lost"].moment) - {"unpaired"} == {"before", "after", "change"}
     content = row.model_dump()
     number = next(each for each in content["numbers"] if (each["measure"], each["moment"]) == ("skew", "after"))
     number["found"] |= {"value": 4.0, "high": 5.0}

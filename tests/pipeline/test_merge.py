@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -118,6 +120,19 @@ def merged(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = made(run, "--out", folder)
     assert f"{folder}: merged model in fp32" in output and "train/adapter: dose 1" in output
     return folder
+
+
+def test_a_log_has_no_bar_of_a_library(run: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        words = [sys.executable, "-m", "cda", "merge", run, "--out", tmp_path / "merged"]
+        assert subprocess.run(words, stdout=file, stderr=subprocess.STDOUT, check=False).returncode == 0
+    said = log.read_text(encoding="utf-8")
+    assert (
+        said.splitlines()[-1] == f"Next: measure the merged model: cda audit {tmp_path / 'merged'}"
+        or "\n    cda audit" in said
+    )
+    assert not re.search(r"\r|shards|Loading weights|Map:|it/s|\d%\|", said), said
 
 
 def test_a_run_is_merged_with_its_audit_in_the_card(

@@ -32,7 +32,7 @@ Job = Callable[..., list[str]]
         (["data.pairs=a.jsonl", "audit.quality=b.jsonl"], ["a.jsonl: no such file", "b.jsonl: no such file"]),
         (["model.name_or_path=./no_such_model"], ["./no_such_model: no such folder"]),
         (["label.by=llm"], ["llm.model is not set"]),
-        (["lora.target_modules=[nothing_like_it]"], ["match no layer", "query"]),
+        (["lora.target_modules=[nothing_like_it]"], ["matches no layer", "query"]),
         (["audit.labels=labels.jsonl"], ["audit.labels: a training takes the labels of its own pairs"]),
     ],
 )

@@ -90,12 +90,12 @@ def test_planted_choices_come_back_in_every_file() -> None:
     assert {name: share and share.value for name, share in shares.items()} == {"forum": 15 / 30, "web": 24 / 30}
     year = found.by["year"]["structure"]
     assert (year.kind, year.n_missing, [level.n for level in year.levels]) == ("numbers", 1, [20, 19, 20])
-    assert "year: pairs without a value, in no level: 1." in result.output
+    assert "year: pairs without a value, in no level: 1." in Path("found/data.md").read_text(encoding="utf-8")
     page = Path("found/report.html").read_text()
     assert "65% [52, 76] of the 60 pairs" in page and "65% \\[52, 76\\]" in Path("found/data.md").read_text()
     assert "Written: found/report.html" in result.output
     names = {path.name for path in Path("found/figures").iterdir()}
-    assert names == {"captions.md", "choices.svg", "by-source.svg", "by-year.svg"}
+    assert names == {"captions.md", "choices.svg", "contingency.svg", "by-source.svg", "by-year.svg"}
 
 
 def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
@@ -106,7 +106,10 @@ def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
     assert again.model_dump(exclude={"pairs"}) == found.model_dump(exclude={"pairs"})
     assert "Columns that may say where pairs come from: source; see each with --by source" in command.output
     assert found.folder is not None and found.folder.name.startswith("data-of-") and not Path(found.pairs).is_absolute()
-    assert found.to_frame().query("measure == 'biases'").unit.isin(["share", "correlation", "log odds"]).all()
+    frame = found.to_frame()
+    own = frame[frame.measure == "selection_rate"].iloc[0]
+    assert (own.bias, own.value, own.n) == ("structure", found.bias("structure").contingency.selection_rate.value, 60)
+    assert frame.unit.dropna().isin(["share", "correlation", "log odds"]).all()
     found.report("page.html")
     assert Path("page.html").is_file()
 
@@ -120,7 +123,7 @@ def test_labels_of_a_file_without_texts_by_row_or_by_themselves() -> None:
     assert isinstance(alone, cda.DataAudit)
     assert [bias.name for bias in alone.biases] == ["structure"]
     assert contingency(alone.bias("structure")).exclusions.reasons == {"unparsed label": 1}
-    assert isinstance(alone.words, cda.Missing) and "texts are not known" in str(alone)
+    assert isinstance(alone.words, cda.Missing) and "texts are not known" in alone.document().markdown()
     assert run(written(rows(40)), "--labels", labels, *named, "--out", "beside").exit_code == 0
     beside = cda.load("beside")
     assert isinstance(beside, cda.DataAudit)
@@ -173,16 +176,19 @@ def test_an_llm_labels_after_its_cost_is_told_and_a_training_does_not_ask_again(
 
 def test_a_sample_is_drawn_and_counted() -> None:
     found = cda.audit_data(rows(60), biases="structure", limit=30, progress=False)
-    assert (found.n_pairs, found.not_drawn) == (30, 30) and "30 further pairs were not drawn" in str(found)
+    assert (found.n_pairs, found.not_drawn) == (
+        30,
+        30,
+    ) and "30 further pairs were not drawn" in found.document().markdown()
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ({"by": "topic"}, r"--by topic: it is the same in every row \('all'\), so that there is nothing to compare; name another column"),
-        ({"by": "sorce"}, r"--by sorce: no such column in \S+\. Did you mean 'source'\? Found: chosen, prompt, rejected, source"),
+        ({"by": "sorce"}, r"--by sorce: no such column in the given pairs\. Did you mean 'source'\? Found: chosen, prompt, rejected, source"),
         ({"by": "prompt"}, r"--by prompt: none of its 60 levels has 10 prompts \(the largest has 1\); name another column"),
-        ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Map it with --column chosen=<your column>"),
+        ({"columns": {"chosen": "better"}}, r"no column 'better'\. Found: .*Map it with columns=\{\"chosen\": \"<your column>\"\}"),
         ({"columns": {"chose": "x"}}, "--column chose: not a column that is read. Did you mean 'chosen'"),
         ({"biases": ["structre"]}, "Did you mean 'structure'"),
         ({"biases": ["helpfulness"]}, "bias 'helpfulness' cannot be measured, so labelling it needs an LLM"),
@@ -224,3 +230,16 @@ def test_a_bias_that_no_pair_has_is_named_and_the_others_are_measured() -> None:
     few = cda.audit_data(rows(6), biases="structure", progress=False).bias("structure")
     assert not isinstance(few.odds, cda.Missing) and isinstance(few.odds.crude, cda.Missing)
     assert few.odds.crude.reason == "pairs of 6 prompts differ in it; 10 are needed"
+
+
+def test_what_is_not_shown_is_no_absence_and_few_pairs_are_said() -> None:
+    long, short = "It is so, and it has been so for a long time by now.", "It is so."
+    pairs = [
+        {"prompt": f"Why {row}?", "chosen": (long, short)[row % 2], "rejected": (short, long)[row % 2]}
+        for row in range(40)
+    ]
+    pairs[0]["chosen"] += "\n- One\n- Two\n- Three"
+    found = cda.audit_data(pairs, biases=["length", "structure"], progress=False)
+    headline = found.document().headline
+    assert headline.endswith("no preference is shown on length; too few pairs differ in structure.")
+    assert headline.startswith("In ") and "too few" in str(found)

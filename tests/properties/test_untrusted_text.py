@@ -32,7 +32,8 @@ from cda.recipe.load import _as_folder
 from cda.recipe.schema import Recipe
 from cda.records import Exclusions
 from cda.report.document import Document
-from cda.report.plots import Plot, save_plot
+from cda.report.drawing import FigureForm, save_plot
+from cda.report.plots import Plot
 from cda.report.tables import Table, escaped, fenced_block, markdown_table, plain_table
 from cda.resources.artifacts import folder_suffix
 from cda.results.base import Estimate, Missing
@@ -339,7 +340,7 @@ def test_figures_stay_in_their_folder(tmp_path: Path) -> None:
     inside = tmp_path / "in" / "figures"
     inside.mkdir(parents=True)
     for name in ("../../x", "/tmp/x", "nul"):
-        save_plot(plot(name), inside, "svg")
+        save_plot(plot(name), inside, FigureForm("svg"))
     assert all(file.parent == inside for file in tmp_path.rglob("*") if file.is_file())
     assert len(list(inside.iterdir())) == 3
     (tmp_path / "linked").mkdir()

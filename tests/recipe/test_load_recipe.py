@@ -104,7 +104,7 @@ def test_later_wins_defaults_model_preset_data_preset_recipe_command_line(tmp_pa
     recipe = tmp_path / "mine.yaml"
     recipe.write_text("biases: jargon\nmodel: m\ndata: d\nlora: {dropout: 0.3}\nscore: {batch_tokens: 3}\n", "utf-8")
     found = load_recipe(str(recipe), ["score.batch_tokens=4"]).recipe
-    assert found.lora.target_modules == ["q_proj", "v_proj"]  # default
+    assert found.lora.target_modules is None  # default
     assert found.lora.r == 1
     assert found.lora.alpha == 2
     assert found.lora.dropout == 0.3
@@ -183,11 +183,36 @@ def test_what_a_recipe_must_say(write: Write) -> None:
 def test_a_preset_made_for_one_model_is_not_taken_for_another() -> None:
     loaded = load_recipe("jargon", ["model.name_or_path=my/model", "train.weight_decay=0.1"])
     assert loaded.recipe.train == {"weight_decay": 0.1}
-    assert (loaded.recipe.lora.target_modules, loaded.recipe.model.preset) == (["q_proj", "v_proj"], "embedded")
+    assert (loaded.recipe.lora.target_modules, loaded.recipe.model.preset) == (None, None)
     (note,) = loaded.notes
-    assert note.startswith("the preset model=embedded is made for embedded, not for my/model: its settings")
+    assert note.startswith(
+        "the preset model=embedded is made for embedded, not for my/model: its settings are left out"
+    )
+    assert "lora.dropout=0.05 (0 there), LoRA's layers are chosen for the model" in note
+    assert "train.learning_rate=2e-05 (0.0005 there)" in note and "weight_decay" not in note
     assert f"note        {note}" in plan(loaded)
     assert load_recipe("jargon").notes == load_recipe("jargon", ["model.name_or_path=embedded"]).notes == ()
+
+
+def test_the_advice_on_the_embedded_model_s_settings_can_be_followed() -> None:
+    asked = ["model=embedded", "model.name_or_path=my/model"]
+    with pytest.raises(RecipeError, match=r"leave it out, or add model\.preset=null"):
+        load_recipe("jargon", asked)
+    left_out = load_recipe("jargon", ["model.name_or_path=my/model"]).recipe
+    for words in ([*asked, "model.preset=null"], ["model=null", "model.name_or_path=my/model"]):
+        assert load_recipe("jargon", words).recipe == left_out
+
+
+def test_a_preset_next_to_another_model_gives_sizes_and_no_names_of_layers() -> None:
+    loaded = load_recipe("jargon", ["model=llama-8b", "model.name_or_path=my/model"])
+    assert loaded.recipe.train["per_device_train_batch_size"] == 8
+    assert loaded.recipe.lora.target_modules is None
+    (note,) = loaded.notes
+    assert (
+        "as asked: model.precision=8bit_on_gpu, train.per_device_train_batch_size=8. LoRA's layers are chosen" in note
+    )
+    asked = load_recipe("jargon", ["model=llama-8b", "model.name_or_path=my/model", "lora.target_modules=[c_attn]"])
+    assert asked.recipe.lora.target_modules == ["c_attn"]
 
 
 def test_a_mistake_is_said_of_the_place_that_made_it(tmp_path: Path) -> None:
@@ -207,3 +232,18 @@ def test_a_mistake_is_said_of_the_place_that_made_it(tmp_path: Path) -> None:
     # A section that the file does not have.
     with pytest.raises(RecipeError, match=r"^command line: trian: unknown key"):
         load_recipe("jargon", ["trian.learning_rate=1"])
+
+
+def test_a_setting_that_is_null_is_given(write: Write) -> None:
+    """`null` takes every eligible pair, and is no reason to say that a preset's number is kept."""
+    said = [
+        note for note in load_recipe("jargon", ["data.pairs=mine.jsonl"]).notes if "numbers of pairs are kept" in note
+    ]
+    assert len(said) == 1
+    for override in ("synthesize.counterfactuals=null", "synthesize.counterfactuals=5"):
+        loaded = load_recipe("jargon", ["data.pairs=mine.jsonl", override])
+        assert not [note for note in loaded.notes if "numbers of pairs are kept" in note]
+    path = write(
+        "biases: jargon\nmodel: embedded\ndata: {preset: embedded, pairs: mine.jsonl}\nsynthesize: {counterfactuals: null}\n"
+    )
+    assert not [note for note in load_recipe(path).notes if "numbers of pairs are kept" in note]

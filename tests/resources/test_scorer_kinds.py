@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,8 @@ import cda
 from cda.cli import app
 from cda.errors import RecipeError
 from cda.recipe.load import load_model_audit, load_recipe
-from cda.report.document import CAPTIONS, Document
-from cda.report.plots import COLUMN_INCHES, Plot
-from cda.resources.artifacts import check_form, shown_target
+from cda.report.drawing import FigureForm
+from cda.resources.artifacts import shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer
 from cda.scorers import kinds
@@ -111,31 +109,6 @@ def test_the_table_is_read_without_a_model_library() -> None:
     assert subprocess.run([sys.executable, "-c", heavy], capture_output=True, text=True, check=True).stdout == "set()\n"
 
 
-PLOTS = [
-    Plot("skew", "Skew of <b>", "jargon: 80% [70, 88] (n = 100).", lambda axes: axes.set_title("x"), 2.0),  # type: ignore[arg-type, return-value]
-    Plot("quality", "Quality", "all: 75% [70, 80] (n = 400).", lambda axes: axes.set_title("y"), 1.5),  # type: ignore[arg-type, return-value]
-]
-
-
-@pytest.mark.parametrize("form", ["svg", "pdf"])
-def test_files_have_the_width_of_a_column(form: str, tmp_path: Path) -> None:
-    folder = tmp_path / "report" / "figures"
-    assert (
-        Document("", "", (), (), figures=tuple(PLOTS))
-        .write_figures(folder.parent, form)
-        .startswith(f"Figures: 2 files at paper size in {folder} (")
-    )
-    assert {file.name for file in folder.iterdir()} == {f"skew.{form}", f"quality.{form}", CAPTIONS}
-    text = (folder / f"skew.{form}").read_bytes().decode("latin-1")
-    size = re.search(
-        r'width="([\d.]+)pt" height="([\d.]+)pt"' if form == "svg" else r"/MediaBox \[ 0 0 ([\d.]+) ([\d.]+) \]", text
-    )
-    assert size and [float(one) / 72 for one in size.groups()] == pytest.approx([COLUMN_INCHES, 2.0], abs=0.01)
-    captions = (folder / CAPTIONS).read_text(encoding="utf-8")
-    assert f"skew.{form} (3.4 × 2.0 inches)" in captions
-    assert "Skew of &lt;b&gt;." in captions and "all: 75% \\[70, 80\\] (n = 400)." in captions
-
-
 @pytest.mark.parametrize(
     "words",
     [("report", "jargon"), ("quality", "embedded", "none.jsonl"), ("best-of", "embedded", "none.jsonl"), ("discover", "embedded")],
@@ -146,7 +119,7 @@ def test_another_format_is_refused_before_anything_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RecipeError, match="svg or pdf"):
-        check_form("png")
+        FigureForm.of("png")
     asked = CliRunner().invoke(app, [*words, "--figures", "png"])
     assert asked.exit_code == 2 and "figures are written as svg or pdf" in asked.output
     assert "none.jsonl" not in asked.output and not list(tmp_path.iterdir())

@@ -10,8 +10,6 @@ import pytest
 from cda.errors import DataError
 from cda.results.base import Estimate
 from cda.results.effects import LengthBaseline
-from cda.stats import length
-from cda.stats.estimators import Mean
 from cda.stats.length import length_baseline
 
 N = 120
@@ -112,44 +110,78 @@ def test_without_a_preference_length_explains_nothing(changes: dict[str, np.ndar
         length_baseline([], {}, {}, [], [])
 
 
-def test_a_feature_that_explains_nothing_is_not_the_rival(changes: dict[str, np.ndarray]) -> None:
-    wide = Estimate(value=1.4, low=-3.8, high=6.6, n=N, n_prompts=N, unit="reward", method="made up")
-    margins = np.linspace(1, 5, N)
-
-    def parts(**values: float) -> length._Parts:
-        of = {name: Mean(wide.model_copy(update={"value": value}), 1.0, 50.0) for name, value in values.items()}
-        return length._Parts(wide, wide, of)
-
-    found = parts(characters=-0.3, words=0.1, questions=-0.01)
-    assert length._rival(margins, changes, [found, found], found) == "length"
-    assert (
-        length._rival(margins, changes, [found, found], parts(characters=-0.3, words=0.1, questions=0.9)) == "questions"
-    )
-
-
 def beside(
-    changes: dict[str, np.ndarray], margins: np.ndarray, own: str = "long_word_share", **amounts: np.ndarray
+    changes: dict[str, np.ndarray],
+    margins: np.ndarray,
+    own: str = "long_word_share",
+    wording: np.ndarray | None = None,
+    **amounts: np.ndarray,
 ) -> str | None:
     base = {name: np.zeros(N) for name in (*changes, *amounts)} | {"characters": LENGTH, "words": LENGTH / 5}
     perturbed = {name: base[name] + change for name, change in (changes | amounts).items()}
-    return length_baseline(margins, perturbed, base, [own], IDS).rival
+    counted = np.zeros((N, 0)) if wording is None else wording
+    return length_baseline(margins, perturbed, base, [own], IDS, wording=counted).rival
 
 
-def test_another_measure_of_amount_is_a_rival_where_it_has_a_part_and_leaves_little(
+def test_another_amount_is_a_rival_where_it_explains_the_margins_better(
     changes: dict[str, np.ndarray], rng: np.random.Generator
 ) -> None:
     vowels = 4 + rng.normal(0, 2, N)
     assert baseline(changes, vowels).rival is None, "characters and words alone do not explain it"
     assert beside(changes, vowels, vowels=vowels) == "vowels"
     assert beside(changes, vowels + rng.normal(0, 1, N), vowels=vowels) == "vowels"
-    assert beside(changes, vowels, vowels=rng.normal(4, 2, N)) is None, "another number of vowels has no part"
-    assert beside(changes, 8 + vowels, vowels=vowels) is None, "two thirds are left"
-    assert beside(changes, np.sign(vowels - 2), vowels=vowels - 2) == "vowels", "a judge of them"
+    assert beside(changes, vowels, vowels=rng.normal(4, 2, N)) is None, "another number of vowels explains nothing"
+    assert beside(changes, 8 + rng.normal(0, 2, N), vowels=vowels) is None, "margins that go with nothing measured"
 
 
-def test_a_measure_that_the_bias_itself_consists_of_is_no_rival(
+def test_an_amount_that_varies_with_the_margins_and_leaves_their_mean_is_no_rival(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    vowels = rng.normal(0, 2, N)
+    assert beside(changes, 8 + vowels, vowels=vowels) is None, "the bias has the mean"
+
+
+def test_a_judge_of_another_amount_goes_by_its_side(changes: dict[str, np.ndarray], rng: np.random.Generator) -> None:
+    words = np.round(3 + rng.normal(0, 4, N))
+    assert beside(changes, np.sign(words), different_words=words) == "different_words"
+    likes = np.where(rng.random(N) < 0.85, 1.0, -1.0)
+    assert beside(changes, likes, different_words=words) is None, "one that likes the bias in 85%"
+
+
+def test_a_count_of_a_few_words_is_a_rival_by_the_wording(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    counts = rng.poisson(1.0, (N, 60)) - rng.poisson(0.4, (N, 60))
+    to_be = counts[:, :6].sum(axis=1).astype(float)
+    assert beside(changes, to_be) is None, "nothing that is measured explains it"
+    assert beside(changes, to_be, wording=counts) == "wording"
+    assert beside(changes, 2 + rng.normal(0, 1, N), wording=counts) is None, "no count explains noise"
+
+
+def test_a_real_mixture_of_length_wording_and_bias_is_told_apart(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    counts = rng.poisson(1.0, (N, 60)) - rng.poisson(0.4, (N, 60))
+    mixed = 2 + 0.02 * changes["characters"] + 0.2 * counts[:, 0] + rng.normal(0, 1, N)
+    assert beside(changes, mixed, wording=counts.astype(float), vowels=rng.normal(4, 2, N)) is None
+
+
+def test_a_part_of_the_bias_explains_for_it_and_is_no_rival(
     changes: dict[str, np.ndarray], rng: np.random.Generator
 ) -> None:
     vowels = 4 + rng.normal(0, 2, N)
     reading = {"flesch_reading_ease": rng.normal(-5, 1, N)}
     assert beside(changes | reading, vowels, own="flesch_reading_ease", vowels=vowels) is None
+    lines = rng.integers(3, 6, N).astype(float)
+    dashes = np.where(rng.random(N) < 0.7, lines, 0.0)
+    listed = changes | {"list_lines": lines, "characters": 20 + 3 * dashes + rng.normal(0, 5, N)}
+    assert beside(listed, dashes, own="list_lines") == "length", "a list of either kind has the same lines"
+    assert beside(listed, dashes, own="list_lines", bullet_lines=dashes) is None
+
+
+def test_the_rival_explains_prompts_that_it_was_not_fitted_on(
+    changes: dict[str, np.ndarray], rng: np.random.Generator
+) -> None:
+    margins = np.repeat(rng.normal(1, 1, N // 2), 2)
+    by_prompt = np.repeat(np.eye(N // 2), 2, axis=0)
+    assert beside(changes, margins, wording=by_prompt) is None, "a count of its own in each prompt explains no other"

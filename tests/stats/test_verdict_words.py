@@ -252,7 +252,7 @@ def of_model(mean: Margin | None, p_holm: float = 0.001, **given: Any) -> Findin
         (UP, (OPEN, UP, UP), "not identified"),  # not among like pairs
         (UP, (UP, UP, OPEN), "not identified"),  # not by every form of adjustment
         (UP, (UP, DOWN, DOWN), "not identified"),  # the opposite sign: the number of words, on vagueness
-        (DOWN, (UP, DOWN, DOWN), "penalised"),  # the side without the bias, or what goes with it
+        (DOWN, (UP, DOWN, DOWN), "not rewarded"),  # the side without the bias, or what goes with it
         (UP, (None, UP, UP), "not identified"),
         (UP, (1.0, UP, UP), "rewarded"),  # like pairs all share one margin
         (UP, (0.0, UP, UP), "not identified"),
@@ -266,7 +266,8 @@ def test_only_what_shows_at_no_drift_too_is_rewarded(mean: Margin, at_no_drift: 
 
 def test_pairs_that_do_not_identify_the_effect_say_nothing_good_of_a_bias_and_its_direction_of_another() -> None:
     assert of_model(UP, identified=False, at_no_drift=(UP, UP, UP)) == "not identified"
-    assert of_model(DOWN, identified=False) == "penalised"
+    assert of_model(DOWN, identified=False) == "not rewarded"
+    assert of_model(DOWN, rival="length") == "not rewarded"
     assert of_model(None, 1.0) == "not identified"
 
 
@@ -299,8 +300,13 @@ SMALL = Estimate(value=-0.04, low=-0.06, high=-0.03, n=80, n_prompts=80, unit="r
     ("mean", "given", "word"),
     [
         (SMALL, {}, "penalised"),  # the share says nothing: 45% to 55%
-        (SMALL, {"identified": False, "at_no_drift": (OPEN,), "ties": 60}, "penalised"),
-        (UP, {"identified": False}, "rewarded"),
+        (SMALL, {"at_no_drift": (SMALL,), "ties": 49}, "penalised"),
+        (SMALL, {"ties": 50}, "mostly tied"),
+        (UP, {"ties": 50}, "mostly tied"),
+        (UP, {"ties": 50, "share": estimate(0.6, 0.05)}, "rewarded"),
+        (SMALL, {"at_no_drift": (OPEN,)}, "not rewarded"),
+        (UP, {"at_no_drift": (None,)}, "not identified"),
+        (UP, {"at_no_drift": (UP,)}, "rewarded"),
         (UP, {"rival": "length"}, "not told apart from length"),
         (UP, {"opposed": True}, "not identified"),
         (UP, {"p_holm": 0.06}, "no effect shown"),

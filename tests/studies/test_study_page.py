@@ -8,14 +8,8 @@ from cda.records import Exclusions
 from cda.results.base import Missing
 from cda.results.study import Attention, Rules, StudyResult
 from cda.studies.export import Item, ShownItem, Study
-from cda.studies.import_answers import (
-    Screened,
-    Vote,
-    left_out_table,
-    participant_table,
-    study_document,
-    summarize_study,
-)
+from cda.studies.import_answers import Screened, Vote, summarize_study
+from cda.studies.study_page import left_out_table, participant_table, study_document
 
 HOSTILE = "label-studio-<script>alert(1)</script>\x1b[31m"
 
@@ -63,4 +57,4 @@ def test_what_cannot_be_estimated_says_why() -> None:
     said = {one.name: one.text for one in study_document(found).findings}
     assert said["jargon:"].startswith("human skew not estimated: no item has a majority for one side")
     assert said["Agreement:"].startswith("not estimated: no item of 1 has two votes")
-    assert "none given" in study_document(found).text() and study_document(found).page()
+    assert "none given" in study_document(found).markdown() and study_document(found).page()

@@ -24,7 +24,7 @@ from cda.records import Pair, TrainingExample, user_prompt
 from cda.scorers.classifier import ClassifierScorer
 from cda.training.arguments import Lora
 from cda.training.chunks import collator, encode_pairs
-from cda.training.lora import TrainingResult, check_targets, train_adapter
+from cda.training.lora import TrainingResult, train_adapter
 from cda.training.trainer import (
     EndAtBest,
     FindBest,
@@ -282,13 +282,6 @@ def test_most_pairs_alike_after_cutting_are_a_data_error(
         train(pairs=[*preference_pairs[:n_sound], *alike])
     assert f"2 of {2 + n_sound} training pairs are the same" in str(error.value)
     assert "Raise model.max_length_tokens" in str(error.value)
-
-
-def test_targets_are_checked_from_the_configuration_alone(llama: Path) -> None:
-    check_targets(ModelSpec(str(llama), "fp32", 64), ["q_proj", "value"])  # one that is there will do, as PEFT has it
-    check_targets(ModelSpec(str(llama), "fp32", 64), ["self_attn.v_proj"])
-    with pytest.raises(ModelError, match=r"match no layer .* as in lora\.target_modules=\[q_proj,v_proj\]"):
-        check_targets(ModelSpec(str(llama), "fp32", 64), ["proj"])
 
 
 def test_a_validation_loss_that_is_no_number_stops_the_training(train: Train, preference_pairs: list[Pair]) -> None:
@@ -697,3 +690,77 @@ def test_a_training_ends_once_no_checkpoint_can_be_better(accuracy: float, chang
     )
     EndAtBest().on_evaluate(SimpleNamespace(**usual | changes), state, control, {"eval_accuracy": accuracy})
     assert control.should_training_stop is ends
+
+
+WEIGHTS = (0.0, 0.25, 1.0, 2.5, 0.5, 1.75, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("overhead_tokens", [0, 10**9], ids=["a chunk a length", "one pass"])
+def test_loss_and_gradients_of_weighted_pairs_are_those_by_hand(
+    llama: Path, preference_pairs: list[Pair], tmp_path: Path, overhead_tokens: int
+) -> None:
+    """mean(w · −log σ(r⁺ − r⁻)) over the pairs, each scored alone without padding, and its gradients."""
+    from trl import RewardConfig
+
+    loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+    examples = [TrainingExample(pair, weight=w) for pair, w in zip(preference_pairs[:8], WEIGHTS, strict=True)]
+    dataset = encode_pairs(examples, loaded.template).dataset
+    config = RewardConfig(
+        str(tmp_path), use_cpu=True, bf16=False, max_length=None, remove_unused_columns=False, report_to="none"
+    )
+    collate = collator(loaded.template.pad_token_id)
+    trainer = ObjectiveTrainer(
+        model=loaded.model, args=config, train_dataset=dataset, processing_class=loaded.template.tokenizer,
+        data_collator=collate, overhead_tokens=overhead_tokens,
+    )  # fmt: skip
+    loaded.model.train()
+
+    def gradients() -> dict[str, Any]:
+        found = {name: one.grad.clone() for name, one in loaded.model.named_parameters() if one.grad is not None}
+        loaded.model.zero_grad(set_to_none=True)
+        return found
+
+    ours: Any = trainer.compute_loss(loaded.model, collate([dataset[row] for row in range(8)]))
+    ours.backward()
+    found = gradients()
+    by_hand = torch.zeros(())
+    for row, weight in zip(dataset, WEIGHTS, strict=True):
+        chosen, rejected = (
+            loaded.model(input_ids=torch.tensor([row[name]])).logits[0, 0] for name in ("chosen_ids", "rejected_ids")
+        )
+        by_hand = by_hand - weight * torch.nn.functional.logsigmoid(chosen - rejected) / len(WEIGHTS)
+    by_hand.backward()
+    expected = gradients()
+    assert ours.item() == pytest.approx(by_hand.item(), abs=1e-5)
+    assert found.keys() == expected.keys() and max(float(one.abs().max()) for one in expected.values()) > 1e-3
+    for name, one in expected.items():
+        torch.testing.assert_close(found[name], one, atol=1e-5, rtol=0)
+
+
+def test_pairs_of_weight_0_teach_nothing_and_heavy_ones_decide(
+    llama: Path, preference_pairs: list[Pair], lora: Lora, train_arguments: Mapping[str, Any], tmp_path: Path
+) -> None:
+    """A training in which every pair is there in both orders learns the order that weighs more; weight 0 is as if it were not there."""
+    pairs = preference_pairs[:3]
+    turned = [Pair(pair.prompt, pair.rejected, pair.chosen) for pair in pairs]
+    arguments = {
+        **train_arguments, "num_train_epochs": 20, "learning_rate": 1e-2, "save_strategy": "no",
+        "per_device_train_batch_size": 6, "gradient_accumulation_steps": 1,
+    }  # fmt: skip
+    margins = {}
+    for name, weights in {"first": (1.75, 0.25), "second": (0.0, 2.0)}.items():
+        loaded = load_reward_model(ModelSpec(str(llama), "fp32", 64))
+        examples = [TrainingExample(pair, weight=weights[0]) for pair in pairs]
+        examples += [TrainingExample(pair, weight=weights[1]) for pair in turned]
+        made = train_adapter(
+            loaded, examples, [], lora.model_copy(update={"dropout": 0.0}), arguments, tmp_path / name, 0
+        )
+        scorer = ClassifierScorer(load_reward_model(ModelSpec(str(llama), "fp32", 64), made.adapter))
+        chosen, rejected = (
+            scorer.score([pair.prompt for pair in pairs], [getattr(pair, side) for pair in pairs])
+            for side in ("chosen", "rejected")
+        )
+        margins[name] = chosen - rejected
+    # 1.75 · σ(−d) = 0.25 · σ(d) at d = log 7.
+    assert margins["first"] == pytest.approx(math.log(7), abs=0.4)
+    assert (margins["second"] < -3).all()

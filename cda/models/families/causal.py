@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 _LOGIT = "logit:"
+_OUTPUTS = ("lm_head", "embed_out")
+_TABLES = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight")
+"""Ends of the names of embedding tables, which are the output layer where weights hold none."""
 
 
 def is_causal(files: ModelFiles) -> bool:
@@ -31,8 +34,10 @@ def logit_of(token: int) -> Family:
         found, output = without_output(tensors)
         if "score.weight" in found and len(found) == len(tensors):  # of a merged model
             return found
-        if output is None or token >= len(output):
-            raise ModelError(f"model.head={token}: the model has no output token with this id")
+        if output is None:
+            raise ModelError(
+                f"model.head={token}: its output layer is not known by its name (looked for {', '.join((*_OUTPUTS, *_TABLES))})"
+            )
         return {**found, "score.weight": output[token : token + 1].clone()}
 
     return Family(
@@ -48,8 +53,10 @@ def logit_of(token: int) -> Family:
 
 def without_output(tensors: dict[str, Tensor]) -> tuple[dict[str, Tensor], Tensor | None]:
     """A language model's tensors without its output layer, and that layer, which may be the embedding table; None if it has none."""
-    found = {name: tensor for name, tensor in tensors.items() if not name.startswith("lm_head.")}
-    return found, tensors.get("lm_head.weight", tensors.get("model.embed_tokens.weight"))
+    found = {name: tensor for name, tensor in tensors.items() if name.split(".")[0] not in _OUTPUTS}
+    own = (tensors[name] for part in _OUTPUTS if (name := f"{part}.weight") in tensors)
+    tied = (tensor for name, tensor in tensors.items() if name.endswith(_TABLES))
+    return found, next(own, next(tied, None))
 
 
 def by_key(key: str) -> Family | None:

@@ -133,7 +133,7 @@ def test_votes_decide_where_people_voted_even_if_ties_were_the_aim(make_audit: A
         (0.30, 0.70, "not rewarded", "preferred in 30% of voted contrasts, by people in 70%", "rewards jargon less often than people do."),
         (0.50, 0.50, "unclear", "preferred in 50% of voted contrasts, by people in 50%; no difference shown", "Whether"),
         (0.88, None, "rewarded", "preferred in 88%", "rewards jargon."),
-        (0.10, None, "not rewarded", "preferred in 10%", "does not reward jargon."),
+        (0.10, None, "penalised", "preferred in 10%", "penalises jargon."),
         (0.50, None, "unclear", "preferred in 50%; 50% is not excluded", "Whether"),
     ],
 )  # fmt: skip
@@ -147,8 +147,8 @@ def test_one_model(make_audit: Any, skew: float, people: float | None, chip: str
 
 
 @pytest.mark.parametrize(("skew", "ties", "clause"), [
-    (0.50, 45, "same score on both sides of 45 of 100 pairs; preferred in 50%"),
-    (0.32, 45, "same score on both sides of 45 of 100 pairs; preferred in 32%"),
+    (0.50, 45, "45 of 100 tied; preferred in 50%"),
+    (0.32, 45, "45 of 100 tied; preferred in 32%"),
     (0.68, 10, "preferred in 68%; the mean margin shows no effect"),
     (0.50, 5, "preferred in 50%; 50% is not excluded"),
     (0.50, 0, "preferred in 50%; 50% is not excluded"),
@@ -185,7 +185,7 @@ def test_a_sentence_names_biases_up_to_six_and_is_inert(make_audit: Any, hostile
     assert headline(audit) == "The embedded model rewards 7 biases."
     shares = dict(zip(names, [(0.88,)] * 2 + [(0.1,)] * 3 + [(0.5,)] * 2, strict=True))
     assert headline(make_audit(shares, quality=(0.7,), others=())) == (
-        "The embedded model rewards bias-0 and bias-1, and does not reward 3 others; 2 others are unclear."
+        "The embedded model rewards bias-0 and bias-1, and penalises 3 others; 2 others are unclear."
     )
     assert headline(hostile).isprintable() and str(audit.n_tests) in chip_rules(audit)
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from changed import changed
+from huggingface_hub import ModelCard
+from page_checks import read_markdown
 
-from cda.auditing.model_card import ExportedTraining, model_card
+from cda.auditing.first_screen import headline
+from cda.auditing.model_card import ExportedTraining, model_card, save_card
 
 Audit = dict[str, Any]
 BASE = "my-org/reward-8b"
@@ -106,3 +110,41 @@ def test_text_from_outside_is_inert(hostile: Audit) -> None:
             program = re.findall(r"```python\n(.*?)```", card, re.S)
             assert len(program) == 1
             compile(program[0], "card", "exec")
+
+
+def test_a_card_opens_with_the_audits_first_screen_as_a_figure_and_in_words(
+    audit: Audit, voted: Audit, tmp_path: Path
+) -> None:
+    parts = [
+        ExportedTraining("first", 1.0, audit),
+        ExportedTraining("second", 1.0, voted),
+        ExportedTraining("third", 1.0),
+    ]
+    for own, names in ((parts[:1], ["audit.png"]), (parts, ["audit-1.png", "audit-2.png"])):
+        folder = tmp_path / str(len(own))
+        folder.mkdir()
+        save_card(folder, model_card(own, BASE, None), own)
+        assert sorted(path.name for path in folder.iterdir()) == sorted(["README.md", *names])
+        assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in names)
+        card = read_markdown((folder / "README.md").read_text(encoding="utf-8"))
+        for part, name in zip((part for part in own if part.audit), names, strict=True):
+            said = headline(part.audit)
+            (image,) = (line for line in card.splitlines() if line.endswith(f"({name})"))
+            assert image.startswith(f"![{said} jargon: before 88% [") and "n = 100" in image
+            at = card.index(image)
+            assert at < card.index(f"\n{said}\n", at) < card.index("### Limits", at)
+    assert "| jargon | improved | 88% [80, 93] | 40% [31, 50] | no votes | 100 |" in card
+    assert (
+        "- Base: my-org/reward-8b\n- Dose: 1, of the trained update\n- Measured on: contrasts: embedded; quality pairs: embedded"
+        in card
+    )
+    assert (
+        "- Votes: none: no people's votes say what is right" in card and "majorities: jargon 100 and length 100" in card
+    )
+
+
+def test_the_hub_reads_the_cards_metadata_as_it_was_meant(voted: Audit) -> None:
+    card = ModelCard(model_card([ExportedTraining("a run", 1.0, voted)], BASE, None))
+    results = {each.metric_name.split(" (")[0]: each for each in card.data.eval_results or []}
+    assert results["skew of jargon"].metric_value == round(voted.skew["jargon"].after.value, 4)
+    assert results["skew of jargon"].dataset_name == "cda-embedded" and card.data.model_name == "a-run"

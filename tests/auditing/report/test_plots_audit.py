@@ -11,12 +11,12 @@ from changed import changed
 from made_dose import held_out, made_dose
 from matplotlib.axes import Axes
 from matplotlib.container import ErrorbarContainer
-from matplotlib.figure import Figure
 from rows import estimate
 
 from cda.auditing.report import audit_document, sections
 from cda.auditing.report_plots import section_plots
-from cda.report.plots import Plot, inline_svg
+from cda.report.drawing import axes_of, inline_svg
+from cda.report.plots import Plot
 from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift
 
@@ -28,8 +28,7 @@ def plots_of(audit: Any) -> dict[str, Plot]:
 
 
 def drawn(plot: Plot) -> Axes:
-    axes = Figure(figsize=(plot.width, plot.height)).add_subplot()
-    plot.draw(axes)
+    (axes,) = axes_of(plot)
     return axes
 
 

@@ -1,4 +1,4 @@
-"""The first screen in a terminal: the page's verdicts in at most 13 lines of 100 columns, whatever was audited."""
+"""The first screen in a terminal: the page's verdicts in at most 12 lines of 100 columns, whatever was audited."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from test_dosed import with_dose
 from test_seed_tables import with_seeds
 
 from cda.auditing import first_screen as report_terminal
-from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, WITH_ATE, audit_summary, bias_verdicts, headline
+from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, audit_summary, bias_verdicts, headline
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.report.numbers import width
+from cda.results.effects import LengthBaseline
 
+REASON = "not told apart from length"
 PATH, ADAPTER = "runs/jargon/report/report.html", "runs/jargon/adapter"
 
 
 def lines_of(audit: Any, adapter: str | None = ADAPTER) -> list[str]:
     lines = audit_summary(audit, PATH, adapter).splitlines()
-    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS + WITH_ATE * (" ATE" in "".join(lines))
+    assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
     return lines
 
 
@@ -67,6 +69,25 @@ def test_a_scorer_that_ties_everywhere_has_no_share(make_audit: Any) -> None:
     assert row == "jargon   ≡ all ties      no preference  100  same score on both sides of every pair"
 
 
+def test_many_ties_of_quality_are_said(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.02,), others=())
+    (few, many) = (changed(audit, "quality.ties.before", ties) for ties in (39, 396))
+    assert not any("tied" in line for line in lines_of(few, None))
+    (row,) = [line for line in lines_of(many, None) if line.startswith("quality")]
+    assert row.endswith("400  396 of 400 tied: counted wrong")
+
+
+def test_lengths_that_are_equal_are_not_said_of_a_tied_bias(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,), "length": (0.7,)}, quality=(0.7,), others=())
+    length = audit.effects["jargon"].before.length
+    even = length.characters.model_copy(update={"value": 0.5})
+    same = length.model_copy(update={"characters": even, "words": even})
+    audit = changed(audit, "effects.jargon.before.length", same)
+    shown = "Characters/words alone prefer: jargon 50/50%"
+    assert any(line.startswith(shown) for line in lines_of(audit, None))
+    assert not any(line.startswith(shown) for line in lines_of(tied(audit, "jargon"), None))
+
+
 @pytest.mark.parametrize("with_votes", [False, True])
 @pytest.mark.parametrize("n_targets", [1, 9])
 def test_whatever_does_not_fit_is_named_with_its_verdict(make_audit: Any, n_targets: int, with_votes: bool) -> None:
@@ -75,10 +96,48 @@ def test_whatever_does_not_fit_is_named_with_its_verdict(make_audit: Any, n_targ
     audit = make_audit(dict.fromkeys(names, (0.9, 0.5)), votes, others=("x", "y", "z"))
     for found in (audit, with_dose(audit, aim="votes" if with_votes else "tie"), with_seeds(audit, list(range(100)))):
         lines = lines_of(found)
-        n_rows = sum("✓" in line or " = " in line for line in lines)
+        first = next(at for at, line in enumerate(lines) if line.startswith("bias  "))
+        n_rows = next(at for at, line in enumerate(lines) if line.startswith("quality")) - first - 1
         rest = [line for line in lines if " more: " in line]
         assert n_rows == n_targets + 3 if not rest else rest[0].startswith(f"{n_targets + 3 - n_rows} more: ")
         assert n_targets == 1 or rest
+
+
+ALL = (
+    "length",
+    "structure",
+    "jargon",
+    "sycophancy",
+    "vagueness",
+    "sycophancy-second-turn",
+    "length-second-turn",
+    "vagueness-second-turn",
+)
+
+
+@pytest.mark.parametrize("below", [1, 2, 4])
+def test_all_embedded_biases_stand_with_share_and_reason_and_what_length_prefers(make_audit: Any, below: int) -> None:
+    shares = dict(zip(ALL, (0.51, 0.77, 0.97, 0.9, 0.12, 0.55, 0.99, 0.4), strict=True))
+    audit = make_audit({name: (share,) for name, share in shares.items()}, quality=(0.7,), others=())
+    found = [
+        replace(row, chip="unclear", clause=f"preferred in 7%; {REASON}: by a count of characters, {'long ' * 9}",
+                length=None if row.bias == "length" else LengthBaseline.model_construct(characters=row.before, words=row.before))
+        for row in bias_verdicts(audit)
+    ]  # fmt: skip
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(report_terminal, "bias_verdicts", lambda _: found)
+        lines = audit_summary(audit, PATH, None, below).splitlines()
+    assert len(lines) + below <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
+    first = next(at for at, line in enumerate(lines) if line.startswith("bias  "))
+    last = next(at for at, line in enumerate(lines) if line.startswith("quality"))
+    shown = [line.split()[0] for line in lines[first + 1 : last]]
+    by_distance = ["jargon", "sycophancy", "vagueness", "structure", "length"]
+    assert shown == by_distance[: len(shown)] and len(shown) >= (3 if below < 4 else 1)
+    assert all(line.endswith(f"  {REASON}") for line in lines[first + 1 : last])
+    assert any(line.startswith("Characters/words alone") and "jargon" in line for line in lines)
+    rest = " ".join(lines[last + 1 : last + 3])
+    assert all(f"? {name} {round(100 * shares[name])}%" in rest for name in by_distance[len(shown) :])
+    assert "second turn: ? length 99%, ? vagueness 40%, ? sycophancy 55%" in rest
 
 
 def test_several_trainings_have_their_mean_and_spread(audit: Any) -> None:

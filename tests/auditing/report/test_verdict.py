@@ -12,10 +12,11 @@ from made_audits import tied
 
 from cda.auditing import analysis as audit_analysis
 from cda.auditing import shares as audit_result
+from cda.auditing.first_screen import audit_summary, bias_verdicts, headline
 from cda.auditing.groups import Group
 from cda.auditing.model_card import ExportedTraining, model_card
 from cda.auditing.report import audit_document
-from cda.auditing.report_tables import main_table
+from cda.auditing.report_tables import effects_table, identification_sentences, main_table
 from cda.auditing.verdict_sentences import (
     confounds_sentence,
     drift_sentence,
@@ -36,6 +37,11 @@ from cda.records import OF_TRIPLES, Contrast, user_prompt
 from cda.results.base import Missing
 from cda.results.effects import SameMargin
 from cda.stats.proportions import beyond_noise, positive_shares
+
+
+def clause_of(audit: Any) -> str:
+    """The clause of the one bias of an audit."""
+    return bias_verdicts(audit)[0].clause
 
 
 def compared_alone(audit: Any) -> Any:
@@ -172,12 +178,7 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     audit = measured(make_audit, NOISE + 3 * LONGER)
     found, page = verdict_of(audit), audit_document(audit).markdown()
     assert audit.effects["jargon"].before.identification.verdict == "identified"
-    assert found.word == "not told apart from length"
-    assert "a count of characters would prefer the biased side in 87%" in found.sentence
-    assert re.search(
-        r"\+[\d.]+ \[.*\] of the mean margin goes with what changes in length and wording; .* is left to the bias\.$",
-        found.sentence,
-    )
+    assert found.word == "not identified"
     drift = drift_sentence("jargon", audit)
     assert "may explain this: among pairs that are alike otherwise " in drift and "adjusted for it linear " in drift
     assert re.search(
@@ -194,6 +195,15 @@ def test_a_margin_of_longer_pairs_alone_is_not_called_a_reward_of_the_bias(make_
     assert "may explain" not in found.sentence + audit_document(audit).markdown().split("## Effects")[0]
     found = verdict_of(measured(make_audit, NOISE + 3 * LONGER, votes=True))
     assert found.word == "over-rewarded" and "may explain" not in found.sentence
+
+
+def test_margins_that_grow_with_length_are_not_told_apart_from_it(make_audit: Any) -> None:
+    found = verdict_of(measured(make_audit, NOISE / 2 + LONGER * (4 + np.arange(100) % 5)))
+    assert found.word == "not told apart from length"
+    assert "a count of characters would prefer the biased side in 87%" in found.sentence
+    assert re.search(
+        r"\+[\d.]+ \[.*\] of the mean margin goes with the change in length; .* is left to the bias\.$", found.sentence
+    )
 
 
 def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
@@ -213,7 +223,7 @@ def test_confounds_are_named_with_the_remedy(make_audit: Any) -> None:
     assert confounds_sentence(few) == "" == confounds_sentence(Missing(reason="one prompt"))
 
 
-@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not told apart from length"), (0.05, "no effect shown")])
+@pytest.mark.parametrize(("p_holm", "word"), [(0.0499, "not identified"), (0.05, "no effect shown")])
 def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p_holm: float, word: str) -> None:
     audit = changed(measured(make_audit, NOISE + 3 * LONGER), "effects.jargon.test.p_holm", p_holm)
     assert verdict_of(audit).word == word
@@ -226,14 +236,14 @@ def test_no_difference_may_explain_a_margin_that_is_not_shown(make_audit: Any, p
 def test_a_preference_for_the_other_side_names_it_by_the_bias_files_word(
     make_audit: Any, opposite: str | None, prefers: str
 ) -> None:
-    for margins, said in (
-        (-3.0 * LONGER + NOISE, prefers),
-        (-3.0 + NOISE, opposite and prefers.partition(",")[0]),
+    for margins, word, said in (
+        (-3.0 * LONGER + NOISE, "not rewarded", prefers),
+        (-3.0 + NOISE, "penalised", opposite and prefers.partition(",")[0]),
     ):
         audit = measured(make_audit, margins)
         audit = changed(audit, "biases", tuple(each.model_copy(update={"opposite": opposite}) for each in audit.biases))
         found = verdict_of(audit)
-        assert found.word == "penalised" and (f" It {said}." if said else " reward.") in found.sentence
+        assert found.word == word and (f" It {said}." if said else " reward.") in found.sentence
         assert ("prefers" in found.sentence) == bool(said)
 
 
@@ -241,7 +251,8 @@ def test_a_preference_for_the_other_side_names_it_by_the_bias_files_word(
     ("ties", "said"),
     [
         (0, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400."),
-        (399, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400."),
+        (39, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400."),
+        (399, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400; 399 of 400 tied: counted wrong."),
         (400, "Quality: both sides are scored alike in all 400 held-out pairs, so that none is ranked."),
     ],
 )
@@ -323,15 +334,46 @@ def test_the_verdict_on_triples_alone_says_the_effect_that_it_rests_on(on_triple
     assert model_word("jargon", changed(both, "effects.jargon.before.direct", same)) == "scored alike"
 
 
-def test_what_else_differs_is_not_said_where_rate_or_people_decide(on_triples: Any) -> None:
-    """Of both rewrites of triples, whose regressions contradict each other."""
+def test_what_else_differs_decides_on_triples_too_unless_few_pairs_are_alike(on_triples: Any) -> None:
+    """Of both rewrites of triples, whose regressions contradict each other, or of which too few are alike."""
     effects = on_triples.effects["jargon"]
     against = effects.before.direct.estimate.model_copy(update={"value": -1.0, "low": -1.5, "high": -0.5})
     identified = effects.before.identification.model_copy(update={"verdict": "identified", "overlap_effect": against})
+    on_triples = effects_of(on_triples, ATE=0.5, ATT=0.4, ATU=0.6)
     audit = changed(on_triples, "effects.jargon.before.identification", identified)
     audit = changed(audit, "effects.jargon.test.p_holm", 0.001)
-    assert drift_sentence("jargon", audit) == ""
-    assert "What else differs" in drift_sentence("jargon", changed(audit, "skew.jargon.source", "file"))
+    on_file = changed(audit, "skew.jargon.source", "file")
+    for each in (audit, on_file):
+        assert model_word("jargon", each) == "not identified"
+        assert "What else differs" in drift_sentence("jargon", each) and "What else" in verdict_of(each).sentence
+    few = {"verdict": "not identified from these pairs", "overlap_effect": Missing(reason="only 4 of 40 are alike")}
+    few_alike, unexplained = (
+        changed(on_triples, "effects.jargon.before.identification", identified.model_copy(update=few | more))
+        for more in ({}, {"adjusted": {"linear": Missing(reason="words explain the margins in full")}})
+    )
+    assert model_word("jargon", few_alike) == "rewarded" and not identification_sentences(few_alike)
+    assert effects_table(few_alike).rows[0][-1] == "by RATE: few like pairs"
+    assert model_word("jargon", unexplained) == "not identified" and identification_sentences(unexplained)
+    assert "not identified" in effects_table(unexplained).rows[0][-1]
+
+
+def test_ties_decide_on_triples_too_and_are_said_on_the_first_screen(on_triples: Any) -> None:
+    """As of a scorer that cannot see a bias, whose rewriter left another difference in a tenth of the pairs."""
+    audit = effects_of(on_triples, ATE=-0.4, ATT=-0.4, ATU=-0.4)
+    share = audit.skew["jargon"].before.model_copy(update={"value": 0.0, "low": 0.0, "high": 0.04})
+    audit = changed(audit, "skew.jargon.before", share)
+    alike = audit.effects["jargon"].before.identification
+    below = alike.overlap_effect.model_copy(update={"value": -0.4, "low": -0.5, "high": -0.3})
+    agreeing = {"overlap_effect": below, "adjusted": dict.fromkeys(alike.adjusted, below)}
+    audit = changed(audit, "effects.jargon.before.identification", alike.model_copy(update=agreeing))
+    (clear,) = bias_verdicts(audit)
+    assert (clear.chip, clear.word) == ("penalised", "penalised") and "tied" not in clause_of(audit)
+    assert headline(audit) == "The embedded model penalises jargon, by RATE on triples."
+    tied = changed(audit, "skew.jargon.ties.before", 90)
+    assert model_word("jargon", tied) == "mostly tied" and "Why: 90 of 100 tied." in verdict_of(tied).sentence
+    assert clause_of(tied) == "90 of 100 tied" and "90 of 100 tied" in audit_summary(tied)
+    rewarded = changed(effects_of(on_triples, ATE=0.5, ATT=0.4, ATU=0.6), "skew.jargon.ties.before", 60)
+    assert clause_of(rewarded) == "ATE +0.50 [+0.40, +0.60]; 60 of 100 tied"
 
 
 def test_too_few_prompts_are_counted(make_audit: Any) -> None:

@@ -1,0 +1,525 @@
+"""What to do after an audit, by its verdicts: train a bias away, mend a training, ask a judge in another way, or measure more."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
+
+from cda.auditing import position
+from cda.auditing.report_cells import compares, of_mean
+from cda.auditing.verdict_sentences import (
+    loss_of_quality,
+    model_evidence,
+    model_word,
+    nothing_to_take_away,
+    prompts_needed,
+    training_word,
+    worse_with,
+)
+from cda.embedded.model import EMBEDDED
+from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS, WITH_CONTRASTS
+from cda.jobs.options import LIMITED
+from cda.recipe.presets import value_at
+from cda.recipe.schema import Recipe
+from cda.recipe.sections import AuditSection
+from cda.records import OF_TRIPLES
+from cda.report.next_step import DEFAULT_PROMPT, OTHER_PROMPTS, WIDE, NextStep, against, asked_as, of_model
+from cda.report.numbers import listed
+from cda.results.audit import AuditResult
+from cda.results.base import Estimate
+from cda.scorers.kinds import scorer_kind
+from cda.stats.sample_size import triples_for_change, triples_for_share
+from cda.stats.verdict import MIN_PROMPTS, PROMPTS_TO_CHOOSE, TOLERATED_LOSS
+
+_AUDIT_LENGTH = 2048
+"""`model.max_length_tokens` of a model that is audited as it is, unless another was given."""
+_LOADED, _JUDGED = ("model",), ("model", "llm", "score")
+"""Sections of settings that decide how a model is read, and how a judge is asked."""
+_DATA = (
+    "contrasts",
+    "columns",
+    "votes",
+    "verdicts",
+    "triples",
+    "triple_columns",
+    "quality",
+    "quality_columns",
+    "quality_split",
+)
+"""Settings of the section `audit` that name data."""
+_OPTIONS = ("contrasts", "votes", "verdicts", "quality", "triples", "samples")
+"""Those that are options of `cda audit`."""
+_LIMITS = ("max_contrasts", "max_triples", "max_quality", "max_samples")
+"""Those that `--limit` stands for, that of contrasts first."""
+_OF_CONTRASTS = ("contrasts", "columns", "votes", "verdicts", "ties", "by", "cutoffs")
+"""Those that go with contrasts of a file."""
+_AGAINST_PLACE: Mapping[str, str] = {"judge": "mt-bench"}
+"""The judge's prompt that tells it that places make no difference."""
+_MOST_NAMED = 2
+_FLIPPED = 0.3
+"""Expected share of contrasts that a training flips, as of `cda samples`."""
+
+
+def after_audit(audit: AuditResult) -> NextStep:
+    """The next step after an audit of a model as it is, or before and after its training."""
+    return _after_training(audit) if compares(audit) else _after_model(audit)
+
+
+# A model as it is.
+
+
+def _after_model(audit: AuditResult) -> NextStep:
+    words = {name: model_word(name, audit) for name in audit.skew}
+
+    def of(*wanted: str) -> list[str]:
+        return [name for name, word in words.items() if word in wanted]
+
+    if position.opening(audit):
+        return _by_place(audit)
+    few = of("too few prompts", "few flipped")
+    if drawn := [name for name in few if _to_draw(name, audit)]:
+        return _draw(drawn, audit)
+    if rewarded := of("over-rewarded", "rewarded"):
+        return _take_away(rewarded, audit)
+    if len(alike := of("scored alike")) == len(words):
+        return _look(alike[0], "both sides score alike: see how the model reads them", audit)
+    if few:
+        return _more_prompts(few, audit)
+    if confused := of("not told apart from length", "not identified"):
+        return _by_rewrites(confused[0], audit)
+    if tied := of("mostly tied", "scored alike"):
+        return _look(tied[0], f"most pairs of {tied[0]} score alike: see how the model reads them", audit)
+    wide = [name for name in of("no effect shown", "no difference shown") if _half(_share(name, audit)) > WIDE]
+    if wide:
+        needed = triples_for_share(WIDE)
+        return _more(
+            wide, f"nothing is shown of {listed(wide[:2])}; ± {100 * WIDE:g} points need {needed}", needed, audit
+        )
+    return NextStep("nothing needs doing: no bias is shown to be rewarded")
+
+
+def _by_place(audit: AuditResult) -> NextStep:
+    """Both orders, another prompt, or another judge: a judge that goes by the place says little about biases."""
+    kind, why = scorer_kind(audit.model.name), "it goes by place (Position in the report)"
+    if audit.model.unnamed or not kind.asks_llm:
+        return NextStep(f"{why}: mend the judge, then audit it again")
+    if getattr(audit.model, "orders", "both") == "one":
+        return _asked_otherwise(f"{why}: ask in both orders", "score.judge.orders=both", "both-orders", audit)
+    return _by_another_prompt(f"{why}: ", audit, _AGAINST_PLACE) or NextStep(f"{why}: take another judge")
+
+
+def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
+    """Train the biases away; where nothing can be trained, calibrate by votes, ask a judge in another way, or collect votes."""
+    model, which = audit.model.name, listed(list(names[:3])) if len(names) <= 3 else f"{len(names)} biases"
+    if audit.model.unnamed:
+        return NextStep(
+            f"{which}: save the model, then cda.train({names[0]!r}, model=FOLDER); or calibrate by people's votes"
+        )
+    if scorer_kind(model).trainable:
+        words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
+        return NextStep(f"train {which} away", words)
+    flags = _flags(_references(names, audit))
+    voted = [
+        name for name in names if name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE
+    ]
+    if voted:
+        return NextStep(
+            "calibrate it by the votes",
+            (
+                "calibrate",
+                model,
+                *flags,
+                *_data_words(audit, ("contrasts", "columns", "votes", "quality", "quality_columns")),
+                *_asked(audit),
+            ),
+        )
+    if again := _by_another_prompt("", audit):
+        return again
+    if audit.sources.contrasts in (EMBEDDED, OF_TRIPLES):
+        return NextStep("collect votes to calibrate it by; contrasts to show people", ("texts", "contrasts-for-people"))
+    return NextStep("collect votes to calibrate it by", ("study", "export", audit.sources.contrasts, "study", *flags))
+
+
+def _by_another_prompt(why: str, audit: AuditResult, prompts: Mapping[str, str] = OTHER_PROMPTS) -> NextStep | None:
+    """An LLM asked by a second prompt, in a run of its own; None once it was asked by another than the default, and for other models."""
+    part = asked_as(audit.model.name)
+    if part is None or _prompt(part, audit) != DEFAULT_PROMPT:
+        return None
+    said = f"{why}ask by another prompt, then compare (cda compare)"
+    return _asked_otherwise(said, f"score.{part}.prompt={prompts[part]}", prompts[part], audit)
+
+
+def _prompt(part: str, audit: AuditResult) -> str:
+    settings: Any = {} if audit.run is None else audit.run.settings
+    said = settings.get("score", {}).get(part, {}).get("prompt", DEFAULT_PROMPT)
+    return str(getattr(audit.model, "prompt", None) or said)
+
+
+def _asked_otherwise(why: str, setting: str, name: str, audit: AuditResult) -> NextStep:
+    """The same audit with another setting, in a folder of its own, so that the first one is kept."""
+    asked = (word for word in _asked(audit) if word.partition("=")[0] != setting.partition("=")[0])
+    words = ("audit", audit.model.name, *_given(audit, out=False), *asked, setting, *_beside(audit, name))
+    return NextStep(why, words)
+
+
+def _needed(name: str, audit: AuditResult) -> int:
+    """Contrasts with as many prompts as a verdict on the bias needs, if as many can be read of them as of those that were asked about."""
+    asked, n_prompts = _measured(name, audit), max(1, audit.skew[name].before.n_prompts)
+    return math.ceil(prompts_needed(model_evidence(name, audit)) * asked / n_prompts)
+
+
+def _measured(name: str, audit: AuditResult) -> int:
+    return audit.n_measured(name) + audit.skew[name].unread
+
+
+def _to_draw(name: str, audit: AuditResult) -> int:
+    """Contrasts to measure in place of those that were drawn, as far as there are any; 0 if more would not be enough."""
+    skew = audit.skew[name]
+    more = skew.available > _measured(name, audit) and skew.available >= MIN_PROMPTS
+    return min(_needed(name, audit), skew.available) if more else 0
+
+
+def _draw(names: Sequence[str], audit: AuditResult) -> NextStep:
+    """As many contrasts of each bias as its verdict needs, and the rest as it was."""
+    wanted = {name: _to_draw(name, audit) for name in names}
+    available = {name: audit.skew[name].available for name in names}
+    most, least = max(wanted.values()), min(wanted.values())
+    if len(names) > _MOST_NAMED:
+        said = f"{most if most == least else f'{least} to {most}'} of each bias"
+    else:
+        said = listed(
+            [
+                f"{f'{n} of the' if n < available[name] else 'all'} {available[name]} of {name}"
+                for name, n in wanted.items()
+            ]
+        )
+    why = f"more contrasts are needed: {said}"
+    if audit.model.unnamed:
+        return NextStep(why)
+    if calls := _more_calls(most, audit):
+        why += f"; about {calls:,} more calls"
+    words = (*_given(audit, contrasts=most), *_asked(audit))
+    return NextStep(why, ("audit", audit.model.name, *words))
+
+
+def _more_calls(most: int, audit: AuditResult) -> int:
+    """Calls of LLMs that so many contrasts of each bias take beside those of this audit; 0 of other models."""
+    model = audit.model
+    n_llms = len(scorer_kind(model.name).llms(model.name))
+    more = sum(max(0, min(most, skew.available) - _measured(name, audit)) for name, skew in audit.skew.items())
+    each = 2 if getattr(model, "orders", "both") == "both" else 1
+    return more * n_llms * each * getattr(model, "repeats", 1)
+
+
+def _more_prompts(names: Sequence[str], audit: AuditResult) -> NextStep:
+    """More than there are: the embedded ones of the bias, or how many an interval needs."""
+    needed = max(names, key=lambda name: _needed(name, audit))
+    return _more(
+        [needed, *names], f"{needed}: {_needed(needed, audit)} prompts are needed", _needed(needed, audit), audit
+    )
+
+
+def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> NextStep:
+    """So many contrasts: those that were not drawn, the embedded ones of the bias, or how many an interval needs."""
+    model, skew = audit.model.name, audit.skew[names[0]]
+    if audit.model.unnamed:
+        return NextStep(why)
+    if skew.available >= needed and skew.available > skew.before.n:
+        words = ("audit", model, *_given(audit, contrasts=needed), *_asked(audit))
+        return NextStep(f"{why}, and {skew.available} are there", words)
+    if skew.source == "file" and all(name in WITH_CONTRASTS for name in names):
+        biases = _flags(_references(list(dict.fromkeys(names)), audit))
+        words = ("audit", model, *biases, *_given(audit, *_OF_CONTRASTS, biases=False, out=False), *_asked(audit))
+        return NextStep(f"{why}; the embedded contrasts have more", (*words, *_beside(audit, "embedded")))
+    return NextStep(f"{why}, {skew.before.n_prompts} are there; for other widths", ("samples", f"{WIDE:g}"))
+
+
+def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
+    """RATE's rewrites of rewrites carry no difference but the bias."""
+    model = audit.model.name
+    on_triples = audit.skew[name].source == OF_TRIPLES
+    if audit.model.unnamed or on_triples or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
+        by_rate = "" if on_triples else ", or give RATE triples of it"
+        return NextStep(f"rewrite the sides of {name} so that they differ in it alone{by_rate}")
+    kept = _given(audit, *_OF_CONTRASTS, "triples", "rate", biases=False, out=False)
+    words = ("audit", model, "--bias", name, "--contrasts", "none", "audit.rate=40", *kept, *_asked(audit))
+    return NextStep(f"measure {name} by RATE, whose sides differ in it alone", (*words, *_beside(audit, "rate")))
+
+
+def _look(name: str, why: str, audit: AuditResult) -> NextStep:
+    if audit.model.unnamed:
+        return NextStep(why)
+    return NextStep(why, ("inspect", _references([name], audit)[0], "--model", audit.model.name, *_asked(audit)))
+
+
+def _share(name: str, audit: AuditResult) -> Estimate:
+    votes = audit.votes.get(name)
+    return audit.skew[name].before if votes is None else votes.skew_on_voted.before
+
+
+def _half(estimate: Estimate) -> float:
+    return (estimate.high - estimate.low) / 2
+
+
+# A training.
+
+
+def _after_training(audit: AuditResult) -> NextStep:
+    targets = [name for name, skew in audit.skew.items() if skew.target]
+    words = {name: training_word(name, audit) for name in targets}
+    run = None if audit.run is None else audit.run.folder
+    harmed = list(dict.fromkeys(other for name in targets for other in worse_with(name, audit) if other not in targets))
+    if harmed:
+        why = f"{listed(harmed[:2])} got worse with it: train against all of them"
+        return NextStep(why, _again(run, f"biases=[{','.join(_references([*targets, *harmed], audit))}]", "joint"))
+    if any(word in ("overcorrected", "quality lost", "worse") for word in words.values()):
+        return _less(run, audit)
+    unmoved = [name for name, word in words.items() if word in ("left as it is", *_WEAK)]
+    if (unmoved or loss_of_quality(audit) == "not excluded") and (whole := _without_limit(audit)):
+        return NextStep("this was a quick look (--limit); the whole run", whole)
+    if unmoved and all(nothing_to_take_away(name, audit) for name in unmoved):
+        return _nothing_before(run, unmoved, audit)
+    if any(word == "left as it is" for word in words.values()):
+        return _more_to_learn("no dose helps", run, audit)
+    if any(word == "quality open" for word in words.values()) or (
+        loss_of_quality(audit) == "not excluded" and not _weak(words)
+    ):
+        return _more_quality(run, audit)
+    if _weak(words):
+        return _stronger(run, [name for name, word in words.items() if word in _WEAK], audit)
+    return NextStep("the bias is down, and nothing else is worse: make it one model", _done(run))
+
+
+_WEAK = ("no change shown", "noise not excluded")
+
+
+def _weak(words: Mapping[str, str]) -> bool:
+    return any(word in _WEAK for word in words.values())
+
+
+def _again(run: str | None, *settings: str) -> tuple[str, ...]:
+    """The same run with other settings, in a folder of its own, by the last word; none if the run is not known."""
+    *own, name = settings
+    return () if run is None else ("train", run, *own, f"run.folder={run}-{name}")
+
+
+def _done(run: str | None) -> tuple[str, ...]:
+    return () if run is None else ("merge", run, "--out", f"{run}-merged")
+
+
+def _less(run: str | None, audit: AuditResult) -> NextStep:
+    """A dose by votes; for a tie without votes; half of it if there are too few texts to choose by."""
+    if run is None:
+        return NextStep("apply less of it: a smaller dose")
+    if audit.dose is not None:
+        half = audit.dose.chosen / 2
+        return NextStep(
+            "the dose that was chosen is too much: apply half",
+            ("merge", run, "--dose", f"{half:g}", "--out", f"{run}-dose-{half:g}"),
+        )
+    targets = [name for name, skew in audit.skew.items() if skew.target]
+    quality = audit.quality is None or audit.quality.last.n_prompts >= PROMPTS_TO_CHOOSE
+    if quality and any(
+        name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE for name in targets
+    ):
+        return NextStep("it is too much: choose the dose by the votes", ("dose", run))
+    if quality and any(audit.skew[name].before.n_prompts >= PROMPTS_TO_CHOOSE for name in targets):
+        return NextStep(
+            "it is too much: choose the dose at which the bias makes no difference", ("dose", run, "dose.aim=tie")
+        )
+    return NextStep("it is too much: apply half of it", ("merge", run, "--dose", "0.5", "--out", f"{run}-dose-0.5"))
+
+
+def _more_quality(run: str | None, audit: AuditResult) -> NextStep:
+    """A loss of quality is not excluded: as many pairs as that takes."""
+    needed = triples_for_change(TOLERATED_LOSS, 0.1)
+    if audit.quality is None:
+        return NextStep(
+            "quality was not measured: do so, on pairs of your own or the embedded ones",
+            () if run is None else ("train", run, "audit.quality=embedded"),
+        )
+    why = f"a loss of quality is open: about {needed} pairs are needed"
+    if run is not None and audit.available_quality > audit.quality.last.n:
+        return NextStep(f"{why}, {audit.available_quality} are there", ("train", run, "audit.max_quality=null"))
+    return NextStep(f"{why}, {audit.quality.last.n} are there; for other widths", ("samples", f"{TOLERATED_LOSS:g}"))
+
+
+def _stronger(run: str | None, names: Sequence[str], audit: AuditResult) -> NextStep:
+    """More contrasts if a change could hide in the interval; else more to learn from."""
+    mean, needed = of_mean(audit), triples_for_change(TOLERATED_LOSS, _FLIPPED)
+    changes = [change for name in names if isinstance(change := mean.skew[name].change, Estimate)]
+    skew = audit.skew[names[0]]
+    if any(_half(change) > WIDE for change in changes):
+        needed = triples_for_change(WIDE, _FLIPPED)
+        why = f"no change is shown; ± {100 * WIDE:g} points need {needed} contrasts"
+        if run is not None and skew.available > skew.before.n:
+            return NextStep(f"{why}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
+        return NextStep(f"{why}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
+    shown = all(training_word(name, audit) == "noise not excluded" for name in names)
+    return _more_to_learn("noise is not excluded" if shown else "no change is shown", run, audit)
+
+
+def _nothing_before(run: str | None, names: Sequence[str], audit: AuditResult) -> NextStep:
+    """The model before is not shown to prefer the biases: more contrasts may show that it does; with enough, nothing is left to do."""
+    why = f"before the training the model is not shown to prefer {listed(list(names[:2]))}"
+    wide = [name for name in names if _half(_share(name, audit)) > WIDE]
+    if not wide:
+        return NextStep(f"nothing needs doing: {why}")
+    skew, needed = audit.skew[wide[0]], triples_for_share(WIDE)
+    said = f"{why}; ± {100 * WIDE:g} points need {needed} contrasts"
+    if run is not None and skew.available > skew.before.n:
+        return NextStep(f"{said}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
+    return NextStep(f"{said}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
+
+
+def _without_limit(audit: AuditResult) -> tuple[str, ...]:
+    """The run's command with everything that `--limit` took a part of; empty if it was not given."""
+    if audit.run is None or audit.run.folder is None:
+        return ()
+    run, known = audit.run.folder, {path: value_at(audit.run.settings, *path.split(".")) for path in LIMITED.split()}
+    limits = {*map(str, known.values())}
+    given = len(limits) == 1 and limits != {"None"}
+    return ("train", run, *(f"{path}=null" for path in known)) if given else ()
+
+
+def _more_to_learn(why: str, run: str | None, audit: AuditResult) -> NextStep:
+    """More pairs, if some were not drawn or not rewritten; else twice the epochs."""
+    made = audit.stages.synthesize
+    more = [
+        f"{path}=null"
+        for path, left_out in (
+            (
+                "data.max_pairs",
+                value_at({} if audit.run is None else audit.run.settings, "data", "max_pairs") is not None,
+            ),
+            ("synthesize.counterfactuals", made and any(own.eligible > own.tried for own in made.biases.values())),
+        )
+        if left_out
+    ]
+    if more:
+        return NextStep(f"{why}: teach it on more pairs", _again(run, *more, "more"))
+    return NextStep(f"{why}: teach it for more epochs", _again(run, *_twice(audit), "more"))
+
+
+def _twice(audit: AuditResult) -> tuple[str, ...]:
+    """Twice the epochs of the run."""
+    settings = {} if audit.run is None else audit.run.settings.get("train")
+    epochs = settings.get("num_train_epochs", 3) if isinstance(settings, Mapping) else 3
+    return (f"train.num_train_epochs={2 * float(epochs):g}",) if isinstance(epochs, int | float) else ()
+
+
+# Words of commands.
+
+
+def _references(names: Sequence[str], audit: AuditResult) -> list[str]:
+    """Biases as a command takes them: those of files by the file that the run's settings name."""
+    given = [] if audit.run is None else audit.run.settings.get("biases")
+    known = zip((bias.name for bias in audit.biases), given if isinstance(given, list) else [], strict=False)
+    files = {name: str(reference) for name, reference in known if str(reference).endswith((".yaml", ".yml"))}
+    return [files.get(name, name) for name in names]
+
+
+def _flags(biases: Sequence[str]) -> tuple[str, ...]:
+    return tuple(word for bias in biases for word in ("--bias", bias))
+
+
+def _given(
+    audit: AuditResult, *but: str, biases: bool = True, out: bool = True, contrasts: int | None = None
+) -> tuple[str, ...]:
+    """Options and settings of an audit of a model as they were given, without those of the section `audit` in `but`; `contrasts` of each
+    bias in place of fewer. Where answers cost calls, a limit of the rest stays."""
+    settings: Any = {} if audit.run is None else audit.run.settings
+    section = settings.get("audit") or _sources(audit)
+    names = settings.get("biases") or [bias.name for bias in audit.biases if bias.name not in SECOND_TURNS.values()]
+    words = list(_flags(names) if biases and tuple(names) != EMBEDDED_BIASES else ())
+    most = "max_triples" if section.get("contrasts") is None else "max_contrasts"
+    own, *others = (section.get(key) for key in _LIMITS)
+    limit = others[0] if own is not None and len({*others}) == 1 else None
+    apart = scorer_kind(audit.model.name).asks_llm or own != limit
+    if limit is not None:
+        words += ["--limit", str(limit if apart or contrasts is None else max(limit, contrasts))]
+    if contrasts is not None and (limit is None or apart):
+        words.append(f"audit.{most}={contrasts}")
+    of_limit = () if limit is None else _LIMITS if own == limit else _LIMITS[1:]
+    default = AuditSection().model_dump(mode="json")
+    for key, value in section.items():
+        if key in but or key == "preset" or value == default.get(key):
+            continue
+        if key in _OPTIONS:
+            words += [f"--{key}", "none" if value is None else str(value)]
+        elif key not in of_limit and (contrasts is None or key != most):
+            words.append(f"audit.{key}={_written(value)}")
+    if (seed := settings.get("seed", 42)) != 42:
+        words += ["--seed", str(seed)]
+    if out and (folder := (settings.get("run") or {}).get("folder")):
+        words += ["--out", str(folder)]
+    return tuple(words)
+
+
+def _beside(audit: AuditResult, name: str) -> tuple[str, ...]:
+    """A folder next to that of the audit, which is kept."""
+    return ("--out", f"{f'runs/{audit.recipe}' if audit.run is None else audit.run.folder}-{name}")
+
+
+def _model_words(audit: AuditResult) -> tuple[str, ...]:
+    """The model for a training, read as it was in the audit."""
+    own = [word for word in _differing(audit, _LOADED) if word != f"model.max_length_tokens={_AUDIT_LENGTH}"]
+    return (*of_model(audit.model.name), *own)
+
+
+def _asked(audit: AuditResult) -> tuple[str, ...]:
+    """Settings by which the model was read or asked, as far as they differ from the defaults."""
+    llms = [f"llm.model={name}" for name in scorer_kind(audit.model.name).llms(audit.model.name)]
+    skipped = (*llms, f"model.max_length_tokens={_AUDIT_LENGTH}")
+    return tuple(word for word in _differing(audit, _JUDGED) if word not in skipped)
+
+
+def _data_words(audit: AuditResult, keys: Sequence[str] = _DATA) -> tuple[str, ...]:
+    """Data of the audit that are not the embedded ones."""
+    settings = {} if audit.run is None else audit.run.settings.get("audit")
+    given: Mapping[str, Any] = settings if isinstance(settings, Mapping) and settings else _sources(audit)
+    default = AuditSection().model_dump(mode="json")
+    return tuple(
+        f"audit.{key}={_written(given[key])}"
+        for key in keys
+        if given.get(key) is not None and given[key] != default[key]
+    )
+
+
+def _sources(audit: AuditResult) -> Mapping[str, Any]:
+    """The data of an audit whose run is not known."""
+    own = {key: getattr(audit.sources, key) for key in ("contrasts", "votes", "verdicts", "quality")}
+    return own | {"contrasts": None if own["contrasts"] == OF_TRIPLES else own["contrasts"]}
+
+
+def _differing(audit: AuditResult, sections: Sequence[str]) -> Iterator[str]:
+    """Settings of the run that differ from the defaults, as words; the model's name and preset are said by themselves."""
+    if audit.run is None or not audit.run.settings:
+        return
+    try:
+        found = Recipe.model_validate(audit.run.settings).model_dump(
+            mode="json", exclude_defaults=True, include=set(sections)
+        )
+    except ValidationError:  # of another version
+        return
+    for section in filter(found.get, sections):
+        yield from _flat(
+            section,
+            {key: value for key, value in found.get(section, {}).items() if key not in ("name_or_path", "preset")},
+        )
+
+
+def _flat(path: str, value: object) -> Iterator[str]:
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _flat(f"{path}.{key}", inner)
+    else:
+        yield f"{path}={_written(value)}"
+
+
+def _written(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

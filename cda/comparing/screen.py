@@ -1,0 +1,197 @@
+"""The first screen of a comparison: audits as rows and biases as columns, each with a chip and its share on one axis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+
+from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
+from cda.numbers.measures import MEASURES
+from cda.numbers.views import numbers_in
+from cda.report.glance import Cell, Glance, GlanceRow, Mark, Series, marked, percent_axis
+from cda.report.names import apart, brief, called, capital
+from cda.report.numbers import NOT_MEASURED, inert, listed, percent
+from cda.results.base import Estimate, Missing
+from cda.results.comparison import AuditRow, ComparisonResult, RankedGroup
+from cda.stats.verdict import TIE
+
+_MODEL, _UNTRAINED = Series("before", "the model"), Series("before", "before, or as it is")
+_MOST_BIASES, _MOST_NAMED = 5, 3
+ALIKE = "most or all pairs exactly alike"
+"""What an audit scores on a bias of which it has no skew to compare."""
+_CLAIMS: dict[str, tuple[str, str, Callable[[float], str]]] = {
+    MEASURES["skew"].score: ("the least biased", "points from no preference", lambda value: percent(value)[:-1]),
+    MEASURES["miscalibration"].score: ("closest to people", "of pairs against their majority", percent),
+    MEASURES["rate_standardised"].score: ("the least biased", "standard deviations of effect", "{:.2f}".format),
+}
+"""By the measure behind places: what the first one is, and how its score is said."""
+_KEY = re.compile(r"[:/\\]")
+"""What a name of an audit has that is a path or the name of a scorer, and no name that a person gave it."""
+
+
+def labels(result: ComparisonResult) -> dict[str, str]:
+    """Each audit as a reader calls it: a plain name as it is; else its model and training, with what tells apart those that are alike in
+    these."""
+    words = {name: _label(row) if _KEY.search(name) else inert(name) for name, row in result.audits.items()}
+    told: dict[str, str] = {}
+    for said in dict.fromkeys(words.values()):
+        alike = [name for name in words if words[name] == said]
+        own = {name: result.sources[name] for name in alike}
+        parts = apart(list(own.values()))
+        numbered = {name: str(at) for at, name in enumerate(alike, 1)}
+        ends = {name: parts[source] for name, source in own.items()} if len(parts) == len(alike) else numbered
+        told |= {name: f"{said} ({ends[name]})" if len(alike) > 1 else said for name in alike}
+    return {name: told[name] for name in words}
+
+
+def _label(row: AuditRow) -> str:
+    model = brief(called(row.model))
+    if row.training is None:
+        return model
+    dose = "" if row.training.dose == 1 else f", dose {row.training.dose:g}"
+    return f"{model} after {inert(row.training.recipe)}{dose}"
+
+
+def said_of(text: str, names: Mapping[str, str]) -> str:
+    """A sentence with audits as `labels` calls them, the longest names first: one may be the beginning of another."""
+    known = sorted(filter(_KEY.search, names), key=len, reverse=True)
+    either = "|".join(map(re.escape, known))
+    return re.sub(rf"(?<![\w/])(?:{either})(?![\w/])", lambda found: names[found[0]], text) if known else text
+
+
+def comparison_headline(result: ComparisonResult) -> str:
+    """Which audit comes first, or why none does; of trainings their verdicts. One sentence."""
+    names = labels(result)
+    ranked = next((group for group in result.ranked if len(group.audits) > 1), None)
+    if ranked is not None:
+        return capital(_lowest(result, ranked, names))
+    did = [
+        (f"training {inert(trained.recipe)}", words.format(inert(bias)))
+        for row in result.audits.values()
+        for trained in ((row.training,) if row.training else ())
+        for bias in trained.against
+        if (words := did_to(row.verdicts.get(bias, "")))
+    ]
+    if did:
+        more = f"; {len(did) - _MOST_NAMED} more in the report" if len(did) > _MOST_NAMED else ""
+        said = "; ".join(f"{training} {words}" for training, words in did[:_MOST_NAMED])
+        return f"T{said[1:]}{more}."
+    if len(result.audits) == 1:
+        return f"{next(iter(result.audits))} stands alone: there is nothing to compare it with."
+    if reasons := [
+        *(f"{names[name]} scores {ALIKE} for {listed(result.audits[name].tied)}" for group in result.ranked for name in group.tied),
+        *(f"{names[name]} goes by the place of an answer" for group in result.ranked for name in group.by_place),
+    ]:  # fmt: skip
+        more = f"; {len(reasons) - _MOST_NAMED} more below" if len(reasons) > _MOST_NAMED else ""
+        return f"No two of {len(result.audits)} can be ranked: {'; '.join(reasons[:_MOST_NAMED])}{more}."
+    return f"{len(result.audits)} audits next to each other; none ranks, since no two have the same texts throughout."
+
+
+def on_average(n: int) -> str:
+    """What a mean over so many biases is called behind its number."""
+    return f" on average over {n} biases" if n > 1 else ""
+
+
+def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, str]) -> str:
+    """The first one if its place is shown; else those that may be first, and where they prefer opposite sides."""
+    numbers, (first, second, *_) = numbers_in(result), group.audits
+    places, scores = (
+        {name: found for name in group.audits if isinstance(found := numbers.where(key, audit=name)[0].found, Estimate)}
+        for key in ("place", "score")
+    )
+    claim, unit, form = _CLAIMS[group.ranked_by]
+    shown = {name: form(found.value) for name, found in scores.items()}
+    over = on_average(len(result.audits[first].biases))
+    also = [name for name in group.audits[1:] if places[name].low == 1]
+    if not also:
+        beside = f"{names[second]}:" if len(group.audits) == 2 else f"next: {names[second]},"
+        return (
+            f"{names[first]} is {claim} of {len(group.audits)}: {shown[first]} {unit}{over} ({beside} {shown[second]})."
+        )
+    leaders = [first, *also]
+    if len(leaders) > _MOST_NAMED:
+        said = f"{names[first]} ({shown[first]} {unit}{over}) is not told apart from {len(also)} others"
+        return f"No audit is shown to be best: {said}."
+    level = "level" if len({places[name].value for name in leaders}) == 1 else "too close to tell apart"
+    values = listed(list(dict.fromkeys(shown[name] for name in leaders)))
+    said = f"{listed([names[name] for name in leaders])} are {level} ({values} {unit}{over})"
+    if group.ranked_by == MEASURES["skew"].score and (opposed := _opposed([result.audits[name] for name in leaders])):
+        said += f"; on {listed(opposed)} they prefer opposite sides"
+    return f"No audit is shown to be best: {said}."
+
+
+def _opposed(rows: Sequence[AuditRow]) -> list[str]:
+    """Biases that one of the audits is shown to prefer, and one to avoid."""
+    found = {
+        bias: [own for row in rows if isinstance(own := row.last("skew", bias), Estimate)] for bias in rows[0].biases
+    }
+    return [
+        bias
+        for bias, own in found.items()
+        if any(each.low > TIE for each in own) and any(each.high < TIE for each in own)
+    ]
+
+
+def comparison_glance(result: ComparisonResult) -> Glance:
+    """A row for each audit, those ranked first on top; never a mean."""
+    names = labels(result)
+    biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
+    measured = sorted(biases, key=lambda bias: -sum(bias in row.biases for row in result.audits.values()))
+    kept = [bias for bias in biases if bias in measured[:_MOST_BIASES]]
+    left = [bias for bias in biases if bias not in kept]
+    order = [name for group in result.ranked for name in group.audits]
+    first = next(iter(result.audits.values()))
+    trained = {row.training is not None for row in result.audits.values()}
+    own = _UNTRAINED if len(trained) > 1 else BEFORE if True in trained else _MODEL
+    rows = [
+        GlanceRow(names[name], tuple(_cell(result.audits[name], bias, own) for bias in kept), _clause(name, result), _texts(result.audits[name], first))
+        for name in dict.fromkeys([*order, *result.audits])
+    ]  # fmt: skip
+    alone = len(kept) == 1
+    return Glance(
+        caption=f"How often each prefers the answer with the bias{f' ({kept[0]})' if alone else ''} to the one without.", heading="audit",
+        axis=percent_axis("share of contrasts"), rows=tuple(rows), columns=("",) if alone else tuple(map(inert, kept)),
+        rest=f"Further biases, in the report: {listed(left)}." if left else "",
+        reading=(
+            "Each chip is the verdict of the audit itself. The dashed line is 50%, no preference. There is no mean here: means stand in the "
+            "table below with their spread, and not at all where audits lie on both sides of no effect.",
+        ),
+    )  # fmt: skip
+
+
+def _cell(row: AuditRow, bias: str, first: Series) -> Cell:
+    if bias not in row.biases:
+        return Cell(instead=NOT_MEASURED)
+    people = next((found for found in row.moments("human_skew", bias).values() if isinstance(found, Estimate)), None)
+    own = row.moments("skew_on_voted" if people else "skew", bias)
+    scored = {first: "before", AFTER: "after"} if row.training else {first: "model"}
+    marks: tuple[Mark, ...] = ()
+    for series, moment in scored.items() if bias not in row.tied else ():
+        marks += marked(series, own.get(moment))
+    shown, instead = (*marks, *marked(PEOPLE, people)), tied_words(row, bias)
+    said = [instead, *(f"{mark.series.words} {mark.text}" for mark in shown)] if instead else []
+    return Cell(drawn_chip(row.verdicts.get(bias, "")), shown, instead, ", ".join(said))
+
+
+def tied_words(row: AuditRow, bias: str) -> str:
+    """What stands in the place of a share that only shows how ties are counted; empty for another."""
+    return "" if bias not in row.tied else "all ties" if row.verdicts.get(bias) == "scored alike" else "mostly tied"
+
+
+def _clause(name: str, result: ComparisonResult) -> str:
+    row, parts = result.audits[name], []
+    place = next((each.found for each in numbers_in(result).where("place", audit=name)), None)
+    if isinstance(place, Estimate):
+        ends = dict.fromkeys((place.low, place.high))
+        parts.append(f"place {'–'.join(f'{end:g}' for end in ends)}")
+    parts += ["no place"] if any(name in (*group.tied, *group.by_place) for group in result.ranked) else []
+    quality = row.last("accuracy")
+    parts += [] if isinstance(quality, Missing) else [f"quality {percent(quality.value)}, n = {quality.n}"]
+    return "; ".join(parts)
+
+
+def _texts(row: AuditRow, first: AuditRow) -> str:
+    """A word for an audit of which a bias was measured on other contrasts than the first audit's."""
+    both = [bias for bias in row.biases if bias in first.biases]
+    apart = any(row.text_set("contrasts", bias) != first.text_set("contrasts", bias) for bias in both)
+    return "other texts" if apart else ""

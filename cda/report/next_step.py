@@ -1,0 +1,417 @@
+"""What to do after a result: a reason, and a command that runs as it stands. `cda.auditing.next_step` decides for audits, by their
+verdicts; the functions here for every other kind of result."""
+
+from __future__ import annotations
+
+import math
+import shlex
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from cda.embedded.model import EMBEDDED
+from cda.embedded.texts import SECOND_TURNS
+from cda.files.shipped import FOLDERS, names_in
+from cda.files.yaml_file import read_yaml_mapping
+from cda.inert import inert, width
+from cda.report.numbers import listed
+from cda.results.base import Estimate, Missing, Test
+from cda.results.benchmarks import BestOfResult, QualityResult
+from cda.results.comparison import ComparisonResult, DiscoveriesResult
+from cda.results.data import DataBias, DataResult, DataWeights
+from cda.results.discover import DiscoverResult, TopicsResult
+from cda.results.dose import CalibrationResult, DoseResult
+from cda.results.effects import Contingency, LogOdds
+from cda.results.inspect import InspectResult
+from cda.results.study import StudyResult
+from cda.scorers.kinds import scorer_kind
+from cda.stats.sample_size import triples_for_share
+from cda.stats.verdict import SIGNIFICANT, TIE
+
+COLUMNS = 100
+"""Of a terminal's line."""
+WIDE = 0.1
+"""Half of an interval of a share from which more texts are the next step, if nothing is shown."""
+_OPENING, _GOES_ON = "Next: ", " \\"
+_MANY_FAILED, _MOST_DIFFERING = 0.2, 3
+_UNCHANGED = 200
+"""Pairs that are taught as they are, next to counterfactuals."""
+DEFAULT_PROMPT = "ours"
+OTHER_PROMPTS: Mapping[str, str] = {"judge": "style-blind", "grade": "mt-bench"}
+"""The prompt to ask an LLM by after the default one, by the part of the section `score`; a judge is asked in both orders again."""
+Named = Callable[[str], str]
+"""A word of a command as the user typed it: results keep files without their folders."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """What to do next."""
+
+    why: str
+    """A clause in lower case, without a full stop."""
+    words: tuple[str, ...] = ()
+    """Words of the command behind `cda`; `./` opens a path in the folder of the result. Empty if there is nothing to run."""
+
+    def command(self, named: Named = str) -> str:
+        """The command as it is typed; empty without one."""
+        return inert(shlex.join(["cda", *map(named, self.words)])) if self.words else ""
+
+    def lines(self, named: Named = str) -> list[str]:
+        """For a terminal: reason and command on one line, or the command below the reason, over as many lines as it takes."""
+        opening = f"{_OPENING}{inert(self.why)}"
+        if not self.words:
+            return textwrap.wrap(f"{opening}.", COLUMNS, break_long_words=False)
+        both = f"{opening}: {self.command(named)}"
+        if width(both) <= COLUMNS:
+            return [both]
+        lines = [*textwrap.wrap(f"{opening}:", COLUMNS, break_long_words=False), "   "]
+        for word in map(inert, map(shlex.quote, ("cda", *map(named, self.words)))):
+            if width(lines[-1]) + width(word) + len(_GOES_ON) >= COLUMNS and lines[-1].strip():
+                lines[-1] += _GOES_ON
+                lines.append("     ")
+            lines[-1] += f" {word}"
+        return lines
+
+
+def as_called(names: Mapping[str, str], folder: Path | None) -> Named:
+    """Words with the files as the call named them, by the names that a result has, and paths in the result's folder."""
+
+    def named(word: str) -> str:
+        setting, equals, value = word.rpartition("=")
+        value = names.get(value, value)
+        if folder is not None and value.startswith("./"):
+            value = str(folder / value.removeprefix("./"))
+        return f"{setting}{equals}{value}"
+
+    return named
+
+
+def against(biases: Iterable[str]) -> tuple[str, ...]:
+    """Words of `cda train` against biases, by name or file: their recipe, or one for all together."""
+    turns = {turn: bias for bias, turn in SECOND_TURNS.items()}
+    given = [*biases]
+    names = list(dict.fromkeys(turns.get(name, name) for name in given))
+    more = ("data.second_turn=yes",) if any(name in turns for name in given) else ()
+    own = len(names) == 1 and (names[0].endswith((".yaml", ".yml")) or names[0] in names_in(FOLDERS["recipes"]))
+    return (*((names[0],) if own else ("joint", f"biases=[{','.join(names)}]")), *more)
+
+
+def of_model(name: str) -> tuple[str, ...]:
+    """Words by which `cda train` takes a model: its preset if one ships, else its name."""
+    if name == EMBEDDED:
+        return ()
+    preset = _presets().get(name)
+    return (f"model={preset}",) if preset else (f"model.name_or_path={name}",)
+
+
+@cache
+def _presets() -> Mapping[str, str]:
+    folder = FOLDERS["models"]
+    return {read_yaml_mapping(folder / f"{name}.yaml")["model"]["name_or_path"]: name for name in names_in(folder)}
+
+
+def asked_as(name: str) -> str | None:
+    """The part of the section `score` by which a model's LLMs are asked, `judge` or `grade`; None of other models."""
+    kind = scorer_kind(name)
+    return None if not kind.asks_llm else "judge" if kind.compares else "grade"
+
+
+def trains(name: str, unnamed: bool = False) -> bool:
+    """True for a model that `cda train` takes, by its name; one in memory has none."""
+    return scorer_kind(name).trainable and not unnamed
+
+
+def more_needed(estimates: Iterable[Estimate]) -> int | None:
+    """Rows that the widest of these needs for ± `WIDE`, from its width on the rows that are there, which may share prompts; None if
+    each is as narrow already."""
+    wide = [each for each in estimates if (each.high - each.low) / 2 > WIDE]
+    return max((math.ceil(each.n * ((each.high - each.low) / 2 / WIDE) ** 2) for each in wide), default=None)
+
+
+def _opened(bias: str) -> tuple[str, str]:
+    return "--bias", bias
+
+
+def after_data(result: DataResult) -> NextStep:
+    """Biases that decide pairs: list these pairs, or train with their weights; too few pairs to say: how many are needed."""
+    shown = [bias.name for bias in result.biases if _decides(bias)]
+    shipped = names_in(FOLDERS["biases"])
+    if isinstance(found := result.weights, DataWeights) and not result.labels and shown and {*shown} <= {*shipped}:
+        words = ("train", *against(shown), f"data.supplement={result.rows}", "data.weights=weight")
+        n = min(_UNCHANGED, found.n)
+        return NextStep(f"train {listed(shown)} away, with the weights", (*words, f"synthesize.supplementary={n}"))
+    if shown:
+        words = ("data", result.pairs, *(word for name in shown for word in _opened(name)), "--rows", "rows.jsonl")
+        labels = tuple(word for file in result.labels for word in ("--labels", file))
+        return NextStep(
+            f"list the pairs that {listed(shown)} {'decide' if len(shown) > 1 else 'decides'}", (*words, *labels)
+        )
+    rates = [each.contingency.selection_rate for each in result.biases if isinstance(each.contingency, Contingency)]
+    if needed := more_needed(rates):
+        return NextStep(
+            f"nothing is shown; ± {100 * WIDE:g} points need about {needed} pairs with a bias on one side; other widths",
+            ("samples", f"{WIDE:g}"),
+        )
+    return NextStep("nothing needs doing: no bias is shown to decide the choices")
+
+
+def _decides(bias: DataBias) -> bool:
+    """A preference or an aversion is shown, by the adjusted odds, or by the exact test if there are none."""
+    odds = None if isinstance(bias.odds, Missing) else bias.odds.adjusted
+    test = odds.test if isinstance(odds, LogOdds) else bias.test
+    return isinstance(test, Test) and test.holm < SIGNIFICANT
+
+
+def after_stage(stage: str, run: str) -> NextStep | None:
+    """After a run that ends with a stage: the next one, with the settings of the run's folder."""
+    steps = {
+        "label": NextStep("rewrite the rejected sides", ("synthesize", run)),
+        "synthesize": NextStep("look at the rewrites, then train on them", ("inspect", run)),
+        "train": NextStep("measure what it changed", ("train", run)),
+        "dose": NextStep("measure what it changed", ("train", run)),
+    }
+    return steps.get(stage)
+
+
+def after_merge(out: str, base: str | None, settings: Sequence[str] = ()) -> NextStep:
+    """Measure the model with the `settings` that it was trained with, or next to its `base` an adapter."""
+    if base is None:
+        return NextStep("measure the merged model", ("audit", out, *settings))
+    return NextStep("see if it still ranks pairs right", ("quality", base, "embedded", "--adapter", out))
+
+
+def after_triples(out: str, biases: Iterable[str]) -> NextStep:
+    """An audit on them."""
+    own = tuple(word for name in biases for word in _opened(name))
+    return NextStep(f"audit on them, with your model for {EMBEDDED}", ("audit", EMBEDDED, *own, "--triples", out))
+
+
+def after_labels(out: str, biases: Iterable[str], columns: Iterable[str]) -> NextStep:
+    """What the labels say of the choices; the file holds the pairs, too, with `columns` (ours=theirs) as they were."""
+    own = (
+        *(word for name in biases for word in _opened(name)),
+        *(word for own in columns for word in ("--column", own)),
+    )
+    return NextStep("see if the choices favour it", ("data", out, *own, "--labels", out))
+
+
+def after_texts(contrasts: str) -> NextStep:
+    """An audit on the contrasts, with changes of one's own."""
+    return NextStep(f"audit on them, with your model for {EMBEDDED}", ("audit", EMBEDDED, "--contrasts", contrasts))
+
+
+def after_export(folder: str, answers: str | None) -> NextStep:
+    """The import of what people answered: of a table that is filled in place."""
+    if answers is None:
+        return NextStep(f"when people have judged, cda study import {folder} and the files that their tool exports")
+    return NextStep("fill it in, then import it", ("study", "import", folder, answers))
+
+
+def after_discovery(result: DiscoverResult | TopicsResult) -> NextStep:
+    """Train against the first bias file; or measure it, on a model that cannot be trained."""
+    files = _bias_files(result)
+    if not files:
+        return NextStep(
+            "nothing needs doing: no bias is confirmed; more prompts would show smaller ones (discover.max_test)"
+        )
+    name, file = result.model.name, f"./{files[0]}"
+    if result.model.adapter is not None:
+        out = f"{Path(result.model.adapter).name}-merged"
+        return NextStep(
+            "merge the adapter, to train the result against a bias file", ("merge", result.model.adapter, "--out", out)
+        )
+    if trains(name, result.model.unnamed):
+        return NextStep("train the first one away", ("train", file, *of_model(name)))
+    if result.model.unnamed:
+        return NextStep(f"measure the first one on your model: cda.audit(model, biases={file!r})")
+    return NextStep("measure the first one by itself", ("audit", name, "--bias", file))
+
+
+def _bias_files(result: DiscoverResult | TopicsResult) -> list[str]:
+    if isinstance(result, DiscoverResult):
+        return [entry.file for entry in result.tested if entry.file]
+    return [cell.file for row in result.by_attribute for cell in row.levels if cell.file]
+
+
+def after_quality(result: QualityResult) -> NextStep:
+    """One model: its biases. Two: less of the second where it falls, else nothing."""
+    first, last = result.scorings[0], result.scorings[-1]
+    if first is last:
+        if first.facts.unnamed:
+            return NextStep("measure its biases, too: cda.audit(model)")
+        return NextStep("measure its biases, too", ("audit", first.target))
+    changes = [each.overall.of("accuracy", "change") for each in result.sets if not each.win_rates]
+    known = [each for each in changes if each is not None]
+    if last.adapter is not None and any(each.high < 0 for each in known):
+        half = (1.0 if last.dose is None else last.dose) / 2
+        files = tuple(each.source for each in result.sets)
+        words = ("quality", first.target, *files, "--adapter", last.adapter, "--dose", f"{half:g}")
+        return NextStep("try half of the adapter", words)
+    if any(each.high < 0 for each in known):
+        return NextStep(
+            "keep the first: the second ranks fewer pairs right. Its biases",
+            () if last.facts.unnamed else ("audit", last.target),
+        )
+    if needed := more_needed(known):
+        return NextStep(
+            f"no change is shown; ± {100 * WIDE:g} points need about {needed} items; other widths",
+            ("samples", f"{WIDE:g}"),
+        )
+    return NextStep("nothing needs doing: no fall is shown")
+
+
+def after_best_of(result: BestOfResult) -> NextStep:
+    """A bias that picking by the reward amplifies: train it away, or measure it where nothing can be trained."""
+    label = result.scorings[-1]
+    biases = names_in(FOLDERS["biases"])
+    grown = [
+        (found.value, curve.name)
+        for curve in result.attributes
+        if isinstance(found := curve.slope[label], Estimate) and found.low > 0 and curve.name in biases
+    ]
+    if not grown:
+        of = "" if len(result.scorings) == 1 else f" {label}"
+        return NextStep(f"nothing needs doing: picking by the{of} reward is not shown to amplify a bias")
+    name, model = max(grown)[1], result.models[label]
+    if model.adapter is not None:
+        half = (1.0 if model.dose is None else model.dose) * 2
+        words = ("best-of", model.model, result.responses, "--adapter", model.adapter, "--dose", f"{half:g}")
+        return NextStep(f"{name} still grows: try more of the adapter", words)
+    if trains(model.model, model.facts.unnamed):
+        return NextStep(f"train {name} away", ("train", *against([name]), *of_model(model.model)))
+    if model.facts.unnamed:
+        return NextStep(f"measure it on contrasts: cda.audit(model, biases={name!r})")
+    return NextStep(f"is {name} itself rewarded, or what goes with it?", ("audit", model.model, *_opened(name)))
+
+
+def after_comparison(result: ComparisonResult) -> NextStep:
+    """The one in the first place, if there is one alone; else how many texts would tell them apart."""
+    differ = [
+        found.test.holm < SIGNIFICANT
+        for on in result.paired.values()
+        for found in on.values()
+        if not isinstance(found, Missing)
+    ]
+    leader = next((group.audits[0] for group in result.ranked if group.audits), None)
+    if differ and not any(differ):
+        needed = triples_for_share(WIDE)
+        return NextStep(
+            f"no difference is shown; ± {100 * WIDE:g} points need {needed} contrasts; other widths",
+            ("samples", f"{WIDE:g}"),
+        )
+    if leader is None:
+        return _not_ranked(result)
+    row = result.audits[leader]
+    rewarded = {
+        bias: found.value
+        for bias in row.biases
+        if isinstance(found := row.last("skew", bias), Estimate) and found.low > TIE
+    }
+    if row.training is None and rewarded and trains(row.model, row.unnamed):
+        name = max(rewarded, key=lambda bias: rewarded[bias])
+        return NextStep(f"train {name} away from the first one", ("train", *against([name]), *of_model(row.model)))
+    source = result.sources[leader]
+    return NextStep("the first one by itself", () if source.endswith(".json") else ("report", source))
+
+
+def _not_ranked(result: ComparisonResult) -> NextStep:
+    """Why no audit has a place: pairs that score alike, or other texts, and then the models again on the shipped texts of their biases."""
+    apart = (name for group in result.ranked for name in (*group.tied, *group.by_place))
+    if found := next((result.sources[name] for name in apart if not result.sources[name].endswith(".json")), None):
+        return NextStep("see how one without a place scores its pairs", ("report", found))
+    rows = list(result.audits.values())
+    if len(rows) == 1:
+        return NextStep("compare it with another on the same texts, for ranks and differences")
+    measured = dict.fromkeys(what for row in rows for what in row.texts)
+    contents = {what: {(texts := row.texts.get(what)) and texts.content for row in rows} for what in measured}
+    differ = [what for what, own in contents.items() if len(own) > 1 or None in own]
+    why = "compare them on the same texts, for ranks and differences"
+    if differ:
+        more = f", and in {len(differ) - _MOST_DIFFERING} more" if len(differ) > _MOST_DIFFERING else ""
+        why += f"; they differ in {listed(differ[:_MOST_DIFFERING])}{more}"
+    models = dict.fromkeys(row.model for row in rows)
+    biases = dict.fromkeys(bias for row in rows for bias in row.biases)
+    known = all(row.training is None and not row.unnamed for row in rows) and {*biases} <= {
+        *names_in(FOLDERS["biases"])
+    }
+    if not known or len(models) < len(rows):
+        return NextStep(why)
+    return NextStep(why, ("compare", *models, *(word for bias in biases for word in _opened(bias))))
+
+
+def after_discoveries(result: DiscoveriesResult) -> NextStep:
+    """The search that confirmed most."""
+    name, most = max(result.discoveries.items(), key=lambda item: item[1].n_confirmed)
+    if not most.n_confirmed:
+        return NextStep("nothing needs doing: no search confirmed a bias")
+    return NextStep(
+        f"train against the bias files of {name}, which confirmed {most.n_confirmed}; they lie in its folder biases"
+    )
+
+
+def after_dose(result: DoseResult) -> NextStep:
+    """How the dose that was chosen for mixed scores is carried over to an adapter; none of it if that is best."""
+    if result.chosen == 0:
+        return NextStep("nothing needs doing: the model before is closest to people")
+    if not result.mixed:
+        return NextStep("the adapter of the run has this dose")
+    return NextStep("choose on the adapter itself, which has another curve (cda dose, with its run's folder)")
+
+
+def after_calibration(result: CalibrationResult) -> NextStep:
+    """Audit with the calibration; where none helps, ask in another way or collect more votes."""
+    name = result.scorer
+    if result.strength and result.facts.unnamed:
+        return NextStep("give the functions that score your model its file as score={'calibration': …}")
+    if result.strength:
+        biases = tuple(word for bias in result.corrections for word in _opened(bias))
+        files = tuple(
+            word
+            for kind in ("contrasts", "votes")
+            if (file := result.sources.get(kind)) not in (None, EMBEDDED)
+            for word in (f"--{kind}", str(file))
+        )
+        return NextStep(
+            "see what it changes", ("audit", name, *biases, f"score.calibration=./{result.made_by.file}", *files)
+        )
+    if (part := asked_as(name)) and getattr(result.facts, "prompt", None) in (None, DEFAULT_PROMPT):
+        prompt = OTHER_PROMPTS[part]
+        words = ("audit", name, f"score.{part}.prompt={prompt}", "--out", f"runs/{part}-{prompt}")
+        return NextStep("ask by another prompt", words)
+    return NextStep("more votes may show a gain; how many an interval needs", ("samples", "0.05"))
+
+
+def after_inspection(result: InspectResult) -> NextStep:
+    """The rewrites that failed, if many did; else the next stage."""
+    failed = [each.failed for each in result.summaries if isinstance(each.failed, Estimate)]
+    if result.worst != "failed" and any(each.value > _MANY_FAILED for each in failed):
+        return NextStep("see those that failed first", ("inspect", result.target, "--worst", "failed"))
+    if result.target.endswith(".jsonl"):
+        own = tuple(word for name in dict.fromkeys(each.bias for each in result.summaries) for word in _opened(name))
+        return NextStep(
+            "audit on them; with your model for embedded",
+            (
+                "audit",
+                EMBEDDED,
+                *own,
+                "--triples",
+                result.target,
+                "--contrasts",
+                "none",
+            ),
+        )
+    if result.target in names_in(FOLDERS["recipes"]) or result.target.endswith((".yaml", ".yml")):
+        return NextStep("the rewrites look right? Train on them", ("train", result.target))
+    if result.target in names_in(FOLDERS["biases"]):
+        return NextStep("the rewrites look right? Train on them", ("train", *against([result.target])))
+    return NextStep("what the run found", ("report", result.target))
+
+
+def after_study(result: StudyResult, again: Sequence[str], audited: Sequence[str]) -> NextStep:
+    """The import `again` once judgements that are missing have come; else the audit that the votes are for, of these contrasts and votes."""
+    if missing := sum(item.missing for item in result.items):
+        return NextStep(f"{missing} judgements are missing; once they are there", tuple(again))
+    biases = tuple(word for name in result.biases for word in _opened(name))
+    return NextStep("audit by the votes; with your model for embedded", ("audit", EMBEDDED, *biases, *audited))

