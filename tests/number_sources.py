@@ -122,8 +122,8 @@ SOURCES: dict[str, dict[str, str]] = {
     "docs/how-to/your-data.md": {
         "80 contrasts": "made embedded_preset",
         "tell 70% [67, 74] of the choices of 2121 pairs": "stated: printed by the command that the page shows",
-        "68% [65, 72]                     chosen in 68% of 2101 (270 prompts) pairs": "stated: printed by the command that the page shows",
-        "80% [74, 85]                     chosen in 80% of 755 (191 prompts) pairs": "stated: printed by the command that the page shows",
+        "68% [65, 72]  of 2101 pairs of 270 prompts": "stated: printed by the command that the page shows",
+        "80% [74, 85]  of 755 pairs of 191 prompts": "stated: printed by the command that the page shows",
         "1,267 of 2,121 pairs": "result weights:numbers.data.r.length",
         "240 contrasts in length in 85% [81, 89] of them without weights and in 44% [39, 50] with": "result weights:numbers.pairs + result weights:numbers.found.contrasts",
         "from 68% to 56%, a change of −12 points [−19, −5]": "result weights:numbers.found.test",

@@ -219,7 +219,7 @@ def _more_prompts(names: Sequence[str], audit: AuditResult) -> NextStep:
     """More than there are: the embedded ones of the bias, or how many an interval needs."""
     needed = max(names, key=lambda name: _needed(name, audit))
     return _more(
-        [needed, *names], f"{needed}: {_needed(needed, audit)} prompts are needed", _needed(needed, audit), audit
+        [needed, *names], f"{needed}: {_needed(needed, audit)} contrasts are needed", _needed(needed, audit), audit
     )
 
 

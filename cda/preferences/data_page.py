@@ -21,6 +21,7 @@ from cda.report.numbers import (
     counted,
     decimals,
     listed,
+    n_of,
     p_equals,
     p_value,
     percent,
@@ -251,7 +252,8 @@ def _glance(result: DataResult) -> Glance:
             rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], instead="no share"),), bias.contingency.reason))
             continue
         chosen = bias.contingency.selection_rate
-        clause = f"chosen in {percent(chosen.value)} of {count(chosen)} pairs{why}"
+        prompts = "" if chosen.n_prompts == chosen.n else f" of {n_of(chosen.n_prompts, 'prompt')}"
+        clause = f"of {n_of(chosen.n, 'pair')}{prompts}{why}"
         rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], marked(_CHOSEN, chosen)),), clause))
     return Glance(
         caption="Pairs in which one side has the bias and the other has not.", heading="bias",
@@ -326,12 +328,9 @@ def _taught(bias: DataBias) -> tuple[str, str]:
     share_of = None if chosen is None else chosen.value
     if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
         test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
-        differs = share_of is not None and (share_of > 0.5) != for_it
-        why = (
-            "; the odds say so where the other biases and length are alike"
-            if differs and test.holm < SIGNIFICANT
-            else ""
-        )
+        says_less = chosen is not None and (chosen.low <= 0.5 if for_it else chosen.high >= 0.5)
+        open_ = says_less and test.holm < SIGNIFICANT
+        why = "; the odds say so where the other biases and length are alike" if open_ else ""
     elif isinstance(bias.test, Test) and share_of is not None:
         test, for_it, why = bias.test, share_of > 0.5, ""
     else:
