@@ -41,6 +41,8 @@ from cda.stats.verdict import MANY_TIED, TIE, TOLERATED_LOSS, Finding, Word
 
 MAX_LINES, MAX_COLUMNS = 12, 100
 _MAX_NAME = 30
+_MOST_OTHERS = 3
+"""Biases that were not taught which a headline names; of more it says how many, and the page their names below it."""
 _LATER = {turn: bias for bias, turn in SECOND_TURNS.items()}
 """A bias in the second turn of a conversation, to that of the first."""
 _QUIET = ("no change shown", "unclear", "left as it is", "not rewarded")
@@ -525,11 +527,32 @@ def _others_words(found: Sequence[BiasVerdict]) -> str:
             )
     if bad:
         return "; ".join(bad)
-    ways = (("by people’s votes", True), ("without", False))
-    groups = [(way, [each.bias for each in found if (each.people is not None) == voted]) for way, voted in ways]
-    named = [f"{listed(_names(names))} {way}" for way, names in groups if names]
-    named[-1] += "" if groups[0][1] else " votes"
-    return f"no other bias is shown to have got worse ({len(found)} measured: {'; '.join(named)})"
+    return f"no other bias is shown to have got worse ({_measured(found, len(found) <= _MOST_OTHERS)})"
+
+
+def others_measured(audit: AuditResult) -> list[str]:
+    """A sentence with the names of the biases that were not taught, if the headline has their number alone."""
+    found = [row for row in bias_verdicts(audit) if not row.target]
+    if (
+        not compares(audit)
+        or len(found) <= _MOST_OTHERS
+        or any(row.chip in ("worse", "overcorrected") for row in found)
+    ):
+        return []
+    return [f"Other biases, {_measured(found, True)}."]
+
+
+def _measured(found: Sequence[BiasVerdict], named: bool) -> str:
+    """How many biases were measured, by whether people voted on them, with their names or without."""
+    groups = {voted: [each.bias for each in found if (each.people is not None) == voted] for voted in (True, False)}
+    if not named and not all(groups.values()):
+        return f"{len(found)} measured {'by people’s' if groups[True] else 'without'} votes"
+    said = {voted: listed(_names(names)) if named else str(len(names)) for voted, names in groups.items() if names}
+    parts = [
+        f"{text} {'by people’s votes' if voted else 'without' if len(said) > 1 else 'without votes'}"
+        for voted, text in said.items()
+    ]
+    return f"{len(found)} measured: {'; '.join(parts)}"
 
 
 def _beside_people(found: BiasVerdict) -> str:

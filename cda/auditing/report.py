@@ -17,6 +17,7 @@ from cda.auditing.first_screen import (
     glance_table,
     headline,
     length_line,
+    others_measured,
 )
 from cda.auditing.next_step import after_audit
 from cda.auditing.report_cells import compares, margin_unit, report_texts, said, targets, tests_named
@@ -65,7 +66,7 @@ _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
 def sections(audit: AuditResult) -> list[ReportSection]:
-    """All sections, in reading order; those after quality are folded."""
+    """All sections, in reading order; all but the first are folded."""
     plots = section_plots(audit)
 
     def section(
@@ -100,7 +101,6 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         found += section("by", (text, *tables.by_sentences(audit)), tables.by_tables(audit), always=True)
     if audit.quality_sections:
         found += section("quality", tables.section_sentences(audit), set_tables(audit.quality_sections))
-    shown = len(found)
     found += section("effects", _effect_words(audit), (tables.effects_table(audit),))
     found += section("training", _training_words(audit), (tables.label_table(audit), tables.synthesis_table(audit)))
     found += section("data", (said("data"),), (tables.correlation_table(audit),))
@@ -112,7 +112,7 @@ def sections(audit: AuditResult) -> list[ReportSection]:
         found += section("cost", costs, (llm_table(audit.run.stages),), always=True, facts=place_facts(audit.run))
     terms = tuple(glossary(audit))
     found.append(ReportSection("meaning", report_texts()["meaning"]["title"], (said("meaning"),), entries=terms))
-    return [*found[:shown], *(replace(each, folded=True) for each in found[shown:])]
+    return [*found[:1], *(replace(each, folded=True) for each in found[1:])]
 
 
 def _judge_words(audit: AuditResult) -> list[str]:
@@ -225,6 +225,7 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
     parts, place, step = sections(audit), position.sentence(audit), after_audit(audit)
     notes = [Headline("", place, more="position")] if place else []
     notes.append(Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
+    notes += [Headline("", text) for text in others_measured(audit)]
     return Document(
         f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
         "", tuple(Headline("", note) for note in caveats(audit)), (_numbers(audit), *parts),
@@ -242,15 +243,6 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
             "people_sentence": people_sentence,
         },
     )  # fmt: skip
-
-
-def _notes(audit: AuditResult) -> tuple[Headline, ...]:
-    """The verdicts, and what a training cost."""
-    words = (
-        Headline(f"{found.bias}: {found.word}.", found.reason, verdict.verdict_kind(found.word))
-        for found in verdicts(audit)
-    )
-    return (*words, Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
 
 
 def _numbers(audit: AuditResult) -> ReportSection:

@@ -19,6 +19,8 @@ _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
 _MOST_PASSES = 2
 """Features that a caveat names; audit.json lists all."""
 _VERBS: dict[Standing, str] = {"disagrees": "disagree", "agrees": "agree", "undecided": ""}
+_MOST_WORDS = 150
+"""Of both sides of all examples, if some are left out for it."""
 
 
 def how_scored(audit: AuditResult) -> str:
@@ -186,8 +188,15 @@ def people_sentence(example: Example) -> str:
 
 
 def few_examples(audit: AuditResult) -> dict[str, list[Example]]:
-    """The examples of each bias that a report shows."""
-    return {bias.name: [one for one in audit.examples if one.bias == bias.name][:N_SHOWN] for bias in audit.biases}
+    """The examples of each bias that a report shows: the first, and further ones while all are short enough together."""
+    found = {bias.name: [one for one in audit.examples if one.bias == bias.name][:N_SHOWN] for bias in audit.biases}
+    words = {name: [len(f"{one.base} {one.perturbed}".split()) for one in own] for name, own in found.items()}
+    left = _MOST_WORDS - sum(own[0] for own in words.values() if own)
+    for name, own in words.items():
+        left -= sum(own[1:])
+        if left < 0:
+            found[name] = found[name][:1]
+    return found
 
 
 def how_chosen(audit: AuditResult) -> tuple[str, ...]:

@@ -56,6 +56,8 @@ from cda.results.effects import (
 from cda.results.facts import RewardModelFacts
 from cda.results.skew import BiasPanel, JudgedBias, NoiseCeiling, PoweredShare, PoweredVotes
 from cda.results.stages import LabelCounts, LabelTally
+from cda.stats.drift import too_small
+from cda.stats.verdict import MIN_PROMPTS
 
 FORMS = {"linear": "linear", "log_ratio": "log ratio"}
 _MOST_DIFFERENCES = 3
@@ -321,21 +323,35 @@ def _differences(name: str, audit: AuditResult) -> str:
 
 
 def identification_sentences(audit: AuditResult) -> list[str]:
-    """Why an effect is not identified, one sentence a bias (of the last scoring: drift is the same for all)."""
-    sentences = []
+    """Why an effect is not identified, one sentence a bias, and one for all with too few prompts of like pairs (of the last scoring: drift
+    is the same for all)."""
+    sentences, few = [], list[str]()
     for name, effects in audit.effects.items():
         last = effects.last
         if isinstance(last.direct, SameMargin) and last.direct.value:
             sentences.append(f"{name}: the margin is the same in every pair, whatever else differs between the sides.")
         elif cancels_by_rate(name, audit):
             continue
+        elif isinstance(last.identification, Identification) and _has_few_alike(last.identification):
+            few.append(f"{name} ({last.identification.overlap.n} of {last.identification.overlap.n_total})")
+            sentences += [f"{name}: {text.strip()}"] if (text := confounds_sentence(last.identification)) else []
         elif isinstance(last.identification, Identification) and not last.identification.is_identified:
             sentences.append(
                 f"{name}: {last.identification.verdict}: {last.identification.reason}{confounds_sentence(last.identification)}"
             )
         elif may_be_drift := drift_sentence(name, audit):
             sentences.append(f"{name}: not identified from these pairs. {may_be_drift}")
+    if few:
+        said = f"Not identified from these pairs, since too few have drift within limits: {listed(few)}"
+        sentences.insert(0, f"{said}; {MIN_PROMPTS} such prompts are needed.")
     return sentences
+
+
+def _has_few_alike(found: Identification) -> bool:
+    """Too few prompts of like pairs are the whole reason."""
+    overlap = found.overlap
+    few = overlap.n > 0 and overlap.n_prompts < MIN_PROMPTS
+    return few and found.reason == f"{too_small(overlap.n, overlap.n_prompts, overlap.n_total)}."
 
 
 def rate_tables(audit: AuditResult) -> list[Table]:

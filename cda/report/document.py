@@ -247,7 +247,7 @@ def _marked(block: Block) -> list[str]:
         case Marked():
             return list(block.lines)
         case NextStep():
-            command = fenced_block(block.command()) if block.words else []
+            command = fenced_block(block.shared()) if block.words else []
             return ["", f"**Next:** {escaped(block.why)}{':' if command else '.'}", "", *command, ""]
         case TextPair():
             texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))

@@ -9,7 +9,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import SECOND_TURNS
@@ -54,6 +54,10 @@ class NextStep:
     words: tuple[str, ...] = ()
     """Words of the command behind `cda`; `./` opens a path in the folder of the result. Empty if there is nothing to run."""
 
+    def shared(self) -> str:
+        """The command for a page, which others may read: without folders of this machine; empty without one."""
+        return self.command(_without_folders)
+
     def command(self, named: Named = str) -> str:
         """The command as it is typed; empty without one."""
         return inert(shlex.join(["cda", *map(named, self.words)])) if self.words else ""
@@ -73,6 +77,12 @@ class NextStep:
                 lines.append("     ")
             lines[-1] += f" {word}"
         return lines
+
+
+def _without_folders(word: str) -> str:
+    setting, equals, value = word.rpartition("=")
+    path = PurePath(value)
+    return f"{setting}{equals}{path.name}" if path.is_absolute() or value.startswith("~") else word
 
 
 def as_called(names: Mapping[str, str], folder: Path | None) -> Named:

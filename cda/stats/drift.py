@@ -330,7 +330,7 @@ def overlap_effect(
     rows: BoolArray = np.asarray(inside, dtype=bool)
     values = finite(margins, "margins")
     kept = list(compress(prompt_ids, rows))
-    if reason := _too_small(len(kept), len(set(kept)), len(values)):
+    if reason := too_small(len(kept), len(set(kept)), len(values)):
         return Missing(reason=reason)
     try:
         return mean_margin(values[rows], kept, unit)
@@ -358,7 +358,7 @@ def identify(
     names = [name for name in limits if name not in treatment]
     first, second = ({name: side[name] for name in names} for side in (perturbed, base))
     adjusted = {form: adjusted_effect(margins, first, second, prompt_ids, form, unit) for form in get_args(Form)}
-    small = _too_small(overlap.n, overlap.n_prompts, overlap.n_total)
+    small = too_small(overlap.n, overlap.n_prompts, overlap.n_total)
     against = [*([small] if small else []), *_disagreements(adjusted)]
     among = overlap_effect(margins, inside, prompt_ids, unit)
     reason = "; ".join(against) + "."
@@ -380,7 +380,7 @@ def identify(
     )
 
 
-def _too_small(n: int, n_prompts: int, n_total: int) -> str:
+def too_small(n: int, n_prompts: int, n_total: int) -> str:
     """Reason why an overlap is too small to speak, in words; empty if it is enough."""
     pairs = f"{n} of {n_total} pairs have drift within limits"
     if n == 0:

@@ -221,7 +221,7 @@ def test_names_and_settings_are_listed_and_explained() -> None:
     assert all(row["description"] for row in json.loads(run("list prompts --json").stdout)["names"])
     refused("list bias", "bias: nothing of this kind. Did you mean 'biases'?")
     info = json.loads(run("config lora.target_modules --json").stdout)
-    assert info["default"] == "[q_proj, v_proj]" and info["set_by"]["model=embedded"] == "[query, value]"
+    assert info["default"] == "null" and info["set_by"]["model=embedded"] == "[query, value]"
     orders = json.loads(run("config score.judge.orders --json").stdout)
     assert orders["allowed"] == ["both", "one", "null"] and "asked with either answer first" in orders["meaning"]
     sections = run("config").stdout

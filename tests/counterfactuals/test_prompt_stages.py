@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from made_audits import make_audit
+from page_checks import read_markdown
 from replies import reply
 from typer.testing import CliRunner
 
@@ -144,7 +145,7 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: P
     out = tmp_path / "out"
     options = ("score.judge.prompt=paper", f"llm.base_url={serve(judge)}", "audit.triples=null", "--bias", "jargon")
     options += ("--contrasts", str(pairs), "--quality", "none", "--out", str(out))
-    printed = succeeds("audit", "judge:x", *options)
+    succeeds("audit", "judge:x", *options)
     assert len(asked) == 24 and all(system.startswith("You read a real user's query") for system in asked)
     found = json.loads((out / "audit" / "audit.json").read_text(encoding="utf-8"))
     model, position = found["model"], found["model"]["position"]
@@ -152,8 +153,8 @@ def test_a_judge_in_the_paper_s_construction_over_http(serve: Serve, tmp_path: P
     assert said == ("one", None, "paper", "after")
     assert found["skew"]["jargon"]["before"]["value"] == 1.0
     assert position["n"] == 24 and position["low"] < 0 < position["high"]
-    assert "Asked 24 comparisons in one order each, drawn" in printed and "; 0 unreadable" in printed
-    report = (out / "report" / "report.md").read_text(encoding="utf-8")
+    report = read_markdown((out / "report" / "report.md").read_text(encoding="utf-8"))
+    assert "Asked 24 comparisons in one order each, drawn" in report and "; 0 unreadable" in report
     assert "Each comparison was asked in one order" in report and "asked in both orders" not in report
     succeeds("audit", "judge:x", "score.judge.orders=both", *options)
     report = (out / "report" / "report.md").read_text(encoding="utf-8")

@@ -119,7 +119,8 @@ def test_an_llm_that_grades_is_asked_at_its_endpoint_at_its_price(servers: dict[
     planned = said_by([*command, "--dry-run"])
     assert f"tiny@east, asked at east ({servers['east'].url}/v1)" in planned and "no price" not in planned
     servers["east"].answer = lambda body: reply(f"Grade: {7 + ('long' in user_text(body))}/10", body["model"])
-    assert "Graded by tiny@east from 1 to 10" in said_by([*command, "--yes"])
+    said_by([*command, "--yes"])
+    assert "Graded by tiny@east from 1 to 10" in (tmp_path / "run/report/report.md").read_text(encoding="utf-8")
     assert len(servers["east"].bodies) == 6
 
 

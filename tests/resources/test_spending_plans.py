@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_every_step_is_said_and_all_are_asked_about_once(asked: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     confirm_all([(llm("dear"), HALF), (llm("cheap"), JUDGING)], "by question", Opened())
-    lines = capsys.readouterr().out.splitlines()
+    lines = re.sub(r"\n    (?=\S)", " ", capsys.readouterr().out).splitlines()  # lines of 100 columns
     assert "proposing: about 1,000 calls of dear" in lines[0] and "about $0.50" in lines[0]
     assert "judging: about 2,000 calls of cheap" in lines[1] and "about $0.60" in lines[1]
     assert lines[2] == "  in all about $1.10" and len(lines) == 3

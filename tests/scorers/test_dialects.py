@@ -361,9 +361,8 @@ def test_a_whole_audit_in_each_dialect(
     server, named = served(routes=kind(model).routes), f"score.served.tokenizer={llama}"
     found, printed, report = audited(f"served:{server.url}{path}", tmp_path, named)
     np.testing.assert_allclose(found, local, atol=1e-4, err_msg=printed)
-    for text in (printed, report):
-        assert "Asked as" in text and ("one chat template, once" in text or "cannot be checked" in text)
-        assert f"{llama.name}" in text and str(llama) not in report
+    assert "Asked as" in report and ("one chat template, once" in report or "cannot be checked" in report)
+    assert llama.name in report and str(llama) not in report
     if kind is not OpenRLHF:
         wrong = served(routes=kind(model, "twice").routes)
         _, stopped, _ = audited(f"served:{wrong.url}{path}", tmp_path, named)

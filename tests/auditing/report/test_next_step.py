@@ -140,7 +140,7 @@ def test_too_few_prompts_are_drawn_or_said(make_audit: Any) -> None:
     assert runs(after_audit(own)) == ("samples", "0.1") and "12 are there" in after_audit(own).why
 
 
-LIMITED = ("audit.max_contrasts=20", "audit.max_triples=20", "audit.max_quality=20", "audit.max_samples=20")
+TWENTY = ("audit.max_contrasts=20", "audit.max_triples=20", "audit.max_quality=20", "audit.max_samples=20")
 OWN = ("audit.quality=null", "audit.triples=null", "run.folder=mine", "biases=[jargon]")
 
 
@@ -153,10 +153,10 @@ def few(audit: Any, available: int = 140) -> Any:
 @pytest.mark.parametrize(
     ("name", "limited", "expected", "calls"),
     [
-        ("mine.py:reward", LIMITED, ("--limit", "30"), False),
-        ("judge:gpt-4o", LIMITED, ("--limit", "20", "audit.max_contrasts=30"), True),
-        ("judge:gpt-4o", ("audit.max_contrasts=25", *LIMITED[1:]), ("--limit", "20", "audit.max_contrasts=30"), True),
-        ("mine.py:reward", LIMITED[:1], ("audit.max_contrasts=30",), False),
+        ("mine.py:reward", TWENTY, ("--limit", "30"), False),
+        ("judge:gpt-4o", TWENTY, ("--limit", "20", "audit.max_contrasts=30"), True),
+        ("judge:gpt-4o", ("audit.max_contrasts=25", *TWENTY[1:]), ("--limit", "20", "audit.max_contrasts=30"), True),
+        ("mine.py:reward", TWENTY[:1], ("audit.max_contrasts=30",), False),
     ],
 )
 def test_options_are_kept_when_more_is_drawn_and_what_costs_calls_grows_only_where_it_must(
@@ -187,9 +187,9 @@ def test_every_place_names_one_number_of_prompts(make_audit: Any) -> None:
         needed = prompts_needed(model_evidence("jargon", audit))
         assert 45 <= needed < 75 and f"about {needed}" in model_reason("jargon", audit)
         asked = changed(changed(audit, "skew.jargon.before.n", n), "skew.jargon.available", 140)
-        assert f"{needed} of the 140 of jargon" in after_audit(as_model(asked, "mine.py:reward", *LIMITED)).why
+        assert f"{needed} of the 140 of jargon" in after_audit(as_model(asked, "mine.py:reward", *TWENTY)).why
         fewer = changed(asked, "skew.jargon.available", 44)
-        assert "all 44 of jargon" in after_audit(as_model(fewer, "mine.py:reward", *LIMITED)).why
+        assert "all 44 of jargon" in after_audit(as_model(fewer, "mine.py:reward", *TWENTY)).why
 
 
 @pytest.mark.parametrize(
