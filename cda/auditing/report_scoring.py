@@ -19,7 +19,7 @@ _SIDES = {"perturbed": "with the bias", "base": "without the bias"}
 _MOST_PASSES = 2
 """Features that a caveat names; audit.json lists all."""
 _VERBS: dict[Standing, str] = {"disagrees": "disagree", "agrees": "agree", "undecided": ""}
-_MOST_WORDS = 150
+_MOST_WORDS = 100
 """Of both sides of all examples, if some are left out for it."""
 
 

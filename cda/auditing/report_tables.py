@@ -147,12 +147,12 @@ def _on_votes(audit: AuditResult) -> list[Number]:
 
 def votes_missing(audit: AuditResult) -> Iterator[str]:
     """Why numbers next to people could not be estimated, each reason once."""
-    rows: dict[str, list[str]] = {}
+    rows: dict[str, dict[str, list[str]]] = {}
     for number in _on_votes(audit):
         if isinstance(number.found, Missing) and number.found != NOT_TRAINED:
-            rows.setdefault(number.found.reason, []).append(f"{number.at['row']} ({number.moment})")
+            rows.setdefault(number.found.reason, {}).setdefault(number.at["row"], []).append(number.moment)
     for reason, names in rows.items():
-        yield f"{listed(names)} not estimated: {reason}."
+        yield f"{listed([f'{name} ({listed(moments)})' for name, moments in names.items()])} not estimated: {reason}."
 
 
 def people_table(audit: AuditResult) -> Table | None:
