@@ -117,7 +117,7 @@ def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
     model, which = audit.model.name, listed(list(names[:3])) if len(names) <= 3 else f"{len(names)} biases"
     if audit.model.unnamed:
         return NextStep(
-            f"{which}: save the model, then cda.train({names[0]!r}, model=FOLDER); or calibrate by people's votes"
+            f"{which}: calibrate by people's votes; a model (no function) can be saved and trained: cda.train({names[0]!r}, model=FOLDER)"
         )
     if scorer_kind(model).trainable:
         words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))

@@ -67,7 +67,12 @@ LIMIT = Arg(
     more={"min": 1, **_COMMON},
 )
 COLUMN = Arg("Columns of your file under another name, ours=theirs.", flag="column", more=_COMMON)
-AllBiases = Annotated[Biases | None, Arg("Names or bias files. Default: all five.", **_BIAS)]
+AllBiases = Annotated[
+    Biases | None,
+    Arg(
+        "Names or bias files. Default: all five, and those of second turns where embedded texts are measured.", **_BIAS
+    ),
+]
 Contrasts = Annotated[
     Data | None,
     Arg("Contrasts of your own: prompt, base, perturbed. Default: the embedded ones.", setting="audit.contrasts"),

@@ -208,8 +208,8 @@ def after_labels(out: str, biases: Iterable[str], columns: Iterable[str]) -> Nex
 
 
 def after_texts(contrasts: str) -> NextStep:
-    """An audit on the contrasts, with changes of one's own."""
-    return NextStep(f"audit on them, with your model for {EMBEDDED}", ("audit", EMBEDDED, "--contrasts", contrasts))
+    """People's votes on the contrasts, of which audits and calibrations make use."""
+    return NextStep("ask people about them", ("study", "export", contrasts, "study"))
 
 
 def after_export(folder: str, answers: str | None) -> NextStep:
