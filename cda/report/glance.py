@@ -210,16 +210,15 @@ class Glance:
         return (*((str(cell.chip or ""),) if self.has_chips else ()), *texts)
 
     def _fitting(self, header: Row, rows: list[Row], room: int) -> list[Row]:
-        """Chips with shares and intervals if they fit in the room with the clauses; else with shares alone, else by themselves."""
+        """Chips with shares and intervals if they fit in the room with the clauses, or with shares alone; else without the clauses; else
+        by themselves."""
         ends = max(width(inert(row.clause)) + 2 * bool(row.clause) for row in self.rows)
-        shorter = [
+        short, alone = (
             [(row[0], *map(form, own.cells)) for row, own in zip(rows, self.rows, strict=True)]
             for form in (_short, _alone)
-        ]
-        for each in (rows, *shorter):
-            if _wide([header, *each]) + ends <= room:
-                return each
-        return shorter[-1]
+        )
+        fits = (each for most in (room - ends, room) for each in (rows, short) if _wide([header, *each]) <= most)
+        return next(fits, alone)
 
     def lines(self, room: int) -> list[str]:
         """Lines for a terminal, `room` at most (2 or more) of `MAX_COLUMNS`; a clause that does not fit is left out, and rows are counted that do not."""
@@ -241,15 +240,9 @@ class Glance:
                 lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {clause}"
         left = len(rows) - len(kept)
         hidden = self.columns[len(header) - 1 :] if self.several else ()
-        end = (
-            [f"{left} more in the report."]
-            if left
-            else [f"In the report: {', '.join(hidden)}."]
-            if hidden
-            else [inert(self.rest)]
-            if self.rest
-            else []
-        )
+        end = [f"{left} more in the report."] if left else []
+        end += [f"In the report: {', '.join(hidden)}."] if hidden else []
+        end += [inert(self.rest)] if self.rest else []
         return [*lines, *end[: room - len(lines)]]
 
 

@@ -52,10 +52,21 @@ def called(name: str) -> str:
         return _served(text)
     if separator and bare and kind in _KINDS:
         return _KINDS[kind](bare)
+    function, _ = function_of(text)
+    return f"the Python function ‘{function}’" if function else _last(text)
+
+
+def function_of(name: str) -> tuple[str, str]:
+    """The name of a function and that of its file or module; both empty of another scorer.
+
+    >>> function_of("mine.py:reward"), function_of("memory:score"), function_of("org/m")
+    (('reward', 'mine.py'), ('score', 'memory'), ('', ''))
+    """
+    text = inert(name)
     if text.startswith(("memory:", "memory/")):
-        return f"the Python function ‘{text[len('memory:') :]}’"
-    own = _OWN.match(text)
-    return f"the Python function ‘{own['function']}’" if own else _last(text)
+        return text[len("memory:") :], "memory"
+    own = None if text.partition(":")[0] in _KINDS or text.startswith(("http:", "https:")) else _OWN.match(text)
+    return (own["function"], text[: own.start("function") - 1]) if own else ("", "")
 
 
 def data_called(name: str) -> str:
