@@ -127,6 +127,7 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         ),
         verdicts={each.bias: each.word for each in bias_verdicts(audit)},
         needed={each.bias: contrasts_needed(each.bias, audit) for each in bias_verdicts(audit) if each.word in TOO_FEW},
+        short_names={bias.name: bias.short_name for bias in audit.biases if bias.short_name},
         tied=tuple(_tied(audit)),
     )  # fmt: skip
 

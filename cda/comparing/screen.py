@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from itertools import product
 
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
 from cda.numbers.measures import MEASURES
@@ -64,7 +64,7 @@ def _label(row: AuditRow) -> str:
 
 def said_of(text: str, names: Mapping[str, str]) -> str:
     """A sentence with audits as `labels` calls them, the longest names first: one may be the beginning of another."""
-    known = sorted(filter(_KEY.search, names), key=len, reverse=True)
+    known = sorted((name for name in names if names[name] != name), key=len, reverse=True)
     either = "|".join(map(re.escape, known))
     return re.sub(rf"(?<![\w/])(?:{either})(?![\w/])", lambda found: names[found[0]], text) if known else text
 
@@ -106,23 +106,18 @@ def _each_rewards(
     """What each audit is shown to reward, or `otherwise` where no verdict is known; then as many `ends` as there is room for, the first
     in any case."""
     rows = {names[name]: row for name in audits if (row := result.audits[name]).verdicts}
-    kept = list(rows)[:_MOST_AUDITS]
-    more = [f"and {len(rows) - len(kept)} more"] if len(rows) > len(kept) else []
-    for most in range(_MOST_NAMED, 0, -1):
+    kept, more = [*rows][:_MOST_AUDITS], [f"and {len(rows) - _MOST_AUDITS} more"] * (len(rows) > _MOST_AUDITS)
+    for most, n_ends in product(range(_MOST_NAMED, 0, -1), range(len(ends), 0, -1)):
         did = {name: _does(rows[name], most) for name in kept}
         parts = [f"{name} {words}" for name, words in did.items() if words]
-        if quiet := [name for name, words in did.items() if not words]:
+        if quiet := [name for name in kept if not did[name]]:
             biases = list(dict.fromkeys(bias for name in quiet for bias in rows[name].verdicts))
-            any_of = "any of " if len(biases) > _MOST_NAMED else ""
-            of, be = some(biases, most=_MOST_NAMED).replace(" and ", " or "), "are" if len(quiet) > 1 else "is"
-            parts.append(f"{listed(quiet)} {be} not shown to reward {any_of}{of}")
-        opening = [*(parts or filter(None, [otherwise])), *more]
-        for n_ends in range(len(ends), 0, -1):
-            said = f"{'; '.join([*opening, *ends[:n_ends]])}."
-            said = said if parts else said[0].upper() + said[1:]
-            if len(said.split()) <= _MOST_WORDS:
-                return said
-    return said
+            of = "any of " * (len(biases) > _MOST_NAMED) + some(biases, most=_MOST_NAMED).replace(" and ", " or ")
+            parts.append(f"{listed(quiet)} {'are' if len(quiet) > 1 else 'is'} not shown to reward {of}")
+        said = "; ".join(filter(None, [*(parts or [otherwise]), *more, *ends[:n_ends]]))
+        if len(said.split()) <= _MOST_WORDS:
+            break
+    return f"{said if parts else said[0].upper() + said[1:]}."
 
 
 def _does(row: AuditRow, most: int) -> str:
@@ -191,11 +186,7 @@ def comparison_glance(result: ComparisonResult) -> Glance:
     """A row for each audit, those ranked first on top; never a mean."""
     names = labels(result)
     biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
-    own_rows = result.audits.values()
-    # Those that most audits have, and of these those of which something is shown: what does not fit is left out from the right.
-    biases.sort(
-        key=lambda bias: (-sum(bias in row.biases for row in own_rows), not any(map(_is_shown, own_rows, repeat(bias))))
-    )
+    biases.sort(key=lambda bias: _news(bias, [*result.audits.values()]))
     kept, left = biases[:_MOST_BIASES], biases[_MOST_BIASES:]
     order = [name for group in result.ranked for name in group.audits]
     first = next(iter(result.audits.values()))
@@ -217,10 +208,10 @@ def comparison_glance(result: ComparisonResult) -> Glance:
     )  # fmt: skip
 
 
-def _is_shown(row: AuditRow, bias: str) -> bool:
-    """True if the verdict on a bias is good or bad news."""
-    chip = drawn_chip(row.verdicts.get(bias, ""))
-    return chip is not None and chip.kind != "none"
+def _news(bias: str, rows: Sequence[AuditRow]) -> tuple[int, bool]:
+    """Sorts biases, since columns that do not fit are left out from the right: by how many audits have them, then if a verdict is news."""
+    chips = (drawn_chip(row.verdicts.get(bias, "")) for row in rows)
+    return -sum(bias in row.biases for row in rows), not any(chip and chip.kind != "none" for chip in chips)
 
 
 def _cell(row: AuditRow, bias: str, first: Series) -> Cell:

@@ -225,6 +225,16 @@ def test_functions_go_by_their_names_and_by_their_files_if_these_are_equal(tmp_p
     assert list(labels(compared(tmp_path)).values()) == expected
 
 
+def test_short_names_of_rows_stand_in_tables_figures_and_sentences(tmp_path: Path) -> None:
+    own = {"wordy-and-long": "rewarded", "length": "rewarded"}
+    given = level({"a": own, "b": own}, short_names={"wordy-and-long": "Wordy"})
+    assert headline(given, tmp_path).startswith("a rewards Wordy and length; b rewards Wordy and length; ")
+    document = comparison_document(compared(tmp_path))
+    assert document.glance is not None and document.glance.columns == ("Wordy", "length")
+    shown = [read_markdown(document.markdown()), *(f"{plot.title} {plot.description}" for plot in document.plots)]
+    assert not any("wordy-and-long" in text for text in shown) and any("Wordy" in text for text in shown[1:])
+
+
 def test_a_row_whose_pairs_tie_has_no_place_and_takes_none_from_the_others(tmp_path: Path) -> None:
     rows = {name: row(name, {"jargon": bias(skew, None, 0.1)}) for name, skew in (("a", 0.7), ("b", 0.9))}
     rows["flat"] = row("flat", {"jargon": bias(0.0)}, tied=("jargon",), verdicts={"jargon": "scored alike"})
