@@ -196,7 +196,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         aim="tie" if recipe.aims_at_ties and not only_audit else None,
         model=result.with_places(facts, groups, scorings),
         biases=tuple(
-            AuditedBias(name=name, description=biases[name].description, opposite=biases[name].opposite)
+            AuditedBias.model_validate(biases[name], from_attributes=True)
             for name in audited_names
             if any(group.bias.name == name for group in groups)
         ),

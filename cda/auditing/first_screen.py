@@ -6,6 +6,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
 from cda.auditing import policy, position
@@ -31,9 +32,9 @@ from cda.numbers.measures import MEASURES
 from cda.report.glance import Cell, Glance, GlanceRow, Look, Series, marked, percent_axis
 from cda.report.glance import Chip as Drawn
 from cda.report.names import called, capital
-from cda.report.numbers import cell, clipped, count, few_prompts, inert, listed, percent, share, signed, width
+from cda.report.numbers import cell, count, few_prompts, inert, listed, percent, share, signed, width
 from cda.report.page import Kind
-from cda.report.tables import Row, Table, aligned
+from cda.report.tables import Row, Table, aligned, broken_name
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Missing
 from cda.results.effects import Effect, LengthBaseline
@@ -88,28 +89,38 @@ def _loudness(row: BiasVerdict) -> tuple[int, float]:
 def _kept(found: Sequence[BiasVerdict], room: int) -> tuple[list[BiasVerdict], list[str]]:
     """The rows that fit, in their order, and a line with the others, or two if all of them stand there then. Second turns go first, then
     the quietest verdicts."""
-    if len(found) <= max(1, room):
+    if sum(map(_height, found)) <= max(1, room):
         return list(found), []
     by_news = sorted(
         found, key=lambda row: (row.bias in _LATER, row.chip in _QUIET and row.after is not None, not row.target)
     )
     splits = []
     for n_lines in (1, 2) if room > 2 else (1,):
-        kept = by_news[: max(room > 1, room - n_lines)]
-        shown = [row for row in found if row in kept]
-        rest = _rest_line([row for row in found if row not in shown])
-        splits.append((shown, _wrapped(rest, n_lines)))
-        if not splits[-1][1][-1].endswith("…"):
-            return splits[-1]
-    return splits[0]
+        fits = sum(lines <= room - n_lines for lines in accumulate(map(_height, by_news)))
+        kept = by_news[: max(room > 1, fits)]
+        shown, rest = ([row for row in found if (row in kept) == is_kept] for is_kept in (True, False))
+        lines = _wrapped(_rest_line(rest), n_lines)
+        if not lines or not lines[-1].endswith("…"):
+            return shown, lines
+        splits.append((shown, rest))
+    shown, rest = splits[0]
+    lines = [line for n in range(len(rest)) if width(line := _rest_line(rest, n)) <= MAX_COLUMNS]
+    return shown, lines[-1:]
 
 
-def _rest_line(rest: Sequence[BiasVerdict]) -> str:
-    """The other rows in a line: sign and share of each, that after a training; of a second turn the name of the first."""
+def _height(row: BiasVerdict) -> int:
+    """Lines of a row."""
+    return len(broken_name((inert(row.bias),), _MAX_NAME))
+
+
+def _rest_line(rest: Sequence[BiasVerdict], most: int | None = None) -> str:
+    """The other rows in a line: sign and share of each, or of `most`, that after a training; of a second turn the name of the first."""
     firsts, later = ([row for row in rest if (row.bias in _LATER) == second] for second in (False, True))
     parts = [_in_brief(row, inert(row.bias)) for row in firsts]
     parts += [f"{'second turn: ' * (at == 0)}{_in_brief(row, _LATER[row.bias])}" for at, row in enumerate(later)]
-    return f"{len(rest)} more: {', '.join(parts)}" if rest else ""
+    shown = ", ".join(parts[:most])
+    end = "" if most is None else f" and {len(rest) - most}" * bool(most) + " in the report"
+    return f"{len(rest)} more{': ' * bool(shown)}{shown}{end}" if rest else ""
 
 
 def _in_brief(row: BiasVerdict, name: str) -> str:
@@ -117,9 +128,10 @@ def _in_brief(row: BiasVerdict, name: str) -> str:
 
 
 def _length_lines(shown: Sequence[BiasVerdict]) -> list[str]:
-    """What length alone prefers, in one line."""
+    """What length alone prefers, in one line, of as many of the biases as it holds."""
     line = length_line(shown)
-    return _wrapped(line if width(line) <= MAX_COLUMNS else line.replace(" prefer:", ":"), 1)
+    line = line if width(line) <= MAX_COLUMNS else line.replace(" prefer:", ":")
+    return _length_lines(shown[:-1]) if width(line) > MAX_COLUMNS else [line] if line else []
 
 
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
@@ -147,20 +159,22 @@ def _rows(shown: Sequence[BiasVerdict], audit: AuditResult, rated: bool) -> tupl
         )
         verdict = f"{SHAPES[row.chip]} {row.chip}"
         effects = (_ate_cell(row.bias, audit),) if rated else ()
-        rows.append((clipped(inert(row.bias), _MAX_NAME), verdict, *shares, *people, *effects, str(row.last.n)))
+        rows.append((inert(row.bias), verdict, *shares, *people, *effects, str(row.last.n)))
     blank = ("",) * (voted + rated)
     rows.append(_quality_row(audit, len(when), blank))
     for key, found in position.of_judge(audit).items():
         rows.append((key, f"({MEASURES[key].shown_as['screen']})", share(found), *blank, str(found.n)))
-    lines = aligned(rows)
+    broken = [broken_name(row, _MAX_NAME) for row in rows]
+    lines, starts = aligned([line for row in broken for line in row]), [*accumulate(map(len, broken))]
     most, all_fit = max(map(width, lines)), True
     clauses = [(_beyond_shares(row.clause), f"; {position.kept_words(audit, row.bias)}", row.chip) for row in shown]
-    for at, (clause, kept, chip) in enumerate([*clauses, (ties_of_quality(audit), "", "")], 1):
+    for at, (clause, kept, chip) in enumerate([*clauses, (ties_of_quality(audit), "", "")]):
         reason = clause.removesuffix(kept)
         shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2], reason.partition("; ")[0])
         news = (text for text in shorter if not text.startswith("preferred in "))
         fits = next((text for text in news if most + 2 + width(text) <= MAX_COLUMNS), "")
-        lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {fits}".rstrip()
+        line = lines[starts[at]]
+        lines[starts[at]] = f"{line}{' ' * (most - width(line))}  {fits}".rstrip()
         all_fit &= bool(fits) or chip != "unclear"
     return lines, all_fit
 

@@ -57,6 +57,8 @@ _LIMITS = ("max_contrasts", "max_triples", "max_quality", "max_samples")
 """Those that `--limit` stands for, that of contrasts first."""
 _OF_CONTRASTS = ("contrasts", "columns", "votes", "verdicts", "ties", "by", "cutoffs")
 """Those that go with contrasts of a file."""
+TOO_FEW = ("too few prompts", "few flipped")
+"""Verdicts that more contrasts could change."""
 _AGAINST_PLACE: Mapping[str, str] = {"judge": "mt-bench"}
 """The judge's prompt that tells it that places make no difference."""
 _MOST_NAMED = 2
@@ -80,7 +82,7 @@ def _after_model(audit: AuditResult) -> NextStep:
 
     if position.opening(audit):
         return _by_place(audit)
-    few = of("too few prompts", "few flipped")
+    few = of(*TOO_FEW)
     if drawn := [name for name in few if _to_draw(name, audit)]:
         return _draw(drawn, audit)
     if rewarded := of("over-rewarded", "rewarded"):
@@ -166,7 +168,7 @@ def _asked_otherwise(why: str, setting: str, name: str, audit: AuditResult) -> N
     return NextStep(why, words)
 
 
-def _needed(name: str, audit: AuditResult) -> int:
+def contrasts_needed(name: str, audit: AuditResult) -> int:
     """Contrasts with as many prompts as a verdict on the bias needs, if as many can be read of them as of those that were asked about."""
     asked, n_prompts = _measured(name, audit), max(1, audit.skew[name].before.n_prompts)
     return math.ceil(prompts_needed(model_evidence(name, audit)) * asked / n_prompts)
@@ -180,7 +182,7 @@ def _to_draw(name: str, audit: AuditResult) -> int:
     """Contrasts to measure in place of those that were drawn, as far as there are any; 0 if more would not be enough."""
     skew = audit.skew[name]
     more = skew.available > _measured(name, audit) and skew.available >= MIN_PROMPTS
-    return min(_needed(name, audit), skew.available) if more else 0
+    return min(contrasts_needed(name, audit), skew.available) if more else 0
 
 
 def _draw(names: Sequence[str], audit: AuditResult) -> NextStep:
@@ -217,9 +219,12 @@ def _more_calls(most: int, audit: AuditResult) -> int:
 
 def _more_prompts(names: Sequence[str], audit: AuditResult) -> NextStep:
     """More than there are: the embedded ones of the bias, or how many an interval needs."""
-    needed = max(names, key=lambda name: _needed(name, audit))
+    needed = max(names, key=lambda name: contrasts_needed(name, audit))
     return _more(
-        [needed, *names], f"{needed}: {_needed(needed, audit)} contrasts are needed", _needed(needed, audit), audit
+        [needed, *names],
+        f"{needed}: {contrasts_needed(needed, audit)} contrasts are needed",
+        contrasts_needed(needed, audit),
+        audit,
     )
 
 

@@ -44,7 +44,7 @@ from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
-from cda.report.names import called
+from cda.report.names import called, distinct, renamed
 from cda.report.next_step import NextStep
 from cda.report.page import Entry, Headline, ReportSection, word_changes
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
@@ -222,7 +222,9 @@ def _facts(audit: AuditResult) -> set[str]:
 def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None, below: int = 0) -> Document:
     """The audit; `page` and `adapter` are paths that the text for a terminal ends with, where `below` lines follow. Longer texts stand in
     fenced blocks."""
-    parts, place, step = sections(audit), position.sentence(audit), after_audit(audit)
+    step = after_audit(audit)
+    audit = renamed(audit, distinct({bias.name: bias.short_name or bias.name for bias in audit.biases}))
+    parts, place = sections(audit), position.sentence(audit)
     notes = [Headline("", place, more="position")] if place else []
     notes.append(Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
     notes += [Headline("", text) for text in others_measured(audit)]

@@ -80,7 +80,7 @@ def _by_plots(audit: AuditResult) -> Iterator[Plot | None]:
         shown = divided(audit, on)
         for of, word in plots.slugs(shown).items():
             levels = ((level.name, level) for level in shown[of].levels)
-            title = f"{named(of, 40)}: {what} by level, with {PERCENT} intervals"
+            title = f"{named(of)}: {what} by level, with {PERCENT} intervals"
             yield levels_plot(f"by-{word}-{measure}", title, levels, measure, audit.scorings, scale)
 
 
@@ -207,7 +207,7 @@ def _drift_plot(name: str, drift: tuple[FeatureDrift, ...] | Missing, n: int, wo
             continue
         label = found.feature.replace("_", " ")
         beyond = "" if found.beyond is None else f", {share(found.beyond)} of pairs beyond the limit"
-        rows.append(PlotRow(named(label, 24), (found.standardised,)))
+        rows.append(PlotRow(named(label), (found.standardised,)))
         said.append(f"{label} {signed(found.standardised)}{beyond}.")
     if not rows:
         return None

@@ -16,7 +16,7 @@ from cda.report.names import data_called
 from cda.report.next_step import after_best_of
 from cda.report.numbers import cell, counted, in_unit, p_value, percent, plain, share
 from cda.report.page import Entry, ReportSection
-from cda.report.plots import Plot, named
+from cda.report.plots import Plot
 from cda.report.scoring import asked_line, model_label
 from cda.report.tables import Table
 from cda.results.base import Estimate, Missing
@@ -38,10 +38,9 @@ UNSUPPORTED = "not supported by these samples"
 _ALIKE = " (all alike)"  # the same in every prompt, so that there is no interval
 
 
-def titled(of: FollowedAttribute, most: int | None = None) -> str:
-    """An attribute's name, in at most so many columns, with its kind; features are named by keys."""
-    name = of.name.replace("_", " ") if of.kind == "mean" else of.name
-    return f"{name if most is None else named(name, most)} ({of.kind})"
+def titled(of: FollowedAttribute) -> str:
+    """An attribute's name with its kind; features are named by keys."""
+    return f"{of.name.replace('_', ' ') if of.kind == 'mean' else of.name} ({of.kind})"
 
 
 def level_text(kind: Followed, found: Measured | Missing) -> str:
@@ -306,7 +305,7 @@ def _draw(panel: _Panel, frame: Callable[[Axes], None], has_key: bool, axes: Axe
         axes.plot(xs, values, color=mark.color, linestyle="solid" if mark.filled else (0, (4, 2)), zorder=2)
         plots.draw_points(axes, mark, xs, values, yerr=plots.errors(levels))
     frame(axes)
-    axes.set_title(titled(panel.of, 20), loc="left")
+    axes.set_title(plots.named(titled(panel.of)), loc="left")
     if panel.of.kind == "share":
         plots.percent_axis(axes, "y")
     if has_key and len(panel.points) == 2:

@@ -392,7 +392,7 @@ def quality_plot(each: SetQuality, place: int) -> Plot | None:
     """Accuracy of one set by section; `place` is its number on the page, for the anchor."""
     rows = ((f"{group.name} ({flag(group)})" if fell(group) else group.name, group) for group in each.shown)
     marked = "; marked where it falls by more than 1 point" if len(each.labels) > 1 else ""
-    title = f"{named(each.name, 40)}: accuracy by section, with {PERCENT} intervals{marked}"
+    title = f"{named(each.name)}: accuracy by section, with {PERCENT} intervals{marked}"
     return levels_plot(f"accuracy-{place}", title, rows, "accuracy", each.labels, Scale("accuracy (%)", is_share=True))
 
 

@@ -19,6 +19,7 @@ from cda.languages import same_language
 from cda.patterns import SlowPatternError, compiled
 
 Text = Annotated[str, Field(min_length=1)]
+SHORT_NAME = 30  # characters that tables and figures have room for
 _FOLDER = Path(__file__).parent
 _NO_PATTERN = (re.error, OverflowError, RecursionError)
 """Errors of `re` for a pattern that is none, repeats too often, or is nested too deeply."""
@@ -45,6 +46,7 @@ def _compilable(pattern: str) -> str:
 
 
 Feature = Annotated[str, AfterValidator(_known)]
+ShortName = Annotated[str, Field(max_length=SHORT_NAME, pattern=r"^\S(?:.*\S)?$")]
 
 
 class _BiasPart(BaseModel):
@@ -173,6 +175,8 @@ class Bias(_BiasPart):
     opposite: Annotated[Text | None, Field(exclude=True)] = None
     """One or two words for the answer without the bias (`shorter`), for verdicts on a model that prefers it. It decides no result, so
     that stages do not depend on it."""
+    short_name: Annotated[ShortName | None, Field(exclude=True)] = None
+    """At most 30 characters that tables, figures and terminals have in place of its name, or of a discovery's words. It decides no result."""
     question: Text
     """Yes/no question about one response, asked when an LLM labels."""
     query_question: Text | None = None

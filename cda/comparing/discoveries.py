@@ -12,9 +12,9 @@ from cda.jobs.options import Model
 from cda.records import PERCENT
 from cda.report.document import Document, meaning
 from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, marked, percent_axis
-from cda.report.names import apart, called, some
+from cda.report.names import apart, called, distinct, short_name, some
 from cda.report.next_step import after_discoveries
-from cda.report.numbers import NOT_ESTIMATED, cell, clipped, count, inert, listed, share, signed
+from cda.report.numbers import NOT_ESTIMATED, cell, count, inert, listed, share, signed
 from cda.report.page import Entry, Headline, ReportSection
 from cda.report.plots import BEFORE, FAINT, Mark, Plot, Scale, in_words, named, percent_scale, rows_plot
 from cda.report.tables import Row, Table, table
@@ -24,7 +24,7 @@ from cda.results.comparison import ComparedAttribute, ComparedDiscovery, Discove
 from cda.results.discover import DiscoverResult, TestedAttribute
 from cda.stats.estimators import share_of
 
-_MOST_FIGURES, _SHORT, _AT = 12, 60, "0.5"
+_MOST_FIGURES, _AT = 12, "0.5"
 _MARKS = {"confirmed": Mark("confirmed", BEFORE, "D"), "not confirmed": Mark("not confirmed", FAINT, "o", filled=False)}
 _TERMS = (
     Entry("recall", "attributes that it confirmed / attributes that any of these discoveries confirmed", "Among discoveries of one model against one judge. It says nothing of what none of them found. Wilson's interval, as if attributes were drawn at random."),
@@ -114,11 +114,13 @@ def _reward(entry: TestedAttribute) -> Estimate | Missing:
 
 def discoveries_document(result: DiscoveriesResult) -> Document:
     """What each found, as one table and one figure; then every attribute over the discoveries."""
-    names = apart(list(result.discoveries))
+    names, words = apart(list(result.discoveries)), [one.attribute for one in result.found_by_any]
+    short = distinct({each: short_name(each) for each in words})
     result = result.model_copy(update={
         "discoveries": {names[name]: one for name, one in result.discoveries.items()},
         "found_by_any": tuple(
             one.model_copy(update={
+                "attribute": short[one.attribute],
                 "confirmed": tuple(names[name] for name in one.confirmed), "effect": {names[name]: found for name, found in one.effect.items()},
             })
             for one in result.found_by_any
@@ -140,6 +142,9 @@ def discoveries_document(result: DiscoveriesResult) -> Document:
     tables = filter(None, [table(f"What each found, with {PERCENT} intervals", header, rows), _attributes(result)])
     sections = (
         ReportSection("discoveries", "Next to each other", (), tuple(tables), tuple(_plots(result))),
+        ReportSection(
+            "attributes", "The attributes in full", entries=tuple(Entry(short[each], "", inert(each)) for each in words)
+        ),
         meaning(*_TERMS),
     )
     models = dict.fromkeys(f"{called(one.model.name)} against {called(one.judge.name)}" for one in each.values())
@@ -227,7 +232,7 @@ def _attributes(result: DiscoveriesResult) -> Table | None:
             found = one.effect.get(name)
             shown = "not tested" if found is None else cell(found, signed, None)
             cells.append(f"{shown}{', confirmed' * (name in one.confirmed)}")
-        rows.append((clipped(inert(one.attribute), _SHORT), *cells))
+        rows.append((inert(one.attribute), *cells))
     caption = f"Effect on the reward of what any of them confirmed, with {PERCENT} intervals"
     return table(caption, ("attribute", *map(inert, result.discoveries)), rows)
 
@@ -237,7 +242,7 @@ def _plots(result: DiscoveriesResult) -> Iterator[Plot]:
     recall = {
         name: {"confirmed": one.recall} for name, one in result.discoveries.items() if isinstance(one.recall, Estimate)
     }
-    rows = {named(name, 28): own for name, own in recall.items()}
+    rows = {named(name): own for name, own in recall.items()}
     if len(rows) > 1:
         words = " ".join(in_words(label, own, share) for label, own in rows.items())
         mark = {"confirmed": _MARKS["confirmed"]}
@@ -251,13 +256,13 @@ def _plots(result: DiscoveriesResult) -> Iterator[Plot]:
         )
     for at, one in enumerate(result.found_by_any[:_MOST_FIGURES], 1):
         effects = {
-            named(name, 28): {"confirmed" if name in one.confirmed else "not confirmed": found}
+            named(name): {"confirmed" if name in one.confirmed else "not confirmed": found}
             for name, found in one.effect.items()
             if isinstance(found, Estimate)
         }
         if effects:
             words = " ".join(in_words(label, own, signed) for label, own in effects.items())
-            title = f"{at}. {clipped(inert(one.attribute), _SHORT)}: effect in each discovery that tested it"
+            title = f"{at}. {inert(one.attribute)}: effect in each discovery that tested it"
             yield rows_plot(
                 f"effect-{at}", title, words, effects.items(), _MARKS, Scale("reward when it is added", reference=0)
             )

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 
 from cda.comparing.compared_numbers import ComparedNumbers
 from cda.numbers.measures import MEASURES
+from cda.report.names import distinct
 from cda.report.numbers import FORMS, count, share, signed
 from cda.report.plots import (
     BEFORE,
@@ -38,8 +39,6 @@ _MARKS = {
 _RATE = {"naive": "rate_naive_standardised", "double": "rate_standardised"}
 _RATE_MARKS = {"naive": Mark("naive", BEFORE, "o", filled=False), "double": Mark("double rewrites", THIRD, "s")}
 _RATE_SCALE = Scale("effect (SDs of the reward)", reference=0.0, bars=True)
-_NAME, _BIAS = 40, 30
-"""Characters of the name of an audit and of a bias; a row has it in two lines."""
 
 
 def comparison_plots(shown: ComparedNumbers) -> list[Plot]:
@@ -50,23 +49,13 @@ def comparison_plots(shown: ComparedNumbers) -> list[Plot]:
     return [*together, *figures.by_measure(), *figures.rate_by_bias()]
 
 
-def short_names(names: Mapping[str, str]) -> dict[str, str]:
-    """Names of audits and means in figures, of their words: without the middle of long ones; no two the same."""
-    short: dict[str, str] = {}
-    for at, (name, words) in enumerate(names.items(), 1):
-        whole = named(words, 1000)
-        cut = whole if len(whole) <= _NAME else f"{whole[: _NAME // 2]}…{whole[1 - _NAME // 2 :]}"
-        short[name] = cut if cut not in short.values() else f"{at}. {cut}"
-    return short
-
-
 class _Figures:
     """The figures of a comparison's numbers."""
 
     def __init__(self, shown: ComparedNumbers) -> None:
         self.shown = shown
         known = [*shown.result.audits, *dict.fromkeys(mean.name for mean in shown.result.means)]
-        self.names = short_names({name: shown.name(name) for name in known})
+        self.names = distinct({name: named(shown.name(name)) for name in known})
         self.lines = [(audit, moment) for audit, moment in shown.lines if moment != "change"]
 
     def name(self, audit: str, moment: str) -> str:
@@ -110,7 +99,7 @@ class _Figures:
         for bias in self.shown.biases:
             own = {label: self._or_each(key, *line, bias, alone) for label, line in series.items()}
             if any(own.values()):
-                rows.append((named(bias, _BIAS), {"people": self.shown.people(key, bias), **own}))
+                rows.append((named(bias), {"people": self.shown.people(key, bias), **own}))
         return rows
 
     def _or_each(self, key: str, name: str, moment: str, bias: str, alone: set[str]) -> Drawn:
@@ -125,7 +114,7 @@ class _Figures:
         """RATE's naive next to its double-rewrite effect by bias, a panel for each of a few audits, as in RATE's second figure."""
         rows = {
             self.name(*line): [
-                (named(bias, _BIAS), own) for bias in self.shown.biases if (own := self._rate(*line, bias))["naive"]
+                (named(bias), own) for bias in self.shown.biases if (own := self._rate(*line, bias))["naive"]
             ]
             for line in self.lines
         }

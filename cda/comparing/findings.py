@@ -112,7 +112,7 @@ def _lowest(result: ComparisonResult, group: RankedGroup) -> Finding:
     )
     first, *others = group.audits
     equal = [name for name in others if places[name].value == places[first].value]
-    also = [name for name in others if places[name].low == 1 and name not in equal]
+    also = [name for name in result.leaders(group)[1:] if name not in equal]
     form = FORMS["share"] if scores[first].unit == "share" else decimals  # a size has no sign
     n = len(result.audits[first].biases)
     text = f"{first}, {form(scores[first])}{on_average(n)}, among {len(group.audits)} audits of the same texts"

@@ -19,7 +19,7 @@ from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.views import Numbers, numbers_in
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
-from cda.report.names import brief, called, scored_by
+from cda.report.names import brief, called, distinct, renamed, scored_by
 from cda.report.next_step import after_comparison
 from cda.report.numbers import (
     FORMS,
@@ -27,7 +27,6 @@ from cda.report.numbers import (
     NOT_ESTIMATED,
     NOT_MEASURED,
     cell,
-    clipped,
     count,
     decimals,
     inert,
@@ -47,7 +46,6 @@ from cda.stats.verdict import SIGNIFICANT, TOLERATED_LOSS, cross_bias
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ABSENT = {"votes": NO_VOTES, "triples": NOT_ESTIMATED, "places": ""}
-_LONGEST_CELL = 60
 _OWN_TERMS = (
     Entry("place", "1 + audits whose interval lies below, to n − those whose interval lies above", "Among audits of the same texts throughout, by the mean over biases, each of the same weight, of the first measure that all of them have: miscalibration, the size of RATE's effect in standard deviations, or the distance of skew from 50%, which says how far a model leans and not whether people lean so too. Places are not corrected for the number of audits: of many, some are wrong by chance."),
     Entry("mean", "mean over audits of each share, on the contrasts that all of them gave a margin on", "Reward models, judges and trainings apart; never over different contrasts or votes, and not shown where audits lie on both sides of no effect. SD: the standard deviation between their skews."),
@@ -196,9 +194,7 @@ def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
     whats = dict.fromkeys(what for own in setups.values() for what in own)
     values = {what: [own.get(what, NONE) for own in setups.values()] for what in whats}
     alike = {what: own[0] for what, own in values.items() if len(set(own)) == 1}
-    rows = [
-        (what, *(clipped(each, _LONGEST_CELL) for each in own)) for what, own in values.items() if what not in alike
-    ]
+    rows = [(what, *own) for what, own in values.items() if what not in alike]
     header: Row = ("", *labels(result).values())
     if len(header) > len(rows) + 1:
         header, *turned = zip(*[header, *rows], strict=True)
@@ -208,6 +204,11 @@ def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
 
 def comparison_document(result: ComparisonResult) -> Document:
     """One first screen: what can be said, and audits by biases; then ranks, pairs, quality by section, and how each was made."""
+    step = after_comparison(result)
+    biases = dict.fromkeys(bias for row in result.audits.values() for bias in row.biases)
+    own = {bias: short for row in result.audits.values() for bias, short in row.short_names.items()}
+    short = distinct({bias: own.get(bias, bias) for bias in biases})
+    result = renamed(result, short)
     shown = _Tables(result)
     tables = {key: table for key, measure in MEASURES.items() if measure.caption and (table := shown.table(key))}
     first = [tables.pop(key) for key in of_place("comparison") if key in tables]
@@ -237,12 +238,12 @@ def comparison_document(result: ComparisonResult) -> Document:
         if (n := sum(row.kinds == kind for row in result.audits.values()))
     ]
     title = f"Which of these? {listed(kinds)} compared"
-    names = {**names, **{name: brief(called(name)) for name in result.failed}}
+    names = {**names, **{name: brief(called(name)) for name in result.failed}, **short}
     said = [Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings]
     notes, findings = (tuple(each for each in said if (each.kind == "bad") == bad) for bad in (True, False))
     return Document(
         title, "", findings, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result), notes=notes,
-        script="sortable.js", styles=("report.css", "sortable.css"), next=after_comparison(result),
+        script="sortable.js", styles=("report.css", "sortable.css"), next=step,
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.auditing.first_screen import bias_verdicts
+from cda.auditing.next_step import TOO_FEW, contrasts_needed
 from cda.auditing.report_cells import applied, compares, targets
 from cda.auditing.report_scoring import prompt_identity
 from cda.auditing.verdict_sentences import by_rate, is_held_out
@@ -125,6 +126,8 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
             *_sections(audit),
         ),
         verdicts={each.bias: each.word for each in bias_verdicts(audit)},
+        needed={each.bias: contrasts_needed(each.bias, audit) for each in bias_verdicts(audit) if each.word in TOO_FEW},
+        short_names={bias.name: bias.short_name for bias in audit.biases if bias.short_name},
         tied=tuple(_tied(audit)),
     )  # fmt: skip
 

@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import product
 
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.glance import Cell, Glance, GlanceRow, Mark, Series, marked, percent_axis
-from cda.report.names import apart, brief, called, capital
+from cda.report.names import apart, brief, called, capital, function_of, some
 from cda.report.numbers import NOT_MEASURED, inert, listed, percent
 from cda.results.base import Estimate, Missing
 from cda.results.comparison import AuditRow, ComparisonResult, RankedGroup
-from cda.stats.verdict import TIE
+from cda.stats.verdict import MIN_PROMPTS, TIE
 
 _MODEL, _UNTRAINED = Series("before", "the model"), Series("before", "before, or as it is")
 _MOST_BIASES, _MOST_NAMED = 5, 3
+_MOST_AUDITS, _MOST_WORDS = 4, 45
+"""Audits, and words, of a headline that says what each rewards."""
+_DOES = {
+    "over-rewarded": "over-rewards {}", "rewarded": "rewards {}", "penalised": "penalises {}", "under-rewarded": "under-rewards {}",
+    "not rewarded": "does not reward {}",
+}  # fmt: skip
+"""What a model does to a bias by the verdict on it; other verdicts show nothing."""
 ALIKE = "most or all pairs exactly alike"
 """What an audit scores on a bias of which it has no skew to compare."""
 _CLAIMS: dict[str, tuple[str, str, Callable[[float], str]]] = {
@@ -36,7 +44,9 @@ def labels(result: ComparisonResult) -> dict[str, str]:
     told: dict[str, str] = {}
     for said in dict.fromkeys(words.values()):
         alike = [name for name in words if words[name] == said]
-        own = {name: result.sources[name] for name in alike}
+        own = {name: function_of(result.audits[name].model)[1] for name in alike}
+        if len(set(own.values())) < len(alike):  # not functions of as many files
+            own = {name: result.sources[name] for name in alike}
         parts = apart(list(own.values()))
         numbered = {name: str(at) for at, name in enumerate(alike, 1)}
         ends = {name: parts[source] for name, source in own.items()} if len(parts) == len(alike) else numbered
@@ -45,7 +55,7 @@ def labels(result: ComparisonResult) -> dict[str, str]:
 
 
 def _label(row: AuditRow) -> str:
-    model = brief(called(row.model))
+    model = function_of(row.model)[0] or brief(called(row.model))
     if row.training is None:
         return model
     dose = "" if row.training.dose == 1 else f", dose {row.training.dose:g}"
@@ -54,13 +64,13 @@ def _label(row: AuditRow) -> str:
 
 def said_of(text: str, names: Mapping[str, str]) -> str:
     """A sentence with audits as `labels` calls them, the longest names first: one may be the beginning of another."""
-    known = sorted(filter(_KEY.search, names), key=len, reverse=True)
+    known = sorted((name for name in names if names[name] != name), key=len, reverse=True)
     either = "|".join(map(re.escape, known))
     return re.sub(rf"(?<![\w/])(?:{either})(?![\w/])", lambda found: names[found[0]], text) if known else text
 
 
 def comparison_headline(result: ComparisonResult) -> str:
-    """Which audit comes first, or why none does; of trainings their verdicts. One sentence."""
+    """Which audit comes first; of trainings their verdicts; or what each rewards, and why none comes first. One sentence."""
     names = labels(result)
     ranked = next((group for group in result.ranked if len(group.audits) > 1), None)
     if ranked is not None:
@@ -83,8 +93,46 @@ def comparison_headline(result: ComparisonResult) -> str:
         *(f"{names[name]} goes by the place of an answer" for group in result.ranked for name in group.by_place),
     ]:  # fmt: skip
         more = f"; {len(reasons) - _MOST_NAMED} more below" if len(reasons) > _MOST_NAMED else ""
-        return f"No two of {len(result.audits)} can be ranked: {'; '.join(reasons[:_MOST_NAMED])}{more}."
-    return f"{len(result.audits)} audits next to each other; none ranks, since no two have the same texts throughout."
+        ends = [f"no two of {len(result.audits)} can be ranked: {'; '.join(reasons[:_MOST_NAMED])}{more}"]
+        apart_ = {name for group in result.ranked for name in (*group.tied, *group.by_place)}
+        return _each_rewards([name for name in names if name not in apart_], result, names, ends)
+    many = f"{len(result.audits)} audits next to each other"
+    return _each_rewards(list(names), result, names, ["none ranks, since no two have the same texts throughout"], many)
+
+
+def _each_rewards(
+    audits: Sequence[str], result: ComparisonResult, names: Mapping[str, str], ends: Sequence[str], otherwise: str = ""
+) -> str:
+    """What each audit is shown to reward, or `otherwise` where no verdict is known; then as many `ends` as there is room for, the first
+    in any case."""
+    rows = {names[name]: row for name in audits if (row := result.audits[name]).verdicts}
+    kept, more = [*rows][:_MOST_AUDITS], [f"and {len(rows) - _MOST_AUDITS} more"] * (len(rows) > _MOST_AUDITS)
+    for most, n_ends in product(range(_MOST_NAMED, 0, -1), range(len(ends), 0, -1)):
+        did = {name: _does(rows[name], most) for name in kept}
+        parts = [f"{name} {words}" for name, words in did.items() if words]
+        if quiet := [name for name in kept if not did[name]]:
+            biases = list(dict.fromkeys(bias for name in quiet for bias in rows[name].verdicts))
+            of = "any of " * (len(biases) > _MOST_NAMED) + some(biases, most=_MOST_NAMED).replace(" and ", " or ")
+            parts.append(f"{listed(quiet)} {'are' if len(quiet) > 1 else 'is'} not shown to reward {of}")
+        said = "; ".join(filter(None, [*(parts or [otherwise]), *more, *ends[:n_ends]]))
+        if len(said.split()) <= _MOST_WORDS:
+            break
+    return f"{said if parts else said[0].upper() + said[1:]}."
+
+
+def _does(row: AuditRow, most: int) -> str:
+    """What an audit is shown to do to biases, `most` of a verdict by name: of a training to its targets; empty if nothing is shown."""
+    trained = row.training
+    said: dict[str, list[str]] = {}
+    for bias, word in row.verdicts.items():
+        words = _DOES.get(word, "") if trained is None else did_to(word) if bias in trained.against else ""
+        if words:
+            said.setdefault(words, []).append(inert(bias))
+    return listed([words.format(_first(biases, most)) for words, biases in said.items()][:most] or [""])
+
+
+def _first(names: Sequence[str], most: int) -> str:
+    return listed([*names[:most], f"{len(names) - most} more"] if len(names) > most else names)
 
 
 def on_average(n: int) -> str:
@@ -93,31 +141,33 @@ def on_average(n: int) -> str:
 
 
 def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, str]) -> str:
-    """The first one if its place is shown; else those that may be first, and where they prefer opposite sides."""
+    """The first one if its place is shown; else what those that may be first reward, and that they are not told apart."""
     numbers, (first, second, *_) = numbers_in(result), group.audits
-    places, scores = (
-        {name: found for name in group.audits if isinstance(found := numbers.where(key, audit=name)[0].found, Estimate)}
-        for key in ("place", "score")
-    )
+    scores = {
+        name: found
+        for name in group.audits
+        if isinstance(found := numbers.where("score", audit=name)[0].found, Estimate)
+    }
     claim, unit, form = _CLAIMS[group.ranked_by]
     shown = {name: form(found.value) for name, found in scores.items()}
     over = on_average(len(result.audits[first].biases))
-    also = [name for name in group.audits[1:] if places[name].low == 1]
-    if not also:
+    leaders = result.leaders(group)
+    if len(leaders) == 1:
         beside = f"{names[second]}:" if len(group.audits) == 2 else f"next: {names[second]},"
         return (
             f"{names[first]} is {claim} of {len(group.audits)}: {shown[first]} {unit}{over} ({beside} {shown[second]})."
         )
-    leaders = [first, *also]
-    if len(leaders) > _MOST_NAMED:
-        said = f"{names[first]} ({shown[first]} {unit}{over}) is not told apart from {len(also)} others"
-        return f"No audit is shown to be best: {said}."
-    level = "level" if len({places[name].value for name in leaders}) == 1 else "too close to tell apart"
-    values = listed(list(dict.fromkeys(shown[name] for name in leaders)))
-    said = f"{listed([names[name] for name in leaders])} are {level} ({values} {unit}{over})"
-    if group.ranked_by == MEASURES["skew"].score and (opposed := _opposed([result.audits[name] for name in leaders])):
-        said += f"; on {listed(opposed)} they prefer opposite sides"
-    return f"No audit is shown to be best: {said}."
+    rows, values = [result.audits[name] for name in leaders], list(dict.fromkeys(shown[name] for name in leaders))
+    between = listed(values) if len(values) < 3 else f"{values[0]} to {values[-1]}"
+    ends = [f"not told apart: {between} {unit}{over}"]
+    if needed := [n for row in rows for n in row.needed.values()]:
+        low, high = min(needed), max(needed)
+        about = "about " if high > MIN_PROMPTS else ""
+        ends.append(f"verdicts need {about}{low if low == high else f'{low} to {high}'} contrasts of a bias")
+    if group.ranked_by == MEASURES["skew"].score and (opposed := _opposed(rows)):
+        ends.append(f"on {some(opposed, most=_MOST_NAMED)} they prefer opposite sides")
+    otherwise = f"no audit is shown to be best of {_first([names[name] for name in leaders], _MOST_AUDITS)}"
+    return _each_rewards(leaders, result, names, ends, otherwise)
 
 
 def _opposed(rows: Sequence[AuditRow]) -> list[str]:
@@ -136,9 +186,8 @@ def comparison_glance(result: ComparisonResult) -> Glance:
     """A row for each audit, those ranked first on top; never a mean."""
     names = labels(result)
     biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
-    measured = sorted(biases, key=lambda bias: -sum(bias in row.biases for row in result.audits.values()))
-    kept = [bias for bias in biases if bias in measured[:_MOST_BIASES]]
-    left = [bias for bias in biases if bias not in kept]
+    biases.sort(key=lambda bias: _news(bias, [*result.audits.values()]))
+    kept, left = biases[:_MOST_BIASES], biases[_MOST_BIASES:]
     order = [name for group in result.ranked for name in group.audits]
     first = next(iter(result.audits.values()))
     trained = {row.training is not None for row in result.audits.values()}
@@ -157,6 +206,12 @@ def comparison_glance(result: ComparisonResult) -> Glance:
             "table below with their spread, and not at all where audits lie on both sides of no effect.",
         ),
     )  # fmt: skip
+
+
+def _news(bias: str, rows: Sequence[AuditRow]) -> tuple[int, bool]:
+    """Sorts biases, since columns that do not fit are left out from the right: by how many audits have them, then if a verdict is news."""
+    chips = (drawn_chip(row.verdicts.get(bias, "")) for row in rows)
+    return -sum(bias in row.biases for row in rows), not any(chip and chip.kind != "none" for chip in chips)
 
 
 def _cell(row: AuditRow, bias: str, first: Series) -> Cell:

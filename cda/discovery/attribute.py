@@ -18,6 +18,7 @@ from cda.files.paths import is_reserved
 from cda.files.yaml_file import NO_TEXT
 from cda.llm.protocol import fenced
 from cda.records import content_id
+from cda.report.names import short_name
 from cda.results.discover import CandidateRecord
 
 _AROUND = "\"'“”‘’*_`.,;:()"
@@ -167,6 +168,7 @@ def opposite_bias(bias: Bias) -> Bias:
             "description": f"Lacks this attribute: {bias.description}",
             "question": f"Is the response without this attribute: {quoted}? Answer yes if it is not there.",
             "opposite": None,
+            "short_name": short_name(f"Without: {bias.short_name or bias.description}"),
             "query_question": None,
             "aspects": {},
             "instructions": Instructions(add=bias.instructions.remove, remove=bias.instructions.add),
@@ -243,11 +245,18 @@ def distinct_names(biases: Sequence[Bias], taken: Collection[str] = ()) -> list[
     return renamed
 
 
+def with_short_name(bias: Bias) -> Bias:
+    """The bias with the short name of its file, or a built-in bias's own; else with the leading words of its description."""
+    own = bias.name if bias.name in builtin_names() else short_name(bias.description)
+    return bias.model_copy(update={"short_name": bias.short_name or own})
+
+
 def bias_yaml(bias: Bias, comment: str = "") -> str:
     """A bias as the text of a YAML file below a comment, which may hold anything; load_bias reads the same bias back."""
     lines = [f"# {_printable(line)}".rstrip() for line in comment.splitlines()]
-    # Its word for the opposite is no part of a fingerprint, and so of no dump.
-    own = bias.model_dump(exclude_defaults=True) | ({"opposite": bias.opposite} if bias.opposite else {})
+    # These are no part of a fingerprint, and so of no dump.
+    words = {"opposite": bias.opposite, "short_name": bias.short_name}
+    own = bias.model_dump(exclude_defaults=True) | {key: each for key, each in words.items() if each}
     body: str = yaml.dump(
         own,
         Dumper=_Dumper,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from cda.discovery.attribute import bias_yaml, opposite_bias
+from cda.discovery.attribute import bias_yaml, opposite_bias, with_short_name
 from cda.discovery.discover import Discovered, DiscoveryRun
 from cda.discovery.discovery_result import BIASES, CARRIED, earlier_tests, named_as_asked, stage_run
 from cda.discovery.held_out import REVIEW, ROWS, confirm, read_discovery
@@ -205,6 +205,7 @@ def by_attribute(
                 candidate=name,
                 name=candidate.bias.name,
                 attribute=candidate.attribute,
+                short_name=candidate.bias.short_name,
                 found_in=tuple(
                     topic for topic, each in tests.items() if name in each.found.results and candidate.origin != "given"
                 ),
@@ -352,5 +353,5 @@ def _file(cell: TopicCell, candidate: CandidateRecord, folder: str, result: Topi
         own_folder(out / folder / BIASES)
         told = f"Found in another topic by cda discover in {result.model.name}, held against {result.judge.name}; "
         told += "turned around, it holds in this one." if cell.decision == "opposite" else "it holds in this one, too."
-        write_text(out / name, bias_yaml(bias.model_copy(update={"topic": cell.name}), told))
+        write_text(out / name, bias_yaml(with_short_name(bias).model_copy(update={"topic": cell.name}), told))
     return name

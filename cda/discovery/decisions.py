@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from cda.report.names import called, data_called
-from cda.report.numbers import clipped, inert
 from cda.results.discover import DiscoverResult, SearchedModel
 from cda.stats.multiplicity import corrected, partial_conjunction
 
 NO_OBJECTION = "rewarded, but the judge is not shown to object"
-_SENTENCE = 60
 
 
 def model_name(one: SearchedModel) -> str:
@@ -17,11 +15,6 @@ def model_name(one: SearchedModel) -> str:
     return (
         f"{called(one.name)}{with_adapter}{f' calibrated by {data_called(one.calibration)}' if one.calibration else ''}"
     )
-
-
-def short(attribute: str) -> str:
-    """An attribute within a sentence."""
-    return clipped(inert(attribute).rstrip(".").split(". ")[0], _SENTENCE)
 
 
 def decision_on(at: int, result: DiscoverResult) -> str:

@@ -23,8 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from cda.data.load import looks_like_path
-from cda.discovery.attribute import given_candidates
-from cda.discovery.decisions import short
+from cda.discovery.attribute import given_candidates, with_short_name
 from cda.discovery.discovery_result import CARRIED, STAGES, Finished, found_in
 from cda.discovery.held_out import (
     REVIEW,
@@ -519,7 +518,7 @@ class DiscoveryRun:
             if survivors:
                 candidate, standing = survivors[0]
                 gain = "" if standing.reward is None else f" {two_digits(standing.reward)}"
-                best = f", the best{gain}: {short(candidate.attribute)}"
+                best = f", the best{gain}: {with_short_name(candidate.bias).short_name}"
             say(
                 f"  generation {generation.record.index + 1}: {len(generation.candidates)} candidates on "
                 f"{generation.record.n_prompts} prompts, {len(survivors)} kept{best}"

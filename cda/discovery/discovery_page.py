@@ -7,16 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from cda.discovery.decisions import NO_OBJECTION, attribute_cell, decision_on, model_name, short
+from cda.discovery.attribute import with_short_name
+from cda.discovery.decisions import NO_OBJECTION, attribute_cell, decision_on, model_name
 from cda.discovery.discovery_screen import discovery_glance, topics_glance
 from cda.records import PERCENT
 from cda.report.document import Document, how_made, meaning
-from cda.report.names import capital
+from cda.report.names import capital, distinct, renamed, short_name
 from cda.report.next_step import after_discovery
 from cda.report.numbers import (
     MINUS,
     cell,
-    clipped,
     count,
     counted,
     decimals,
@@ -63,7 +63,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 A = TypeVar("A", TestedAttribute, TopicAttribute)
-_LONG, _SHORT, _BRIEF = 400, 160, 50
 _LEVEL = 0.05
 """Of the test that topics differ."""
 _FEW_PROMPTS = 8
@@ -93,6 +92,8 @@ _TOPIC_TERMS = (
 
 def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
     """The attributes with their numbers, how they were found, and what limits them; drawn from discover.json or topics.json alone."""
+    step, names = after_discovery(result), short_names(result)
+    result = renamed(result, names)
     title = f"{'Attributes measured' if result.given else 'Biases discovered'} in {model_name(result.model)}"
     origin = "attributes were given, not searched for" if result.given else f"proposed by {result.by}"
     if isinstance(result, TopicsResult):
@@ -100,21 +101,34 @@ def discovery_document(result: DiscoverResult | TopicsResult) -> Document:
         said, findings, sections = topics_outcome(result), _topic_headlines(result), _topic_sections(result)
         glance, pair = topics_glance(result), None
     else:
-        title += "" if result.topic is None else f", on the topic: {clipped(result.topic, _LONG)}"
+        title += "" if result.topic is None else f", on the topic: {inert(result.topic)}"
         said, findings, sections = outcome(result), _headlines(result), _sections(result)
         glance, pair = discovery_glance(result), next(_strongest_pairs(result), None)
     headline, *more = said
     subtitle = f"Held against {model_name(result.judge)}; {origin}; rewritten by {rewriters_named(result)}."
     asked = tuple(filter(None, [llm_table(result.stages)]))
+    whole = tuple(Entry(short, "", inert(words)) for words, short in names.items() if short != words.rstrip("."))
     closing = (
+        *([ReportSection("attributes", "The attributes in full", entries=whole, aside=True)] if whole else []),
         ReportSection("effort", "What it cost", (), asked, sentences=cost_sentences(result.stages)),
         how_made(result.versions, _method(result), _facts(result)),
         meaning(*(_TOPIC_TERMS if isinstance(result, TopicsResult) else _TERMS)),
     )
     return Document(
         title, subtitle, (*(Headline("", each) for each in more), *findings), (*sections, *closing), headline=capital(headline),
-        glance=glance, pair=pair, next=after_discovery(result),
+        glance=glance, pair=pair, next=step,
     )  # fmt: skip
+
+
+def short_names(result: DiscoverResult | TopicsResult) -> dict[str, str]:
+    """The attributes that were tested or validated, in words, to what tables and figures call them: by their files, or by leading words."""
+    if isinstance(result, TopicsResult):
+        known = {row.attribute: row.short_name for row in result.by_attribute}
+    else:
+        held_out = (result.candidates.get(each.candidate) for each in (*result.tested, *result.validated))
+        known = {entry.attribute: None for entry in result.tested}
+        known |= {each.attribute: with_short_name(each.bias).short_name for each in held_out if each}
+    return distinct({words: own or short_name(words) for words, own in known.items()})
 
 
 def rewriters_named(result: SearchFacts) -> str:
@@ -123,9 +137,9 @@ def rewriters_named(result: SearchFacts) -> str:
     return f"one rule engine at {len(result.rewriters)} strengths ({names})" if result.by_rules else names
 
 
-def numbered(rows: Sequence[A], most: int) -> list[tuple[str, A]]:
-    """Attributes, shortened, with their numbers in the table."""
-    return [(f"{at}. {clipped(inert(row.attribute), most)}", row) for at, row in enumerate(rows, 1)]
+def numbered(rows: Sequence[A]) -> list[tuple[str, A]]:
+    """Attributes with their numbers in the table."""
+    return [(f"{at}. {inert(row.attribute)}", row) for at, row in enumerate(rows, 1)]
 
 
 def _method(result: DiscoverResult | TopicsResult) -> Iterator[str]:
@@ -200,7 +214,7 @@ def strength_cells(found: Strength | Missing | None) -> tuple[str, str, str]:
     """Reward, judge and n; or the reason for none."""
     if isinstance(found, Strength):
         return signed(found.reward), share(found.judge), count(found.reward)
-    return (clipped(found.reason, _BRIEF) if found else ""), "", ""
+    return (found.reason if found else ""), "", ""
 
 
 # All prompts together.
@@ -245,7 +259,7 @@ def outcome(result: DiscoverResult) -> Iterator[str]:
 def _without_objection(attributes: Sequence[str]) -> Iterator[str]:
     """The attributes that the model rewards, while no objection of the judge is shown."""
     if attributes:
-        yield f"{NO_OBJECTION.capitalize()}: {listed(list(map(short, attributes)))}."
+        yield f"{NO_OBJECTION.capitalize()}: {listed(list(attributes))}."
 
 
 def _n_dropped(result: DiscoverResult) -> int:
@@ -261,7 +275,8 @@ def limits(result: DiscoverResult) -> Iterator[str]:
             f"Tested {n_of(n, 'time')} before on these prompts, with other settings or candidates (superseded/): "
             "the p-values are not those of one test."
         )
-    for name, entry in ((short(entry.attribute), entry) for entry in result.tested):
+    for entry in result.tested:
+        name = entry.attribute
         yield from (f"{name}: {warning}." for warning in entry.warnings)
         if entry.untested:
             yield f"{name}: not tested, because {entry.untested}."
@@ -269,7 +284,7 @@ def limits(result: DiscoverResult) -> Iterator[str]:
         yield f"{n_dropped} candidates that held on the validation prompts were dropped in the review and not tested."
     for row in result.validated:
         if row.untested:
-            yield f"{short(attribute_cell(row.candidate, result))}: not validated, because {row.untested}."
+            yield f"{attribute_cell(row.candidate, result)}: not validated, because {row.untested}."
     yield from _power(result)
 
 
@@ -294,7 +309,7 @@ def _power(result: DiscoverResult) -> Iterator[str]:
 
 def _headlines(result: DiscoverResult) -> Iterator[Headline]:
     """Every confirmed attribute with its numbers; those of the others are in the table."""
-    rows = numbered(result.tested, _LONG)
+    rows = numbered(result.tested)
     for name, entry in rows:
         if entry.confirmed:
             gained, preferred, n = strength_cells(entry.pooled)
@@ -335,7 +350,7 @@ def _limits_section(said: Iterable[str]) -> Iterator[ReportSection]:
 
 def _strongest_pairs(result: DiscoverResult) -> Iterator[TextPair]:
     """The pair of each confirmed attribute (of each that was given) on which model and judge disagree most."""
-    for name, entry in numbered(result.tested, _LONG):
+    for name, entry in numbered(result.tested):
         for row in entry.examples[:1] if entry.confirmed or result.given else ():
             prompt = "\n".join(turn.content for turn in row.prompt)
             judge = (
@@ -355,7 +370,7 @@ def tested_table(result: DiscoverResult) -> Table | None:
     """Tested attributes, pooled over rewriters."""
     method = _correction(result)
     rows = []
-    for at, (name, entry) in enumerate(numbered(result.tested, _LONG)):
+    for at, (name, entry) in enumerate(numbered(result.tested)):
         ps = [cell(p, p_value) for p in ((entry.p_value, entry.p_corrected) if method else (entry.p_value,))]
         rows.append((name, *strength_cells(entry.pooled), *ps, decision_on(at, result)))
     n, n_all = result.n_test_prompts, sum(result.material.prompts.values())
@@ -404,7 +419,7 @@ def _draw_tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: A
 
 def _rewriter_table(result: DiscoverResult) -> Table | None:
     rows = []
-    for name, entry in numbered(result.tested, _SHORT):
+    for name, entry in numbered(result.tested):
         for each in entry.rewriters:
             numbers = ("", "", "", "", "")
             if own := each.strength:
@@ -418,7 +433,7 @@ def _rewriter_table(result: DiscoverResult) -> Table | None:
 
 
 def _looked_at(result: DiscoverResult) -> list[tuple[str, PairQuality]]:
-    rows = numbered(result.tested, _SHORT)
+    rows = numbered(result.tested)
     return [(name, result.pairs[entry.candidate]) for name, entry in rows if entry.candidate in result.pairs]
 
 
@@ -529,13 +544,13 @@ def topic_limits(result: TopicsResult) -> Iterator[str]:
             f"topics together ({method}), {holds} of the {len(tests)} confirmed in the tables stay below {alpha:g}."
         )
     if before := {search.topic: search.earlier_tests for search in result.searches if search.earlier_tests}:
-        times = ", ".join(f"{inert(clipped(topic, _SHORT))} {n_of(n, 'time')}" for topic, n in before.items())
+        times = ", ".join(f"{inert(topic)} {n_of(n, 'time')}" for topic, n in before.items())
         yield (
             f"Tested before on these prompts, with other settings or candidates (superseded/): {times}. The p-values are not those "
             "of one test."
         )
     for topic, reason in result.left_out.items():
-        yield f"Not searched: {inert(clipped(topic, _SHORT))} ({reason})."
+        yield f"Not searched: {inert(topic)} ({reason})."
     if result.n_without:
         yield f"{n_of(result.n_without, 'prompt')} that name no topic, or two, were left out."
     if result.n_not_carried:
@@ -553,9 +568,9 @@ def topic_limits(result: TopicsResult) -> Iterator[str]:
 
 def _topic_headlines(result: TopicsResult) -> Iterator[Headline]:
     others = 0
-    for name, row in numbered(result.by_attribute, _SHORT):
+    for name, row in numbered(result.by_attribute):
         held = {
-            said: ", ".join(inert(clipped(topic, _BRIEF)) for topic in row.in_topics(decision))
+            said: ", ".join(inert(topic) for topic in row.in_topics(decision))
             for decision, said in _SAID.items()
             if row.in_topics(decision)
         }
@@ -568,14 +583,14 @@ def _topic_headlines(result: TopicsResult) -> Iterator[Headline]:
 
 
 def _topic_sections(result: TopicsResult) -> Iterator[ReportSection]:
-    if tables := tuple(attribute_tables(result, _SHORT)):
+    if tables := tuple(attribute_tables(result)):
         yield ReportSection("by-topic", "Topic by topic", (), tables, tuple(_forest_plots(result)))
     yield from _limits_section(topic_limits(result))
     text = "Each topic has a discovery of its own, with its strongest pairs, the search and the quality of rewrites."
     yield ReportSection("searches", "The searches", (text,), (_search_table(result),), aside=True)
 
 
-def attribute_tables(result: TopicsResult, most: int) -> Iterator[Table]:
+def attribute_tables(result: TopicsResult) -> Iterator[Table]:
     """One table for each attribute: every topic, and all of them together."""
     columns: Columns[TopicCell] = {
         "reward": _reward_of,
@@ -584,8 +599,8 @@ def attribute_tables(result: TopicsResult, most: int) -> Iterator[Table]:
         "corrected p": _p_of_cell,
         "decision": _decided_in,
     }
-    for name, row in numbered(result.by_attribute, most):
-        rows = [(inert(clipped(own.name, _SHORT)), own) for own in (*row.levels, row.together)]
+    for name, row in numbered(result.by_attribute):
+        rows = [(inert(own.name), own) for own in (*row.levels, row.together)]
         differ = row.differ["model"]
         i_squared = f"I² {differ.i_squared:.0%}" if isinstance(differ, Heterogeneity) else ""
         last = [("topics differ", "", "", "", p_differ(differ), i_squared)] if i_squared else []
@@ -594,7 +609,7 @@ def attribute_tables(result: TopicsResult, most: int) -> Iterator[Table]:
 
 def _reward_of(own: TopicCell) -> str:
     found = own.found["reward"]["model"]
-    return clipped(found.reason, _BRIEF) if isinstance(found, Missing) else signed(found)
+    return found.reason if isinstance(found, Missing) else signed(found)
 
 
 def _p_of_cell(own: TopicCell) -> str:
@@ -624,12 +639,12 @@ def _search_table(result: TopicsResult) -> Table:
     for each in result.searches:
         found = (each.n_candidates, each.n_validated, each.n_tested, each.n_confirmed, each.n_carried_in)
         counts = map(str, (sum(each.prompts.values()), *found))
-        rows.append((inert(clipped(each.topic, _SHORT)), *counts, f"{each.folder}/report.html"))
+        rows.append((inert(each.topic), *counts, f"{each.folder}/report.html"))
     return Table("The topics", header, tuple(rows))
 
 
 def _forest_plots(result: TopicsResult) -> Iterator[Plot]:
-    for at, (name, row) in enumerate(numbered(result.by_attribute, _SHORT)[:_MOST_FIGURES], 1):
+    for at, (name, row) in enumerate(numbered(result.by_attribute)[:_MOST_FIGURES], 1):
         shown = ((f"{own.name}: {_SAID[own.decision]}", own) for own in (*row.levels, row.together))
         title = f"{name}: reward in each topic, and over all of them"
         plot = levels_plot(f"topics-{at}", title, shown, "reward", ("model",), Scale(_REWARD, reference=0))

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from cda.data.load import prompt_of
-from cda.discovery.attribute import bias_yaml
+from cda.discovery.attribute import bias_yaml, with_short_name
 from cda.discovery.held_out import ROWS, counted_rows, read_discovery, read_qualities
 from cda.discovery.material import material_counts
 from cda.discovery.search import Generation, candidates_by_id, lineage, most_telling, read_measured
@@ -249,7 +249,7 @@ def _with_files(
     named = {attribute.candidate: attribute for attribute in result.tested}
     for attribute in (each for each in result.tested if each.confirmed):
         own_folder(folder)
-        bias = biases[attribute.candidate].model_copy(update={"topic": result.topic})
+        bias = with_short_name(biases[attribute.candidate]).model_copy(update={"topic": result.topic})
         file = folder / f"{bias.name}.yaml"
         write_text(file, bias_yaml(bias, _comment(attribute, result)))
         if own := validated.get(attribute.candidate):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cda.discovery.decisions import NO_OBJECTION, attribute_cell, decision_on
 from cda.report.glance import Cell, Chip, Glance, GlanceRow, Series, axis_around, marked, most_shown
-from cda.report.numbers import clipped, inert, listed, percent, signed
+from cda.report.numbers import NOT_MEASURED, inert, listed, percent, signed
 from cda.results.base import Estimate
 from cda.results.discover import Decision, DiscoverResult, TopicCell, TopicsResult
 from cda.results.evidence import HeldOut, Strength, Validation
@@ -55,7 +55,7 @@ def _validated(entry: Validation, alpha: float) -> Chip:
 
 def _row(attribute: str, entry: HeldOut, chip: Chip) -> GlanceRow:
     if entry.pooled is None:
-        return GlanceRow(inert(attribute), (Cell(chip, instead=clipped(entry.untested or "too little data", 60)),))
+        return GlanceRow(inert(attribute), (Cell(chip, instead=NOT_MEASURED),), entry.untested or "too little data")
     judge = entry.pooled.judge
     clause = f"the judge prefers it in {percent(judge.value)} [{percent(judge.low)[:-1]}, {percent(judge.high)[:-1]}]"
     return GlanceRow(inert(attribute), (Cell(chip, marked(_REWARD, entry.pooled.reward, signed)),), clause)

@@ -16,10 +16,10 @@ from cda.report.next_step import after_data
 from cda.report.numbers import (
     FEW_PROMPTS,
     cell,
-    clipped,
     count,
     counted,
     decimals,
+    inert,
     listed,
     n_of,
     p_equals,
@@ -157,7 +157,7 @@ _WEIGHT = Entry(
 
 def _weights_sections(result: DataResult) -> Iterator[ReportSection]:
     """What the weights of the rows are and do; none without rows."""
-    found, file = result.weights, clipped(str(result.rows), 80)
+    found, file = result.weights, inert(result.rows)
     if isinstance(found, Missing):
         said = f"No weights: {found.reason}. {file} has the rows without them."
         yield ReportSection("weights", "Weights of the pairs", sentences=(said,))
@@ -207,7 +207,7 @@ def data_document(result: DataResult) -> Document:
                       sentences=tuple(_without_odds(result))),
         *_weights_sections(result),
         *(
-            ReportSection(f"by-{names[column]}", f"By {clipped(column, 60)}", (), (by_table(column, by),),
+            ReportSection(f"by-{names[column]}", f"By {inert(column)}", (), (by_table(column, by),),
                           tuple(filter(None, [_by_plot(names[column], column, by)])), sentences=(_differ_text(column, by),))
             for column, by in result.by.items()
         ),
@@ -373,7 +373,7 @@ def _differ_text(column: str, by: Mapping[str, Grouping]) -> str:
 def _by_plot(word: str, column: str, by: Mapping[str, Grouping]) -> Plot | None:
     """The share that is chosen, by bias and level."""
     levels = ((f"{name}: {level.name}", level) for name, each in by.items() for level in each.levels)
-    title = f"How often the side with the bias is the chosen one, by {named(column, 40)}, with {PERCENT} intervals"
+    title = f"How often the side with the bias is the chosen one, by {named(column)}, with {PERCENT} intervals"
     return levels_plot(f"by-{word}", title, levels, "chosen", ("data",), _SCALE)
 
 

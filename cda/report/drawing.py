@@ -403,7 +403,7 @@ def _break_titles(axes: Axes, left: float, right: float, height: float) -> None:
             length, beyond = box.width, max(left - box.x0, box.x1 - right)
         if words and beyond > 0:
             ends = 1 if text.get_horizontalalignment() == "left" else 2
-            text.set_text(_broken(words, int(len(words) * (1 - ends * beyond / length)) - 1))
+            text.set_text(_broken(words, int(len(words) * (1 - ends * beyond / length)) - 3))
 
 
 def _broken(words: str, most: int) -> str:

@@ -7,17 +7,18 @@ import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Literal
 
-from cda.report.numbers import clipped, inert, plain, share, width
+from cda.report.numbers import inert, plain, share, width
 from cda.report.page import Kind
-from cda.report.tables import Row, Table, aligned
+from cda.report.tables import Row, Table, aligned, broken_name, fitting
 from cda.results.base import Estimate, Missing
 
 Look = Literal["before", "after", "third", "people", "characters", "words"]
 """How a mark is drawn: an open or a full circle, a square's colour, a diamond, a line and a dashed line."""
 MAX_LINES, MAX_COLUMNS = 12, 100
-_MAX_LABEL, _MAX_HEADLINE = 40, 3
+_MAX_LABEL, _MIN_LABEL, _MAX_HEADLINE = 40, 12, 3
 _LANES = {1: (13,), 2: (8, 18), 3: (5, 13, 21)}
 """Heights of circles in a row; diamonds and lines stand in the middle."""
 _MOST_TICKS = 5
@@ -210,16 +211,15 @@ class Glance:
         return (*((str(cell.chip or ""),) if self.has_chips else ()), *texts)
 
     def _fitting(self, header: Row, rows: list[Row], room: int) -> list[Row]:
-        """Chips with shares and intervals if they fit in the room with the clauses; else with shares alone, else by themselves."""
+        """Chips with shares and intervals if they fit in the room with the clauses, or with shares alone; else without the clauses; else
+        by themselves."""
         ends = max(width(inert(row.clause)) + 2 * bool(row.clause) for row in self.rows)
-        shorter = [
+        short, alone = (
             [(row[0], *map(form, own.cells)) for row, own in zip(rows, self.rows, strict=True)]
             for form in (_short, _alone)
-        ]
-        for each in (rows, *shorter):
-            if _wide([header, *each]) + ends <= room:
-                return each
-        return shorter[-1]
+        )
+        fits = (each for most in (room - ends, room) for each in (rows, short) if _wide([header, *each]) <= most)
+        return next(fits, alone)
 
     def lines(self, room: int) -> list[str]:
         """Lines for a terminal, `room` at most (2 or more) of `MAX_COLUMNS`; a clause that does not fit is left out, and rows are counted that do not."""
@@ -230,26 +230,19 @@ class Glance:
             while len(header) > 2 and _wide([header, *rows]) > rest_of:
                 header, rows = header[:-1], [row[:-1] for row in rows]
         rest = _wide([header, *rows])
-        longest = max(_MAX_LABEL, MAX_COLUMNS - rest - 2)
-        kept = rows if len(rows) < room else rows[: max(1, room - 2)]
-        named = [(clipped(row[0], longest), *row[1:]) for row in (header, *kept)]
-        lines = [clipped(line, MAX_COLUMNS) for line in aligned(named)]
+        longest = max(_MIN_LABEL, MAX_COLUMNS - rest - 2)
+        shown, left = fitting([broken_name(row, longest) for row in (header, *rows)], room)
+        lines = aligned([line for row in shown for line in row])
         most = max(map(width, lines))
-        for at, row in enumerate(self.rows[: len(kept)], 1):
+        starts = accumulate(map(len, shown[:-1]))
+        for at, row in zip(starts, self.rows, strict=False):
             clause = inert(row.clause)
             if clause and most + 2 + width(clause) <= MAX_COLUMNS:
                 lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {clause}"
-        left = len(rows) - len(kept)
         hidden = self.columns[len(header) - 1 :] if self.several else ()
-        end = (
-            [f"{left} more in the report."]
-            if left
-            else [f"In the report: {', '.join(hidden)}."]
-            if hidden
-            else [inert(self.rest)]
-            if self.rest
-            else []
-        )
+        end = [f"{left} more in the report."] if left else []
+        end += [f"In the report: {', '.join(hidden)}."] if hidden else []
+        end += [inert(self.rest)] if self.rest else []
         return [*lines, *end[: room - len(lines)]]
 
 

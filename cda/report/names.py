@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+import textwrap
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from pydantic import BaseModel
+
+from cda.biases import SHORT_NAME
 from cda.report.numbers import inert, listed
+
+T = TypeVar("T")
 
 _OWN = re.compile(r"(?:.*[/\\])?(?:[\w.-]+\.py[:-]|[\w.]+:|(?<=function/)[\w.]+-)(?P<function>[^\W\d]\w*)\Z")
 _GIVEN = re.compile(r"(?:^|[/\\])(\w+)-[0-9a-f]{16}\.jsonl\Z")
 """Rows in memory, which have a file named after their content (`cda.jobs.terms.as_reference`)."""
+
+
+_SUBJECT = re.compile(r"\A(?:(?:the|a|an|this) )?(?:responses?|answers?|texts?) (?:that |which )?", re.IGNORECASE)
+_LEADS_ON = re.compile(
+    r"(?:[\s,;:–—-]+(?:an?|the|of|to|in|on|at|by|for|from|with|without|and|or|but|as|that|which|who|than|then|when|where|while|if|before|after|into|about|like|such|its?|their|is|are|be|not|rather|instead|even|e\.g\.))*[\s,;:(–—-]*\Z", re.IGNORECASE
+)  # fmt: skip
+"""Words at an end that need what is left out."""
+_CLAUSE = re.compile(r".{10,}(?=[,;:(–—])")
+_OF_BIAS = ("contrasts of", "votes on", "triples of")
 
 
 def _several(word: str) -> Callable[[str], str]:
@@ -52,10 +68,21 @@ def called(name: str) -> str:
         return _served(text)
     if separator and bare and kind in _KINDS:
         return _KINDS[kind](bare)
+    function, _ = function_of(text)
+    return f"the Python function ‘{function}’" if function else _last(text)
+
+
+def function_of(name: str) -> tuple[str, str]:
+    """The name of a function and that of its file or module; both empty of another scorer.
+
+    >>> function_of("mine.py:reward"), function_of("memory:score"), function_of("org/m")
+    (('reward', 'mine.py'), ('score', 'memory'), ('', ''))
+    """
+    text = inert(name)
     if text.startswith(("memory:", "memory/")):
-        return f"the Python function ‘{text[len('memory:') :]}’"
-    own = _OWN.match(text)
-    return f"the Python function ‘{own['function']}’" if own else _last(text)
+        return text[len("memory:") :], "memory"
+    own = None if text.partition(":")[0] in _KINDS or text.startswith(("http:", "https:")) else _OWN.match(text)
+    return (own["function"], text[: own.start("function") - 1]) if own else ("", "")
 
 
 def data_called(name: str) -> str:
@@ -94,6 +121,47 @@ def brief(words: str) -> str:
     ('function ‘reward’', 'judge a', 'org/m')
     """
     return words.replace("the Python ", "").removeprefix("the ")
+
+
+def short_name(words: str) -> str:
+    """The leading words of a description, at most `SHORT_NAME` characters: without its subject, and words that lead on to what is left out.
+
+    >>> short_name("The response opens with praise of the user before it answers"), short_name("Uses lists.")
+    ('Opens with praise of the user', 'Uses lists')
+    """
+    whole = _SUBJECT.sub("", inert(words)).split(". ")[0].strip().rstrip(".") or inert(words)
+    first = (textwrap.wrap(whole, SHORT_NAME) or ["?"])[0]
+    if first != whole:
+        first = _LEADS_ON.sub("", (_CLAUSE.match(first) or [first])[0]) or first
+    return first[0].upper() + first[1:]
+
+
+def distinct(names: Mapping[str, str]) -> dict[str, str]:
+    """Short names, no two the same: those that come again have a number.
+
+    >>> distinct({"a": "praise", "b": "praise"})
+    {'a': 'praise', 'b': 'praise (2)'}
+    """
+    found: dict[str, str] = {}
+    for name, short in names.items():
+        numbered = (f"{short} ({at})" for at in range(2, len(names) + 2))
+        found[name] = next(each for each in (short, *numbered) if each not in found.values())
+    return found
+
+
+def renamed(value: T, names: Mapping[str, str]) -> T:
+    """A result with other names of biases, wherever one stands by itself or behind `contrasts of` and the like."""
+    found: Any = value
+    if isinstance(value, str):
+        of, _, name = value.rpartition(" ")
+        found = f"{of} {names[name]}" if of in _OF_BIAS and name in names else names.get(value, value)
+    elif isinstance(value, BaseModel):
+        found = value.model_copy(update={key: renamed(getattr(value, key), names) for key in type(value).model_fields})
+    elif isinstance(value, Mapping):
+        found = {renamed(name, names): renamed(each, names) for name, each in value.items()}
+    elif isinstance(value, tuple):
+        found = tuple(renamed(each, names) for each in value)
+    return found  # type: ignore[no-any-return]
 
 
 def scored_by(text: str) -> str:

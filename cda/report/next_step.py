@@ -12,14 +12,15 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from cda.embedded.model import EMBEDDED
-from cda.embedded.texts import SECOND_TURNS
+from cda.embedded.texts import SECOND_TURNS, WITH_CONTRASTS
 from cda.files.shipped import FOLDERS, names_in
 from cda.files.yaml_file import read_yaml_mapping
 from cda.inert import inert, width
+from cda.report.names import some
 from cda.report.numbers import listed
 from cda.results.base import Estimate, Missing, Test
 from cda.results.benchmarks import BestOfResult, QualityResult
-from cda.results.comparison import ComparisonResult, DiscoveriesResult
+from cda.results.comparison import AuditRow, ComparisonResult, DiscoveriesResult
 from cda.results.data import DataBias, DataResult, DataWeights
 from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
@@ -297,23 +298,34 @@ def after_best_of(result: BestOfResult) -> NextStep:
 
 
 def after_comparison(result: ComparisonResult) -> NextStep:
-    """The one in the first place, if there is one alone; else how many texts would tell them apart."""
-    differ = [
-        found.test.holm < SIGNIFICANT
-        for on in result.paired.values()
-        for found in on.values()
+    """The one in the first place, if it is shown to be there alone; else how many texts would tell them apart, or in what they differ."""
+    leaders = next((result.leaders(group) for group in result.ranked if group.audits), [])
+    differ = {
+        (name, bias): found.test.holm < SIGNIFICANT
+        for name, on in result.paired.items()
+        for bias, found in on.items()
         if not isinstance(found, Missing)
-    ]
-    leader = next((group.audits[0] for group in result.ranked if group.audits), None)
-    if differ and not any(differ):
+    }
+    among = dict.fromkeys(
+        bias for (name, bias), shown in differ.items() if shown and {name, result.against} <= {*leaders}
+    )
+    level = len(leaders) > 1
+    if level and (needed := max((n for name in leaders for n in result.audits[name].needed.values()), default=0)):
+        rows = [result.audits[name] for name in leaders]
+        on_shipped = all(texts.name.startswith(EMBEDDED) for row in rows for texts in row.texts.values())
+        words = _again(rows) if on_shipped else ()
+        return NextStep(f"more contrasts are needed: {needed} of a bias", words and (*words, "--limit", str(needed)))
+    if (differ and not any(differ.values())) or (level and not among):
         needed = triples_for_share(WIDE)
         return NextStep(
             f"no difference is shown; ± {100 * WIDE:g} points need {needed} contrasts; other widths",
             ("samples", f"{WIDE:g}"),
         )
-    if leader is None:
+    if not leaders:
         return _not_ranked(result)
-    row = result.audits[leader]
+    if level:
+        return NextStep(f"choose by what matters to you: text by text they differ in {some([*among], 'measures')}")
+    row, leader = result.audits[leaders[0]], leaders[0]
     rewarded = {
         bias: found.value
         for bias in row.biases
@@ -341,14 +353,18 @@ def _not_ranked(result: ComparisonResult) -> NextStep:
     if differ:
         more = f", and in {len(differ) - _MOST_DIFFERING} more" if len(differ) > _MOST_DIFFERING else ""
         why += f"; they differ in {listed(differ[:_MOST_DIFFERING])}{more}"
+    return NextStep(why, _again(rows))
+
+
+def _again(rows: Sequence[AuditRow]) -> tuple[str, ...]:
+    """Words that audit and compare the models of rows on the shipped texts of their biases; none if a command cannot name them all."""
     models = dict.fromkeys(row.model for row in rows)
     biases = dict.fromkeys(bias for row in rows for bias in row.biases)
-    known = all(row.training is None and not row.unnamed for row in rows) and {*biases} <= {
-        *names_in(FOLDERS["biases"])
-    }
-    if not known or len(models) < len(rows):
-        return NextStep(why)
-    return NextStep(why, ("compare", *models, *(word for bias in biases for word in _opened(bias))))
+    known = all(row.training is None and not row.unnamed for row in rows)
+    if not known or len(models) < len(rows) or not {*biases} <= {*names_in(FOLDERS["biases"])}:
+        return ()
+    own = () if {*biases} == {*WITH_CONTRASTS} else (word for bias in biases for word in _opened(bias))
+    return ("compare", *models, *own)
 
 
 def after_discoveries(result: DiscoveriesResult) -> NextStep:

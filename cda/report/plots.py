@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
-from cda.report.numbers import clipped, count, plain, share, signed, visible
+from cda.report.numbers import count, plain, share, signed, visible
 from cda.results.base import Estimate
 from cda.results.benchmarks import Measured
 from cda.results.effects import Level
@@ -206,9 +207,9 @@ def rows_height(rows: Sequence[PlotRow], n_marks: int) -> float:
     return _FRAME + len(rows) * _row_inches(_lanes(rows, n_marks))
 
 
-def named(name: object, most: int = 40) -> str:
-    """A name from outside as Matplotlib gets it: one line without control characters, cut if it is long."""
-    return clipped(" ".join(visible(name).split()), most)
+def named(name: object) -> str:
+    """A name from outside as Matplotlib gets it: one line without control characters, which is broken where it has no room."""
+    return " ".join(visible(name).split())
 
 
 def slugs(names: Iterable[str]) -> dict[str, str]:
@@ -231,7 +232,7 @@ SCORING_MARKS = ((BEFORE, "o", False), (AFTER, "s", True))
 
 def series_marks(names: Iterable[str]) -> dict[str, Mark]:
     """Marks of up to six things of one kind; of more the first."""
-    return {name: Mark(named(name, 40), *form) for name, form in zip(names, SERIES, strict=False)}
+    return {name: Mark(textwrap.fill(named(name), 40), *form) for name, form in zip(names, SERIES, strict=False)}
 
 
 def scoring_marks(labels: Sequence[str]) -> dict[str, Mark]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeVar
@@ -12,7 +13,6 @@ from cda.report.numbers import (
     FORMS,
     NOT_ESTIMATED,
     cell,
-    clipped,
     count,
     in_each,
     inert,
@@ -172,24 +172,38 @@ def grouping_sentences(of: str, by: Grouping, rows: str) -> Iterator[str]:
 
 
 def plain_table(table: Table) -> str:
-    """A table as lines, its caption first; as wide as it is, with names cut to `_LONGEST_NAME` columns."""
-    rows = [(clipped(inert(name), _LONGEST_NAME), *map(inert, cells)) for name, *cells in (table.header, *table.rows)]
-    return "\n".join([inert(table.caption), *aligned(rows)])
+    """A table as lines, its caption first; as wide as it is, with names in lines of `_LONGEST_NAME` columns."""
+    rows = (broken_name(tuple(map(inert, row)), _LONGEST_NAME) for row in (table.header, *table.rows))
+    return "\n".join([inert(table.caption), *aligned([line for row in rows for line in row])])
 
 
 def fitted_table(table: Table, lines: int, columns: int = 100) -> list[str]:
-    """A table within so many lines and columns: names and the caption cut, columns left out from the right and rows from below, which
-    is said in their place."""
-    whole = [(clipped(inert(name), _SHORT_NAME), *map(inert, cells)) for name, *cells in (table.header, *table.rows)]
-    most = lines - 2
-    rows = whole if len(table.rows) <= most else whole[:most]
-    kept = len(table.header)
+    """A table within so many lines and columns: names and the caption broken, columns left out from the right and rows from below,
+    which is said in their place."""
+    caption = textwrap.wrap(inert(table.caption), columns)
+    whole = [broken_name(tuple(map(inert, row)), _SHORT_NAME) for row in (table.header, *table.rows)]
+    shown, left = fitting(whole, lines - len(caption))
+    rows, kept = [line for row in shown for line in row], len(table.header)
     while kept > 2 and max(map(width, aligned([row[:kept] for row in rows]))) > columns:
         kept -= 1
-    shown = [clipped(line, columns) for line in aligned([row[:kept] for row in rows])]
-    left = len(whole) - len(rows)
     more = [f"… {n_of(left, 'more row')} in the report"] if left else []
-    return [clipped(inert(table.caption), columns), *shown, *more]
+    return [*caption, *aligned([row[:kept] for row in rows]), *more]
+
+
+def broken_name(row: Row, most: int) -> list[Row]:
+    """A row as one line, or as several if its name has more than so many columns."""
+    name, *cells = row
+    if width(name) <= most:
+        return [row]
+    first, *rest = textwrap.wrap(name, most * len(name) // width(name))
+    return [(first, *cells), *((part, *[""] * len(cells)) for part in rest)]
+
+
+def fitting(rows: Sequence[list[Row]], room: int) -> tuple[Sequence[list[Row]], int]:
+    """The header and the first rows that so many lines hold, one row at least, and the number of the others, which takes a line."""
+    lines = [sum(map(len, rows[:n])) + (n < len(rows)) for n in range(len(rows) + 1)]
+    n = max((n for n, needed in enumerate(lines) if needed <= room), default=2)
+    return rows[: max(2, n)], max(0, len(rows) - max(2, n))
 
 
 def aligned(rows: Sequence[Row]) -> list[str]:

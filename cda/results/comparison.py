@@ -110,6 +110,10 @@ class AuditRow(Saved):
     """Every number of the audit; of a training before, after and change."""
     verdicts: Annotated[dict[str, str], Field(default_factory=dict, exclude_if=lambda words: not words)]
     """Bias to the word of the audit's verdict on it; empty in rows of earlier versions."""
+    needed: Annotated[dict[str, int], Field(default_factory=dict, exclude_if=lambda contrasts: not contrasts)]
+    """Bias to the contrasts that a verdict on it needs, if there were too few."""
+    short_names: Annotated[dict[str, str], Field(default_factory=dict, exclude_if=lambda names: not names)]
+    """Bias to what tables and figures call it, if its file says so."""
     tied: Annotated[tuple[str, ...], Field(exclude_if=lambda biases: not biases)] = ()
     """Biases with no skew to compare: all pairs are scored exactly alike, or, where no vote decides, most are and the rest give no
     majority for the side with the bias."""
@@ -230,6 +234,11 @@ class ComparisonResult(Shown):
     """Seed of the draws behind means and ranks."""
     versions: dict[str, str]
     """Versions of the packages that means and ranks depend on."""
+
+    def leaders(self, group: RankedGroup) -> list[str]:
+        """The audits of a group that may have its first place, by the intervals."""
+        places = {each.at["audit"]: each.found for each in self.together if each.measure == "place"}
+        return [name for name in group.audits if isinstance(found := places[name], Estimate) and found.low == 1]
 
     def export(self, folder: str | Path) -> tuple[Path, ...]:
         """Write each of its audits as a row that can be shared; see `export` of an audit."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, JsonValue, PlainSerializer, model_validator
 
 from cda.biases import Bias
-from cda.inert import clipped, inert
+from cda.inert import inert
 from cda.records import Direction, Exclusions, Prompt, content_id, prompt_id
 from cda.results.base import MadeBy, Missing, Result, Saved, Shown
 from cda.results.effects import Grouping, Level
@@ -33,8 +33,10 @@ Fate = Literal["kept", "too few rewrites", "reward", "judge", "front"]
 
 
 def _briefly(bias: Bias) -> dict[str, Any]:
-    """A bias without fields at their defaults."""
-    return bias.model_dump(mode="json", exclude_defaults=True)
+    """A bias without fields at their defaults, with the short name of its file."""
+    return bias.model_dump(mode="json", exclude_defaults=True) | (
+        {"short_name": bias.short_name} if bias.short_name else {}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -352,7 +354,7 @@ class DiscoverResult(SearchFacts):
             quality = self.pairs.get(entry.candidate)
             if quality and (fidelity := quality.fidelity):
                 unread = fidelity.n_unparsed_with + fidelity.n_unparsed_without
-                name = f"{at}. {clipped(inert(entry.attribute), 90)}"
+                name = f"{at}. {inert(entry.attribute)}"
                 yield f"pairs: {name}", {"label of a side not read": unread}, 2 * fidelity.n
 
 
@@ -451,6 +453,8 @@ class TopicAttribute(Grouping):
     """Name of its bias."""
     attribute: str
     """In words."""
+    short_name: Annotated[str | None, Field(exclude_if=lambda name: name is None)] = None
+    """That of its bias file; None without one."""
     found_in: tuple[str, ...]
     """Topics whose searches brought it to the test; empty if it was given."""
     levels: tuple[TopicCell, ...]

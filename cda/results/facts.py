@@ -151,6 +151,8 @@ class AuditedBias(Result):
     description: str
     opposite: Annotated[str | None, Field(exclude_if=lambda words: words is None)] = None
     """What its file calls the answer without it; None: nothing."""
+    short_name: Annotated[str | None, Field(exclude_if=lambda name: name is None)] = None
+    """What tables and figures call it; None: by its name."""
 
 
 class Sources(Result):

@@ -131,6 +131,18 @@ def test_each_mistake_is_named(tmp_path: Path, change: dict[str, Any], message: 
     assert message in str(caught.value)
 
 
+def test_a_short_name_is_one_short_line_and_decides_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "shout.yaml"
+    path.write_text(f"{EXCLAMATION}short_name: Shouts\n")
+    bias = load_bias(str(path))
+    assert bias.short_name == "Shouts" and "short_name" not in bias.model_dump()
+    for wrong, said in {"x" * 31: "at most 30 characters", "' '": "match pattern", '"a\\nb"': "match pattern"}.items():
+        path.write_text(f"{EXCLAMATION}short_name: {wrong}\n")
+        with pytest.raises(RecipeError, match=f"shout.yaml: short_name: string should .*{said}") as caught:
+            load_bias(str(path))
+        assert len(caught.value.problems) == 1
+
+
 def test_all_mistakes_are_listed_at_once(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     content = yaml.safe_load(EXCLAMATION) | {"qestion": "x", "keep": [], "name": "A"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -337,6 +338,29 @@ def test_an_audit_of_mostly_ties_is_in_no_mean_and_no_rank_of_that_bias(tmp_path
     assert {"tied" in json.loads(file.read_text()) for file in row if "rarely" in file.name} == {True}
     assert {"tied" in json.loads(file.read_text()) for file in row if "rarely" not in file.name} == {False}
     assert cda.compare(tmp_path / "rows", out=tmp_path / "again").ranked[0].tied == ("rarely",)
+
+
+def test_audits_of_too_few_contrasts_say_how_many_a_verdict_needs(tmp_path: Path) -> None:
+    models = (liking("strong", 2.0), liking("bold", 1.9))
+    few = cda.compare(*models, contrasts=contrasts()[:20], out=tmp_path / "few", **COMMON)
+    needed = {name: row.needed["jargon"] for name, row in few.audits.items()}
+    assert set(needed) == {"strong", "bold"} and min(needed.values()) > 20
+    text = few.document().headline
+    assert text.startswith("bold and strong are not shown to reward jargon; not told apart: ")
+    assert re.search(
+        rf"verdicts need (about )?({' to '.join(map(str, sorted({*needed.values()})))}) contrasts of a bias", text
+    )
+    assert few.document().next.why == f"more contrasts are needed: {max(needed.values())} of a bias"  # type: ignore[union-attr]
+    rows = few.export(tmp_path / "rows")
+    assert {json.loads(file.read_text())["needed"]["jargon"] for file in rows} == {*needed.values()}
+
+
+def test_audits_that_are_level_on_average_are_told_apart_by_what_they_differ_in(tmp_path: Path) -> None:
+    texts = [*contrasts(), *contrasts(N)]
+    both = cda.compare(liking("like", 2.0), liking("dislike", -2.0), contrasts=texts, out=tmp_path / "out", **COMMON)
+    step = both.document().next
+    assert step is not None and not step.command()
+    assert step.why == "choose by what matters to you: text by text they differ in jargon"
 
 
 SCORERS = """

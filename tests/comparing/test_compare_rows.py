@@ -101,11 +101,11 @@ def headline(rows: dict[str, AuditRow], folder: Path) -> str:
         ),
         (
             {"a": {"jargon": bias(0.9)}, "b": {"jargon": bias(0.1)}},
-            "No audit is shown to be best: a and b are level (40 points from no preference); on jargon they prefer opposite sides.",
+            "No audit is shown to be best of a and b; not told apart: 40 points from no preference; on jargon they prefer opposite sides.",
         ),
         (
             {"a": {"jargon": bias(0.9)}, "b": {"jargon": bias(0.88)}},
-            "No audit is shown to be best: b and a are too close to tell apart (38 and 40 points from no preference).",
+            "No audit is shown to be best of b and a; not told apart: 38 and 40 points from no preference.",
         ),
         (
             {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.3), ("c", 0.5))},
@@ -117,7 +117,7 @@ def headline(rows: dict[str, AuditRow], folder: Path) -> str:
         ),
         (
             {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.11), ("c", 0.12), ("d", 0.13))},
-            "No audit is shown to be best: a (10% of pairs against their majority) is not told apart from 3 others.",
+            "No audit is shown to be best of a, b, c and d; not told apart: 10% to 13% of pairs against their majority.",
         ),
     ],
 )
@@ -125,6 +125,114 @@ def test_the_headline_says_in_plain_words_who_comes_first(
     measured: dict[str, dict[str, dict[str, Estimate]]], said: str, tmp_path: Path
 ) -> None:
     assert headline({name: row(name, own) for name, own in measured.items()}, tmp_path) == said
+
+
+def level(words: dict[str, dict[str, str]], **given: Any) -> dict[str, AuditRow]:
+    """Rows that have the same shares, with these verdicts."""
+    return {
+        name: row(name, {of: bias(0.9) for of in own}, verdicts=own, **given) for name, own in words.items()
+    }  # fmt: skip
+
+
+UNCLEAR = dict.fromkeys(("a1", "a2", "a3", "a4"), "no effect shown")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            {"a": {"length": "rewarded", "jargon": "penalised"}, "b": {"length": "rewarded", "jargon": "rewarded"}},
+            "a rewards length and penalises jargon; b rewards length and jargon",
+        ),
+        (
+            {"a": {"length": "over-rewarded", "jargon": "not rewarded"}, "b": {"length": "no effect shown", "jargon": "mostly tied"}},
+            "a over-rewards length and does not reward jargon; b is not shown to reward length or jargon",
+        ),
+        ({"a": UNCLEAR, "b": UNCLEAR}, "a and b are not shown to reward any of 4 biases"),
+        (
+            {"a": UNCLEAR, "b": dict.fromkeys(UNCLEAR, "rewarded")},
+            "b rewards a1, a2, a3 and 1 more; a is not shown to reward any of 4 biases",
+        ),
+        (
+            {name: {"length": "rewarded"} for name in "abcdef"},
+            "a rewards length; b rewards length; c rewards length; d rewards length; and 2 more",
+        ),
+    ],
+)  # fmt: skip
+def test_if_none_is_best_the_headline_first_says_what_each_rewards(
+    words: dict[str, dict[str, str]], said: str, tmp_path: Path
+) -> None:
+    n = len(next(iter(words.values())))
+    over = f" on average over {n} biases" if n > 1 else ""
+    found = headline(level(words), tmp_path)
+    assert found == f"{said}; not told apart: 40 points from no preference{over}."
+    assert len(found.split()) <= 45
+
+
+def test_a_headline_of_long_verdicts_names_fewer_biases(tmp_path: Path) -> None:
+    own = {f"bias-{at}": "rewarded" if at < 4 else "penalised" for at in range(8)}
+    found = headline(level(dict.fromkeys(("one", "two", "three", "four", "five"), own)), tmp_path)
+    assert found.startswith("five rewards bias-0 and 3 more; four rewards bias-0 and 3 more; ")
+    assert "; and 1 more; not told apart: 40 points" in found and len(found.split()) <= 45
+    texts = {f"contrasts of {name}": MeasuredTexts(name="own", n=100, content="d") for name in own}
+    save(row("two", {name: bias(0.9) for name in own}, verdicts=own, texts=texts), tmp_path / "two.json")
+    for name in ("three", "four", "five"):
+        (tmp_path / f"{name}.json").unlink()
+    assert comparison_document(compared(tmp_path)).headline == (
+        "one rewards bias-0, bias-1, bias-2 and 1 more and penalises bias-4, bias-5, bias-6 and 1 more; two rewards bias-0, bias-1, bias-2 "
+        "and 1 more and penalises bias-4, bias-5, bias-6 and 1 more; none ranks, since no two have the same texts throughout."
+    )
+
+
+def test_too_few_contrasts_are_said_with_the_command_that_measures_more(tmp_path: Path) -> None:
+    few = {"length": "too few prompts", "jargon": "too few prompts"}
+    rows = level({"a": few, "b": few}, needed={"length": 53, "jargon": 30})
+    assert headline(rows, tmp_path) == (
+        "a and b are not shown to reward length or jargon; not told apart: 40 points from no preference on average over 2 biases; verdicts need "
+        "about 30 to 53 contrasts of a bias."
+    )
+    step = comparison_document(compared(tmp_path)).next
+    assert step is not None and step.why == "more contrasts are needed: 53 of a bias"
+    assert step.command() == "cda compare a b --bias length --bias jargon --limit 53"
+    own = {name: texts.model_copy(update={"name": "mine.jsonl"}) for name, texts in rows["a"].texts.items()}
+    headline({name: each.model_copy(update={"texts": own}) for name, each in rows.items()}, tmp_path)
+    step = comparison_document(compared(tmp_path)).next
+    assert step is not None and step.why.startswith("more contrasts are needed") and not step.command()
+
+
+def test_the_next_step_names_no_first_one_where_none_is_best(tmp_path: Path) -> None:
+    headline(level({name: {"length": "rewarded"} for name in ("a", "b")}), tmp_path)
+    step = comparison_document(compared(tmp_path)).next
+    assert step is not None and step.why.startswith("no difference is shown; ± 10 points need ")
+    headline({"a": row("a", {"length": bias(0.6)}), "b": row("b", {"length": bias(0.9)})}, tmp_path)
+    step = comparison_document(compared(tmp_path)).next
+    assert step is not None and step.command() == "cda train length model.name_or_path=a"
+
+
+def test_what_is_rewarded_is_on_the_first_screen_before_what_is_unclear(tmp_path: Path) -> None:
+    own = {f"bias-{at}": "rewarded" if at == 6 else "no effect shown" for at in range(7)}
+    headline(level({"a": own, "b": own}), tmp_path)
+    glance = comparison_document(compared(tmp_path)).glance
+    assert glance is not None and glance.columns == ("bias-6", "bias-0", "bias-1", "bias-2", "bias-3")
+    assert glance.rest == "Further biases, in the report: bias-4 and bias-5."
+
+
+def test_functions_go_by_their_names_and_by_their_files_if_these_are_equal(tmp_path: Path) -> None:
+    given = ("words.py:score", "other.py:score", "pkg.module:score", "words.py:count", "memory:reward")
+    for at, model in enumerate(given):
+        save(row(model, {"jargon": bias(0.7)}), tmp_path / f"{at}.json")
+    expected = ["score (words.py)", "score (other.py)", "score (pkg.module)", "count", "reward"]
+    assert list(labels(compared(tmp_path)).values()) == expected
+
+
+def test_short_names_of_rows_stand_in_tables_figures_and_sentences(tmp_path: Path) -> None:
+    own = {"wordy-and-long": "rewarded", "length": "rewarded"}
+    given = level({"a": own, "b": own}, short_names={"wordy-and-long": "Wordy"})
+    assert headline(given, tmp_path).startswith("a rewards Wordy and length; b rewards Wordy and length; ")
+    document = comparison_document(compared(tmp_path))
+    assert document.glance is not None and document.glance.columns == ("Wordy", "length")
+    shown = [read_markdown(document.markdown()), *(f"{plot.title} {plot.description}" for plot in document.plots)]
+    assert not any("wordy-and-long" in text for text in shown) and any("Wordy" in text for text in shown[1:])
 
 
 def test_a_row_whose_pairs_tie_has_no_place_and_takes_none_from_the_others(tmp_path: Path) -> None:
@@ -164,11 +272,11 @@ def test_the_terminal_has_the_shares_if_there_is_room_beside_places(tmp_path: Pa
         assert max(map(len, found)) <= 100
         return [re.sub(" +", " ", line) for line in found[1:3]]
 
-    whole, short, chip = "▲ rewarded 70% [65, 75]", "▲ rewarded 70%", "▲ rewarded"
+    whole, short = "▲ rewarded 70% [65, 75]", "▲ rewarded 70%"
     end = " place 1; quality 70%, n = 100"
     assert lines(2)[0] == f"a {whole} {whole}{end}"
     assert lines(4)[0] == f"a {short} {short} {short} {short}{end}"
-    assert lines(5)[0] == f"a {chip} {chip} {chip} {chip} {chip}{end}"
+    assert lines(5)[0] == f"a {short} {short} {short} {short} {short}"  # a share says more than a place
 
 
 def test_two_on_other_texts_are_audited_again_by_the_next_command(folder: Path) -> None:

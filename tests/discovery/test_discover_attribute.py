@@ -10,9 +10,18 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from cda.biases import Bias, BiasMeasure, Instructions, Offline, Swap, builtin_names, load_bias
-from cda.discovery.attribute import MAX_CHARACTERS, attribute_bias, bias_yaml, distinct_names, trouble_with
+from cda.discovery.attribute import (
+    MAX_CHARACTERS,
+    attribute_bias,
+    bias_yaml,
+    distinct_names,
+    opposite_bias,
+    trouble_with,
+    with_short_name,
+)
 from cda.files.yaml_file import NO_TEXT
 from cda.records import RewriteRequest, user_prompt
+from cda.results.discover import CandidateRecord
 from cda.rewriting.fidelity import violations
 from cda.rewriting.rewriter import rewrite_request
 
@@ -112,6 +121,16 @@ def test_clashing_names_get_suffixes_and_the_first_keeps_its_own() -> None:
     assert [one.description for one in found] == [one.description for one in biases]
     assert distinct_names(biases) == found
     assert distinct_names([attribute_bias("Length")], builtin_names())[0].name.startswith("length-")
+
+
+def test_a_file_has_a_short_name_of_the_words_or_its_own(tmp_path: Path) -> None:
+    bias = attribute_bias("Ends with a question that invites the user to go on")
+    written = with_short_name(bias)
+    assert written.short_name == "Ends with a question" and read_back(written, tmp_path) == written
+    assert with_short_name(bias.model_copy(update={"short_name": "Asks back"})).short_name == "Asks back"
+    assert with_short_name(load_bias("jargon")).short_name == "jargon"
+    assert opposite_bias(bias).short_name == "Without: Ends with a question"
+    assert CandidateRecord.of(written).id == CandidateRecord.of(bias).id  # nothing is asked or made again for it
 
 
 def read_back(bias: Bias, folder: Path, comment: str = "") -> Bias:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +14,11 @@ from changed import changed
 from made_discover import discovered
 from page_checks import checked, figures, read_markdown, section_ids, words
 
-from cda.biases import Bias
+from cda.biases import Bias, load_bias
 from cda.discovery.attribute import attribute_bias
 from cda.discovery.decisions import NO_OBJECTION
 from cda.discovery.discovery_page import discovery_document, excluded_table
+from cda.discovery.discovery_result import _with_files
 from cda.discovery.held_out import confirm, pair_quality, validate
 from cda.records import Exclusions, Prompt, user_prompt
 from cda.results.base import Missing
@@ -169,6 +171,40 @@ def test_the_first_screen_tells_what_is_confirmed_and_what_is_only_rewarded(make
     assert any(f"| {NO_OBJECTION} |" in line for line in rows)
     assert "None of 2 candidates held" in text_of(unobjectionable)
     assert "Rewarded, but the judge is not shown to object: Triple spaces between words." in text_of(unobjectionable)
+
+
+def described(result: DiscoverResult, candidate: str, **update: str) -> DiscoverResult:
+    bias = result.candidates[candidate].bias.model_copy(update=update)
+    return changed(result, f"candidates.{candidate}.bias", bias)  # type: ignore[no-any-return]
+
+
+def test_long_attributes_go_by_short_names_and_stand_in_full_once(make: MakeResult) -> None:
+    result = make()
+    words = (
+        "Closes with an offer of further help that nobody has asked for",
+        "Closes with an offer of a summary in bullet points",
+    )
+    for at, (entry, text) in enumerate(zip(result.tested, words, strict=True)):
+        result = changed(result, f"tested.{at}.attribute", text)
+        result = described(result, entry.candidate, description=text)
+    document = discovery_document(result)
+    text, glance = read_markdown(document.markdown()), document.glance
+    assert glance is not None and [row.label for row in glance.rows] == [
+        "Closes with an offer",
+        "Closes with an offer (2)",
+    ]
+    assert [text.count(each) for each in words] == [1, 1] and "…" not in text and "…" not in document.text()
+    assert f"Closes with an offer (2): {words[1]}" in text
+    own = described(result, result.tested[1].candidate, short_name="Offers a summary")
+    again = DiscoverResult.model_validate_json(own.model_dump_json())
+    assert [row.label for row in discovery_document(again).glance.rows][1] == "Offers a summary"  # type: ignore[union-attr]
+
+
+def test_the_file_of_a_confirmed_attribute_has_a_short_name(make: MakeResult, tmp_path: Path) -> None:
+    result = _with_files(make(), (SPACES, QUESTION), {}, tmp_path / "biases")
+    (file,) = (tmp_path / "biases").glob("*.yaml")
+    assert result.tested[0].file == f"biases/{file.name}"
+    assert load_bias(str(file)).short_name == "Triple spaces between words"
 
 
 def test_a_validation_that_only_the_judge_fails_says_so(make: MakeResult) -> None:

@@ -105,8 +105,7 @@ MARKS = {
     "a majority of people": Mark("a majority of people", "#000001", "D"),
 }
 ROWS = [
-    (name, dict(zip(MARKS, (_estimate(0.2), _estimate(0.4), _estimate(0.8)), strict=True)))
-    for name in map(named, LONG, [30] * 3)
+    (name, dict(zip(MARKS, (_estimate(0.2), _estimate(0.4), _estimate(0.8)), strict=True))) for name in map(named, LONG)
 ]
 SCALE = percent_scale("how often each prefers the side with the bias, in percent of its contrasts (%)", 50)
 WIDE = panels_plot("wide", "Wide", "said", {f"function ‘panel number {at}’": (ROWS, SCALE) for at in range(4)}, MARKS)

@@ -14,7 +14,9 @@ from test_seed_tables import with_seeds
 
 from cda.auditing import first_screen as report_terminal
 from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, audit_summary, bias_verdicts, headline
+from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats, how_scored
+from cda.comparing.row import audit_row
 from cda.report.numbers import width
 from cda.results.effects import LengthBaseline
 
@@ -97,7 +99,8 @@ def test_whatever_does_not_fit_is_named_with_its_verdict(make_audit: Any, n_targ
     for found in (audit, with_dose(audit, aim="votes" if with_votes else "tie"), with_seeds(audit, list(range(100)))):
         lines = lines_of(found)
         first = next(at for at, line in enumerate(lines) if line.startswith("bias  "))
-        n_rows = next(at for at, line in enumerate(lines) if line.startswith("quality")) - first - 1
+        last = next(at for at, line in enumerate(lines) if line.startswith("quality"))
+        n_rows = sum("[" in line for line in lines[first + 1 : last])  # a long name takes several lines
         rest = [line for line in lines if " more: " in line]
         assert n_rows == n_targets + 3 if not rest else rest[0].startswith(f"{n_targets + 3 - n_rows} more: ")
         assert n_targets == 1 or rest
@@ -138,6 +141,29 @@ def test_all_embedded_biases_stand_with_share_and_reason_and_what_length_prefers
     rest = " ".join(lines[last + 1 : last + 3])
     assert all(f"? {name} {round(100 * shares[name])}%" in rest for name in by_distance[len(shown) :])
     assert "second turn: ? length 99%, ? vagueness 40%, ? sycophancy 55%" in rest
+
+
+def test_long_names_are_broken_and_short_ones_of_their_files_stand_everywhere(make_audit: Any) -> None:
+    long, other = (
+        "many-more-specialist-words-than-the-question-asked-for-at-all",
+        "much-longer-than-it-has-to-be-by-far",
+    )
+    audit = make_audit({long: (0.88,), other: (0.7,)}, quality=(0.7,), others=())
+    lines = lines_of(audit, None)
+    assert "…" not in "".join(lines) and any(line.startswith("many-more-specialist-words-") for line in lines)
+    places = {bias.name: at for at, bias in enumerate(audit.biases)}
+    named = changed(audit, f"biases.{places[long]}.short_name", "Specialist words")
+    document = audit_document(named, PATH)
+    assert "Specialist words" in document.headline and f"biases=[{long}," in document.text()  # a command has its name
+    shown, glance = document.text().partition("Next: ")[0], document.glance
+    assert long not in shown and "Specialist words" in shown
+    assert glance is not None and [row.label for row in glance.rows] == ["Specialist words", other]
+    figures = [text for plot in document.plots for text in (plot.title, plot.description)]
+    assert any("Specialist words" in text for text in figures) and not any(long in text for text in figures)
+    row = audit_row(named, None)
+    assert row.short_names == {long: "Specialist words"} and "short_names" not in audit_row(audit, None).model_dump()
+    alike = changed(named, f"biases.{places[other]}.short_name", "Specialist words")
+    assert "Specialist words (2)" in audit_document(alike, PATH).headline
 
 
 def test_several_trainings_have_their_mean_and_spread(audit: Any) -> None:
