@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cda.report.numbers import clipped, inert, plain, share, width
@@ -104,6 +104,8 @@ class GlanceRow:
     cells: tuple[Cell, ...]
     clause: str = ""
     note: str = ""
+    quiet: bool = False
+    """It shows nothing, so that it is the first to become part of one line if rows do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,18 +233,19 @@ class Glance:
                 header, rows = header[:-1], [row[:-1] for row in rows]
         rest = _wide([header, *rows])
         longest = max(_MAX_LABEL, MAX_COLUMNS - rest - 2)
-        kept = rows if len(rows) < room else rows[: max(1, room - 2)]
-        named = [(clipped(row[0], longest), *row[1:]) for row in (header, *kept)]
+        by_news = sorted(range(len(rows)), key=lambda at: self.rows[at].quiet)
+        kept = sorted(by_news if len(rows) < room else by_news[: max(1, room - 2)])
+        named = [(clipped(row[0], longest), *row[1:]) for row in (header, *(rows[at] for at in kept))]
         lines = [clipped(line, MAX_COLUMNS) for line in aligned(named)]
         most = max(map(width, lines))
-        for at, row in enumerate(self.rows[: len(kept)], 1):
+        for at, row in enumerate((self.rows[at] for at in kept), 1):
             clause = inert(row.clause)
             if clause and most + 2 + width(clause) <= MAX_COLUMNS:
                 lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {clause}"
-        left = len(rows) - len(kept)
+        left = [row for at, row in enumerate(self.rows) if at not in kept]
         hidden = self.columns[len(header) - 1 :] if self.several else ()
         end = (
-            [f"{left} more in the report."]
+            [_in_brief(left)]
             if left
             else [f"In the report: {', '.join(hidden)}."]
             if hidden
@@ -251,6 +254,18 @@ class Glance:
             else []
         )
         return [*lines, *end[: room - len(lines)]]
+
+
+def _in_brief(rows: Sequence[GlanceRow]) -> str:
+    """The rows that are left out: their number, and each with its sign and share if they show nothing and fit in a line."""
+    signs = (
+        f"{cell.chip.sign} {inert(row.label)} {_short(replace(cell, chip=None))}"
+        for row in rows
+        if (cell := row.cells[0]).chip
+    )
+    line = f"{len(rows)} more: {', '.join(signs)}"
+    fits = all(row.quiet for row in rows) and width(line) <= MAX_COLUMNS
+    return line if fits else f"{len(rows)} more in the report."
 
 
 def _wide(rows: Sequence[Row]) -> int:
