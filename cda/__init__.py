@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 # pip checks this too, but not for a checkout that runs uninstalled. What comes before is understood by any Python 3.
@@ -67,6 +68,7 @@ _NAMES = {
 }
 _MEANT = {
     "data": "audit_data(pairs)",
+    "report": "load(folder).report(file)",
     "win_rate": "quality(model, first, over=second)",
     "WinRate": "Quality",
     "leaderboard": "compare(folder)",
@@ -111,9 +113,29 @@ __all__ = [
 ]
 
 
+class _Folder(ModuleType):
+    """A folder of the code that has the name of a command but of no function."""
+
+    def __call__(self, *_: object, **__: object) -> None:
+        name = self.__name__.removeprefix("cda.")
+        raise TypeError(f"cda.{name} is a folder of the code, no function; use cda.{_MEANT[name]}")
+
+
+class _Package(ModuleType):
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in _MEANT and isinstance(value, ModuleType):  # Python puts folders here when they are imported
+            value.__class__ = _Folder
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def __getattr__(name: str) -> object:
     if name not in _MODULES:
-        meant = f"; use {_MEANT[name]}" if name in _MEANT else ""
+        from cda.errors import did_you_mean
+
+        meant = f"; use {_MEANT[name]}" if name in _MEANT else did_you_mean(name, _MODULES).replace(" Did", "; did")
         raise AttributeError(f"module 'cda' has no attribute '{name}'{meant}")
     return getattr(import_module(_MODULES[name]), name)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cda.numbers.measures import MEASURES
 from cda.results.audit import AuditResult
-from cda.results.base import Saved
+from cda.results.base import Saved, public_name
 from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import AuditRow, ComparisonResult
 from cda.results.data import DataResult
@@ -47,7 +47,7 @@ def schema(kind: type[Saved]) -> dict[str, Any]:
     found["required"] = [name for name in found.get("required", []) if name not in kind.in_memory]
     used = _used(found)
     found["$defs"] = {name: part for name, part in found.get("$defs", {}).items() if name in used}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found, "title": public_name(kind)}
 
 
 def _used(found: dict[str, Any]) -> set[str]:

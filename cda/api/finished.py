@@ -10,8 +10,9 @@ from cda.api.results import Audit, Run
 from cda.errors import RunError
 from cda.files.paths import user_path
 from cda.jobs.options import Model
-from cda.recipe.presets import merge_layers
+from cda.recipe.presets import merge_layers, without_presets
 from cda.run import RunFolder
+from cda.scorers.own_code import MEMORY
 
 _SCORING = ("max_length_tokens", "precision", "reads", "head", "template_date")
 """Settings of a model that decide the scores of given files."""
@@ -55,3 +56,13 @@ def as_the_run(
         how = {key: section[key] for key in _SCORING if section.get(key) is not None}
         asked = {"model": how} if how else {}
     return merge_layers(asked, settings), model, held
+
+
+def as_audited(settings: dict[str, object], target: Model) -> tuple[dict[str, object], Model]:
+    """Settings over those of a finished audit of a model as it is, by its folder, and that model; anything else as it is."""
+    run = RunFolder(user_path(str(target))) if isinstance(target, str | PathLike) else None
+    if run is None or run.record("train") or not run.record("audit"):
+        return settings, target
+    recipe = without_presets(run.manifest().recipe)
+    name = str(recipe.get("model", {}).get("name_or_path", MEMORY))
+    return (settings, target) if name.startswith(MEMORY) else (merge_layers(recipe, settings), name)

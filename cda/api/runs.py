@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Unpack
 
-from cda.api.finished import as_the_run, of_run
+from cda.api.finished import as_audited, as_the_run, of_run
 from cda.api.results import Audit, Comparison, Discovery, Run
 from cda.comparing.compare import compare_targets
 from cda.comparing.members import places_of
@@ -65,7 +65,7 @@ def audit(target: Model, /, **options: Unpack[AuditArguments]) -> Audit:
     """Measure a reward model or judge as it is, as `cda audit` does; `cda.compare` takes several.
 
     Args:
-        target: Hub id, folder, `embedded`, `judge:NAME`, `grade:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `scores:FILE` or
+        target: Hub id, folder, folder of a finished audit (its model and settings), `embedded`, `judge:NAME`, `grade:NAME`, `served:URL`, `dpo:POLICY,REFERENCE`, `scores:FILE` or
             `module:function`; a function (prompts, responses) -> rewards of shape (n,), or (prompts, first, second) ->
             preferences from −1 to 1; or (model, tokenizer). A function gets each prompt as a list of messages.
         settings: By the recipe's names: `seed=1`, `model={"precision": "fp32"}`, or `**{"model.precision": "fp32"}`.
@@ -100,10 +100,11 @@ def audit_run(target: Model, terms: Terms) -> Run:
         raise RecipeError(
             [f"cda.audit: {target} is a recipe; cda.train('{target}') trains and audits it. Give a model here"]
         )
+    settings, target = as_audited(terms.nested(), target)
     if problems := refuse_results(target):
         raise RecipeError(problems)
-    with loaded_for_model(target, terms.nested(), terms) as loaded:
-        return carry_out(loaded, figures=terms["figures"])
+    with loaded_for_model(target, settings, terms) as loaded:
+        return carry_out(terms.apart(loaded), figures=terms["figures"])
 
 
 @declared(AuditArguments)
@@ -177,7 +178,7 @@ def train_run(recipe: str | Path, terms: Terms) -> Run:
         set_at(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
     with terms.quiet():
         loaded = terms.agreed(load_recipe(str(recipe), terms["overrides"] or (), settings, terms.where))
-        return carry_out(loaded, terms["until"], terms["only"], terms["figures"], terms["dry_run"])
+        return carry_out(terms.apart(loaded), terms["until"], terms["only"], terms["figures"], terms["dry_run"])
 
 
 @declared(DiscoverArguments)

@@ -28,6 +28,7 @@ from cda.auditing.groups import (
     votes_undecided,
 )
 from cda.auditing.texts import AuditTexts, Rewriting, load_audit_texts, unwritten
+from cda.auditing.verdict_sentences import not_rewarded
 from cda.biases import Bias, load_bias
 from cda.counterfactuals.label import PAIRS
 from cda.data.load import prompt_of
@@ -56,6 +57,8 @@ from cda.results.base import save
 from cda.results.facts import AuditedBias, Scorer, Sources
 from cda.run import RunFolder, Stage, fingerprint
 from cda.scorers.compared import Compared, Comparison, Rewards, text_id
+from cda.stats.proportions import positive_shares
+from cda.stats.verdict import TIE
 
 
 def planned_calls(loaded: LoadedRecipe) -> list[Step]:
@@ -240,6 +243,26 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
         write_jsonl(folder / "samples.jsonl", policy.rows(sampled, scorings))
     counts = {"contrasts": len(texts.contrasts), "quality_pairs": len(texts.pairs), "triples": len(triples)}
     return counts | facts.model_dump(exclude={"name"})
+
+
+def first_look(loaded: LoadedRecipe, run_folder: RunFolder) -> None:
+    """Before a training, say which targets without votes the model is not shown to prefer, on the contrasts that are there already; their
+    scores are kept for the audit."""
+    recipe, targets = loaded.recipe, {bias.name: bias for bias in loaded.biases}
+    drawn = audit_inputs(loaded).drawn_contrasts(recipe.seed)
+    voted = {contrast.bias for contrast in drawn if contrast.votes}
+    contrasts = [contrast for contrast in drawn if contrast.bias in targets.keys() - voted]
+    if not contrasts:
+        return
+    scorer = open_scorer(Subject("before", recipe.model), scorer_settings(loaded), run_folder.path / "scoring")
+    scored, _ = scorer.compare(contrast_comparisons(contrasts))
+    low = {}
+    for each in make_groups(contrasts, targets, list(targets), {"model": scored}, may_lack=list(targets)):
+        share = positive_shares(each.margins.values(), each.prompt_ids, each.ties).before
+        if share.low <= TIE and (share.high >= TIE or not recipe.aims_at_ties):
+            low[each.bias.name] = share
+    if low:
+        say(f"  {not_rewarded(low)}; the training goes on: let it finish, or stop it now (Ctrl-C)")
 
 
 def _unmeasured(contrasts: Sequence[Contrast], groups: Sequence[Group]) -> dict[str, Exclusions]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
@@ -15,6 +17,7 @@ from cda.auditing.verdict_sentences import (
     loss_of_quality,
     model_evidence,
     model_word,
+    not_rewarded,
     nothing_to_take_away,
     prompts_needed,
     training_word,
@@ -23,23 +26,34 @@ from cda.auditing.verdict_sentences import (
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS, WITH_CONTRASTS
 from cda.jobs.options import LIMITED
+from cda.jobs.terms import of_limit_alone, set_at
 from cda.recipe.presets import value_at
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
+from cda.recipe.words import JUDGED, given_words, written
 from cda.records import OF_TRIPLES
-from cda.report.next_step import DEFAULT_PROMPT, OTHER_PROMPTS, WIDE, NextStep, against, asked_as, of_model
+from cda.report.names import some
+from cda.report.next_step import (
+    DEFAULT_PROMPT,
+    OTHER_PROMPTS,
+    POINTS,
+    WIDE,
+    NextStep,
+    against,
+    asked_as,
+    of_model,
+    other_widths,
+    trains,
+)  # fmt: skip
 from cda.report.numbers import listed
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate
+from cda.results.skew import BiasSkew
 from cda.scorers.kinds import scorer_kind
 from cda.stats.sample_size import triples_for_change, triples_for_share
 from cda.stats.verdict import MIN_PROMPTS, PROMPTS_TO_CHOOSE, TOLERATED_LOSS
 
-_AUDIT_LENGTH = 2048
-"""`model.max_length_tokens` of a model that is audited as it is, unless another was given."""
-_LOADED, _JUDGED = ("model",), ("model", "llm", "score")
-"""Sections of settings that decide how a model is read, and how a judge is asked."""
-_DATA = (
+_DATA = [
     "contrasts",
     "columns",
     "votes",
@@ -49,7 +63,7 @@ _DATA = (
     "quality",
     "quality_columns",
     "quality_split",
-)
+]
 """Settings of the section `audit` that name data."""
 _OPTIONS = ("contrasts", "votes", "verdicts", "quality", "triples", "samples")
 """Those that are options of `cda audit`."""
@@ -61,14 +75,32 @@ TOO_FEW = ("too few prompts", "few flipped")
 """Verdicts that more contrasts could change."""
 _AGAINST_PLACE: Mapping[str, str] = {"judge": "mt-bench"}
 """The judge's prompt that tells it that places make no difference."""
-_MOST_NAMED = 2
+_MOST_NAMED, _MOST_LINES = 2, 4
+"""Biases that a reason names, and lines of a command below the reason."""
 _FLIPPED = 0.3
 """Expected share of contrasts that a training flips, as of `cda samples`."""
 
 
 def after_audit(audit: AuditResult) -> NextStep:
     """The next step after an audit of a model as it is, or before and after its training."""
-    return _after_training(audit) if compares(audit) else _after_model(audit)
+    step = _after_training(audit) if compares(audit) else _after_model(audit)
+    if not audit.model.unnamed or step.words[:1] not in (("audit",), ("inspect",)):
+        return step
+    return NextStep(f"{step.why}: {_called(step.words[2:])}" if step.words[0] == "audit" else step.why)
+
+
+def _called(words: Sequence[str]) -> str:
+    """The call for a model in memory that an audit's options and settings stand for."""
+    given: dict[str, object] = {}
+    for word, *values in _pairs(words):
+        path, _, value = (word[2:], "", values[0]) if values else word.partition("=")
+        parsed: Any = value
+        with suppress(ValueError):
+            parsed = json.loads(value)
+        if path == "bias":
+            parsed, path = [*given.get("biases", ()), value], "biases"  # type: ignore[misc]  # a list so far
+        set_at(given, path, parsed)
+    return f"cda.audit({', '.join(['model', *(f'{name}={value!r}' for name, value in given.items())])})"
 
 
 # A model as it is.
@@ -82,25 +114,26 @@ def _after_model(audit: AuditResult) -> NextStep:
 
     if position.opening(audit):
         return _by_place(audit)
-    few = of(*TOO_FEW)
+    if 2 * len(alike := of("scored alike")) > len(words):
+        where = "every pair" if len(alike) == len(words) else f"all pairs of {len(alike)} of {len(words)} biases"
+        return _look(alike[0], f"check the scorer, which gives both sides of {where} the same score", audit)
+    few, by_length = of(*TOO_FEW), of("not told apart from length")
     if drawn := [name for name in few if _to_draw(name, audit)]:
         return _draw(drawn, audit)
     if rewarded := of("over-rewarded", "rewarded"):
-        return _take_away(rewarded, audit)
-    if len(alike := of("scored alike")) == len(words):
-        return _look(alike[0], "both sides score alike: see how the model reads them", audit)
+        return _take_away(rewarded, by_length, audit)
     if few:
         return _more_prompts(few, audit)
-    if confused := of("not told apart from length", "not identified"):
+    if by_length:
+        return _of_equal_length(by_length, audit)
+    if confused := of("not identified"):
         return _by_rewrites(confused[0], audit)
     if tied := of("mostly tied", "scored alike"):
         return _look(tied[0], f"most pairs of {tied[0]} score alike: see how the model reads them", audit)
     wide = [name for name in of("no effect shown", "no difference shown") if _half(_share(name, audit)) > WIDE]
     if wide:
         needed = triples_for_share(WIDE)
-        return _more(
-            wide, f"nothing is shown of {listed(wide[:2])}; ± {100 * WIDE:g} points need {needed}", needed, audit
-        )
+        return _more(wide, f"nothing is shown of {listed(wide[:2])}; {POINTS} need {needed}", needed, audit)
     return NextStep("nothing needs doing: no bias is shown to be rewarded")
 
 
@@ -114,36 +147,41 @@ def _by_place(audit: AuditResult) -> NextStep:
     return _by_another_prompt(f"{why}: ", audit, _AGAINST_PLACE) or NextStep(f"{why}: take another judge")
 
 
-def _take_away(names: Sequence[str], audit: AuditResult) -> NextStep:
-    """Train the biases away; where nothing can be trained, calibrate by votes, ask a judge in another way, or collect votes."""
-    model, which = audit.model.name, listed(list(names[:3])) if len(names) <= 3 else f"{len(names)} biases"
-    if audit.model.unnamed:
+def _take_away(names: Sequence[str], by_length: Sequence[str], audit: AuditResult) -> NextStep:
+    """Train the biases away; where nothing can be trained, calibrate by votes, ask a judge in another way, tell other biases apart
+    from length, or collect votes."""
+    model, which = audit.model.name, some(names, most=3)
+    if audit.model.unnamed and not by_length:
         return NextStep(
             f"{which}: calibrate by people's votes; a model (no function) can be saved and trained: cda.train({names[0]!r}, model=FOLDER)"
         )
-    if scorer_kind(model).trainable:
+    if trains(model, audit.model.unnamed):
         words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
         return NextStep(f"train {which} away", words)
     flags = _flags(_references(names, audit))
-    voted = [
-        name for name in names if name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE
-    ]
-    if voted:
-        return NextStep(
-            "calibrate it by the votes",
-            (
-                "calibrate",
-                model,
-                *flags,
-                *_data_words(audit, ("contrasts", "columns", "votes", "quality", "quality_columns")),
-                *_asked(audit),
-            ),
-        )
+    if any(_chooses(name, audit) for name in names):
+        data = _data_words(audit, ("contrasts", "columns", "votes", "quality", "quality_columns"))
+        return NextStep("calibrate it by the votes", ("calibrate", model, *flags, *data, *_asked(audit)))
     if again := _by_another_prompt("", audit):
         return again
+    if by_length:
+        return _of_equal_length(by_length, audit)
     if audit.sources.contrasts in (EMBEDDED, OF_TRIPLES):
         return NextStep("collect votes to calibrate it by; contrasts to show people", ("texts", "contrasts-for-people"))
     return NextStep("collect votes to calibrate it by", ("study", "export", audit.sources.contrasts, "study", *flags))
+
+
+def _chooses(name: str, audit: AuditResult) -> bool:
+    """True if enough of the bias's contrasts have votes to choose by."""
+    return name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE
+
+
+def _of_equal_length(names: Sequence[str], audit: AuditResult) -> NextStep:
+    """Contrasts whose sides are equally long; the embedded ones are where to start, since rules and rewrites change the length too."""
+    why = f"{some(names, most=3)} may be length alone: even out the sides of the contrasts, and audit on these (--contrasts)"
+    if audit.sources.contrasts not in (EMBEDDED, OF_TRIPLES):
+        return NextStep(why)
+    return NextStep(f"{why}; texts to start from", ("texts", "contrasts-to-even-out"))
 
 
 def _by_another_prompt(why: str, audit: AuditResult, prompts: Mapping[str, str] = OTHER_PROMPTS) -> NextStep | None:
@@ -163,9 +201,25 @@ def _prompt(part: str, audit: AuditResult) -> str:
 
 def _asked_otherwise(why: str, setting: str, name: str, audit: AuditResult) -> NextStep:
     """The same audit with another setting, in a folder of its own, so that the first one is kept."""
-    asked = (word for word in _asked(audit) if word.partition("=")[0] != setting.partition("=")[0])
-    words = ("audit", audit.model.name, *_given(audit, out=False), *asked, setting, *_beside(audit, name))
-    return NextStep(why, words)
+    return NextStep(why, _again_with(audit, setting, *_beside(audit, name)))
+
+
+def _again_with(audit: AuditResult, *changes: str, contrasts: int | None = None) -> tuple[str, ...]:
+    """The same audit with some changes; by its folder, which stands for its settings, if these would take more than `_MOST_LINES`."""
+    own = _given(audit, contrasts=contrasts, out="--out" not in changes)
+    out = None if audit.run is None else audit.run.folder
+    asked = (word for word in _asked(audit) if not any(word.split("=")[0] == each.split("=")[0] for each in changes))
+    words = ("audit", audit.model.name, *own, *asked, *changes)
+    if out is None or audit.model.unnamed or len(NextStep("", words).lines()) <= _MOST_LINES:
+        return words
+    kept = _pairs(_given(audit))
+    return ("audit", out, *(word for pair in _pairs(own) if pair not in kept for word in pair), *changes)
+
+
+def _pairs(words: Sequence[str]) -> list[tuple[str, ...]]:
+    """Options with their values, and settings."""
+    rest = iter(words)
+    return [(word, next(rest)) if word.startswith("--") else (word,) for word in rest]
 
 
 def contrasts_needed(name: str, audit: AuditResult) -> int:
@@ -193,19 +247,12 @@ def _draw(names: Sequence[str], audit: AuditResult) -> NextStep:
     if len(names) > _MOST_NAMED:
         said = f"{most if most == least else f'{least} to {most}'} of each bias"
     else:
-        said = listed(
-            [
-                f"{f'{n} of the' if n < available[name] else 'all'} {available[name]} of {name}"
-                for name, n in wanted.items()
-            ]
-        )
+        parts = {name: f"{n} of the" if n < available[name] else "all" for name, n in wanted.items()}
+        said = listed([f"{part} {available[name]} of {name}" for name, part in parts.items()])
     why = f"more contrasts are needed: {said}"
-    if audit.model.unnamed:
-        return NextStep(why)
     if calls := _more_calls(most, audit):
         why += f"; about {calls:,} more calls"
-    words = (*_given(audit, contrasts=most), *_asked(audit))
-    return NextStep(why, ("audit", audit.model.name, *words))
+    return NextStep(why, _again_with(audit, contrasts=most))
 
 
 def _more_calls(most: int, audit: AuditResult) -> int:
@@ -231,11 +278,8 @@ def _more_prompts(names: Sequence[str], audit: AuditResult) -> NextStep:
 def _more(names: Sequence[str], why: str, needed: int, audit: AuditResult) -> NextStep:
     """So many contrasts: those that were not drawn, the embedded ones of the bias, or how many an interval needs."""
     model, skew = audit.model.name, audit.skew[names[0]]
-    if audit.model.unnamed:
-        return NextStep(why)
     if skew.available >= needed and skew.available > skew.before.n:
-        words = ("audit", model, *_given(audit, contrasts=needed), *_asked(audit))
-        return NextStep(f"{why}, and {skew.available} are there", words)
+        return NextStep(f"{why}, and {skew.available} are there", _again_with(audit, contrasts=needed))
     if skew.source == "file" and all(name in WITH_CONTRASTS for name in names):
         biases = _flags(_references(list(dict.fromkeys(names)), audit))
         words = ("audit", model, *biases, *_given(audit, *_OF_CONTRASTS, biases=False, out=False), *_asked(audit))
@@ -247,7 +291,7 @@ def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
     """RATE's rewrites of rewrites carry no difference but the bias."""
     model = audit.model.name
     on_triples = audit.skew[name].source == OF_TRIPLES
-    if audit.model.unnamed or on_triples or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
+    if on_triples or name not in EMBEDDED_BIASES or scorer_kind(model).asks_llm:
         by_rate = "" if on_triples else ", or give RATE triples of it"
         return NextStep(f"rewrite the sides of {name} so that they differ in it alone{by_rate}")
     kept = _given(audit, *_OF_CONTRASTS, "triples", "rate", biases=False, out=False)
@@ -256,8 +300,6 @@ def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
 
 
 def _look(name: str, why: str, audit: AuditResult) -> NextStep:
-    if audit.model.unnamed:
-        return NextStep(why)
     return NextStep(why, ("inspect", _references([name], audit)[0], "--model", audit.model.name, *_asked(audit)))
 
 
@@ -284,9 +326,12 @@ def _after_training(audit: AuditResult) -> NextStep:
     if any(word in ("overcorrected", "quality lost", "worse") for word in words.values()):
         return _less(run, audit)
     unmoved = [name for name, word in words.items() if word in ("left as it is", *_WEAK)]
+    nothing = bool(unmoved) and all(nothing_to_take_away(name, audit) for name in unmoved)
     if (unmoved or loss_of_quality(audit) == "not excluded") and (whole := _without_limit(audit)):
-        return NextStep("this was a quick look (--limit); the whole run", whole)
-    if unmoved and all(nothing_to_take_away(name, audit) for name in unmoved):
+        shares = {name: _share(name, audit) for name in unmoved[:_MOST_NAMED]}
+        said = f"{not_rewarded(shares)}: stop here, or" if nothing else "this was a quick look (--limit);"
+        return NextStep(f"{said} the whole run", whole)
+    if nothing:
         return _nothing_before(run, unmoved, audit)
     if any(word == "left as it is" for word in words.values()):
         return _more_to_learn("no dose helps", run, audit)
@@ -322,15 +367,11 @@ def _less(run: str | None, audit: AuditResult) -> NextStep:
         return NextStep("apply less of it: a smaller dose")
     if audit.dose is not None:
         half = audit.dose.chosen / 2
-        return NextStep(
-            "the dose that was chosen is too much: apply half",
-            ("merge", run, "--dose", f"{half:g}", "--out", f"{run}-dose-{half:g}"),
-        )
+        words = ("merge", run, "--dose", f"{half:g}", "--out", f"{run}-dose-{half:g}")
+        return NextStep("the dose that was chosen is too much: apply half", words)
     targets = [name for name, skew in audit.skew.items() if skew.target]
     quality = audit.quality is None or audit.quality.last.n_prompts >= PROMPTS_TO_CHOOSE
-    if quality and any(
-        name in audit.votes and audit.votes[name].human_skew.n_prompts >= PROMPTS_TO_CHOOSE for name in targets
-    ):
+    if quality and any(_chooses(name, audit) for name in targets):
         return NextStep("it is too much: choose the dose by the votes", ("dose", run))
     if quality and any(audit.skew[name].before.n_prompts >= PROMPTS_TO_CHOOSE for name in targets):
         return NextStep(
@@ -360,10 +401,7 @@ def _stronger(run: str | None, names: Sequence[str], audit: AuditResult) -> Next
     skew = audit.skew[names[0]]
     if any(_half(change) > WIDE for change in changes):
         needed = triples_for_change(WIDE, _FLIPPED)
-        why = f"no change is shown; ± {100 * WIDE:g} points need {needed} contrasts"
-        if run is not None and skew.available > skew.before.n:
-            return NextStep(f"{why}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
-        return NextStep(f"{why}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
+        return _drawn_again(run, f"no change is shown; {POINTS} need {needed} contrasts", skew, needed)
     shown = all(training_word(name, audit) == "noise not excluded" for name in names)
     return _more_to_learn("noise is not excluded" if shown else "no change is shown", run, audit)
 
@@ -374,11 +412,15 @@ def _nothing_before(run: str | None, names: Sequence[str], audit: AuditResult) -
     wide = [name for name in names if _half(_share(name, audit)) > WIDE]
     if not wide:
         return NextStep(f"nothing needs doing: {why}")
-    skew, needed = audit.skew[wide[0]], triples_for_share(WIDE)
-    said = f"{why}; ± {100 * WIDE:g} points need {needed} contrasts"
+    needed = triples_for_share(WIDE)
+    return _drawn_again(run, f"{why}; {POINTS} need {needed} contrasts", audit.skew[wide[0]], needed)
+
+
+def _drawn_again(run: str | None, why: str, skew: BiasSkew, needed: int) -> NextStep:
+    """So many contrasts if more are there than were drawn; else how many other widths need."""
     if run is not None and skew.available > skew.before.n:
-        return NextStep(f"{said}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
-    return NextStep(f"{said}, {skew.before.n} are there; other widths", ("samples", f"{WIDE:g}"))
+        return NextStep(f"{why}, {skew.available} are there", ("train", run, f"audit.max_contrasts={needed}"))
+    return other_widths(f"{why}, {skew.before.n} are there")
 
 
 def _without_limit(audit: AuditResult) -> tuple[str, ...]:
@@ -387,24 +429,18 @@ def _without_limit(audit: AuditResult) -> tuple[str, ...]:
         return ()
     run, known = audit.run.folder, {path: value_at(audit.run.settings, *path.split(".")) for path in LIMITED.split()}
     limits = {*map(str, known.values())}
-    given = len(limits) == 1 and limits != {"None"}
-    return ("train", run, *(f"{path}=null" for path in known)) if given else ()
+    if len(limits) > 1 or limits == {"None"}:
+        return ()
+    whole = run.removesuffix(of_limit_alone(Path(), limits.pop()))
+    return ("train", run, *(f"{path}=null" for path in known), *([f"run.folder={whole}"] if whole != run else []))
 
 
 def _more_to_learn(why: str, run: str | None, audit: AuditResult) -> NextStep:
     """More pairs, if some were not drawn or not rewritten; else twice the epochs."""
-    made = audit.stages.synthesize
-    more = [
-        f"{path}=null"
-        for path, left_out in (
-            (
-                "data.max_pairs",
-                value_at({} if audit.run is None else audit.run.settings, "data", "max_pairs") is not None,
-            ),
-            ("synthesize.counterfactuals", made and any(own.eligible > own.tried for own in made.biases.values())),
-        )
-        if left_out
-    ]
+    made, settings = audit.stages.synthesize, {} if audit.run is None else audit.run.settings
+    more = [] if value_at(settings, "data", "max_pairs") is None else ["data.max_pairs=null"]
+    if made and any(own.eligible > own.tried for own in made.biases.values()):
+        more.append("synthesize.counterfactuals=null")
     if more:
         return NextStep(f"{why}: teach it on more pairs", _again(run, *more, "more"))
     return NextStep(f"{why}: teach it for more epochs", _again(run, *_twice(audit), "more"))
@@ -457,10 +493,11 @@ def _given(
         if key in _OPTIONS:
             words += [f"--{key}", "none" if value is None else str(value)]
         elif key not in of_limit and (contrasts is None or key != most):
-            words.append(f"audit.{key}={_written(value)}")
+            words.append(f"audit.{key}={written(value)}")
     if (seed := settings.get("seed", 42)) != 42:
         words += ["--seed", str(seed)]
-    if out and (folder := (settings.get("run") or {}).get("folder")):
+    folder = (settings.get("run") or {}).get("folder")
+    if out and folder and folder != of_limit_alone(Path("runs") / str(settings.get("name")), limit):
         words += ["--out", str(folder)]
     return tuple(words)
 
@@ -472,15 +509,15 @@ def _beside(audit: AuditResult, name: str) -> tuple[str, ...]:
 
 def _model_words(audit: AuditResult) -> tuple[str, ...]:
     """The model for a training, read as it was in the audit."""
-    own = [word for word in _differing(audit, _LOADED) if word != f"model.max_length_tokens={_AUDIT_LENGTH}"]
-    return (*of_model(audit.model.name), *own)
+    return (*of_model(audit.model.name), *_asked(audit, ("model",)))
 
 
-def _asked(audit: AuditResult) -> tuple[str, ...]:
+def _asked(audit: AuditResult, sections: Sequence[str] = JUDGED) -> list[str]:
     """Settings by which the model was read or asked, as far as they differ from the defaults."""
-    llms = [f"llm.model={name}" for name in scorer_kind(audit.model.name).llms(audit.model.name)]
-    skipped = (*llms, f"model.max_length_tokens={_AUDIT_LENGTH}")
-    return tuple(word for word in _differing(audit, _JUDGED) if word not in skipped)
+    if audit.run is not None and audit.run.settings:
+        with suppress(ValidationError):  # of another version
+            return given_words(Recipe.model_validate(audit.run.settings), sections)
+    return []
 
 
 def _data_words(audit: AuditResult, keys: Sequence[str] = _DATA) -> tuple[str, ...]:
@@ -489,7 +526,7 @@ def _data_words(audit: AuditResult, keys: Sequence[str] = _DATA) -> tuple[str, .
     given: Mapping[str, Any] = settings if isinstance(settings, Mapping) and settings else _sources(audit)
     default = AuditSection().model_dump(mode="json")
     return tuple(
-        f"audit.{key}={_written(given[key])}"
+        f"audit.{key}={written(given[key])}"
         for key in keys
         if given.get(key) is not None and given[key] != default[key]
     )
@@ -499,32 +536,3 @@ def _sources(audit: AuditResult) -> Mapping[str, Any]:
     """The data of an audit whose run is not known."""
     own = {key: getattr(audit.sources, key) for key in ("contrasts", "votes", "verdicts", "quality")}
     return own | {"contrasts": None if own["contrasts"] == OF_TRIPLES else own["contrasts"]}
-
-
-def _differing(audit: AuditResult, sections: Sequence[str]) -> Iterator[str]:
-    """Settings of the run that differ from the defaults, as words; the model's name and preset are said by themselves."""
-    if audit.run is None or not audit.run.settings:
-        return
-    try:
-        found = Recipe.model_validate(audit.run.settings).model_dump(
-            mode="json", exclude_defaults=True, include=set(sections)
-        )
-    except ValidationError:  # of another version
-        return
-    for section in filter(found.get, sections):
-        yield from _flat(
-            section,
-            {key: value for key, value in found.get(section, {}).items() if key not in ("name_or_path", "preset")},
-        )
-
-
-def _flat(path: str, value: object) -> Iterator[str]:
-    if isinstance(value, Mapping) and value:
-        for key, inner in value.items():
-            yield from _flat(f"{path}.{key}", inner)
-    else:
-        yield f"{path}={_written(value)}"
-
-
-def _written(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -201,6 +201,12 @@ def aims_at_tie(name: str, audit: AuditResult) -> bool:
     return _evidence(name, audit).aims_at_tie
 
 
+def not_rewarded(shares: Mapping[str, Estimate]) -> str:
+    """That nothing is there to remove, with the share of contrasts on which the model before prefers each bias."""
+    each = listed([f"{inert(name)} ({share(found)}, n {count(found)})" for name, found in shares.items()])
+    return f"the model is not shown to reward {each}: nothing to remove"
+
+
 def nothing_to_take_away(name: str, audit: AuditResult) -> bool:
     """True if the model before a training is not shown to prefer a bias: the interval of its share reaches 50% or lies below. If ties
     are the aim, the other side counts too; with votes, neither is it shown to want more of the bias than people do."""
@@ -323,10 +329,10 @@ def model_reason(name: str, audit: AuditResult) -> str:
             return f"alike otherwise in {alike} of {n_prompts} prompts; about {needed} prompts are needed"
         case "too few prompts":
             needed = prompts_needed(found)
-            about = "about " if needed > rules.MIN_PROMPTS else ""
-            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {about}{needed}"
+            least = "about" if needed > rules.MIN_PROMPTS else "at least"
+            return f"{against}{n_of(share_.n_prompts, 'prompt')}; a verdict needs {least} {needed}"
         case "few flipped":
-            return f"{against}{n} of {found.tried} rewrites flipped the bias; {rules.MIN_PROMPTS} prompts are needed"
+            return f"{against}{n} of {found.tried} rewrites flipped the bias; at least {rules.MIN_PROMPTS} prompts are needed"
         case "mostly tied":
             return tied_of(found)
         case "not told apart from length":

@@ -598,7 +598,7 @@ def _planned(
         seed = recipe.seed
         if recipe.run.folder not in (None, str(terms["out"])):
             found.append(f"{terms.where}: run.folder: names the folder of one run; that of several is `out`, or --out")
-        own = recipe.run_path if terms["out"] is None else user_path(terms["out"]) / recipe.name
+        own = terms.apart(loaded).recipe.run_path if terms["out"] is None else user_path(terms["out"]) / recipe.name
         name = bare_name(recipe.model.name_or_path)
         if not isinstance(target, str | PathLike) and any(each.name == name for each in planned):
             found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")

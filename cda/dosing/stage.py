@@ -289,14 +289,7 @@ class Material:
     def planned(cls, loaded: LoadedRecipe, aim: Literal["votes"] | None = None) -> Material:
         """That of the texts that exist before anything is spent."""
         recipe, inputs = loaded.recipe, audit_inputs(loaded)
-        existing = inputs.existing_contrasts()
-        contrasts: list[Contrast] = []
-        for name in dict.fromkeys([*inputs.names, *(contrast.bias for contrast in existing)]):
-            own = [contrast for contrast in existing if contrast.bias == name]
-            # A file's contrasts stand for the embedded ones.
-            files = [contrast for contrast in own if contrast.tags.get("source", "file") == "file"]
-            contrasts += drawn(files or own, recipe.audit.max_contrasts, recipe.seed)
-        quality = inputs.quality()
+        contrasts, quality = inputs.drawn_contrasts(recipe.seed), inputs.quality()
         return cls.of(
             loaded, contrasts, drawn(quality.pairs if quality else (), recipe.audit.max_quality, recipe.seed), aim
         )
@@ -309,7 +302,9 @@ class Material:
         own.check()
         for name, n in own.too_few.items():
             counted = _COUNTED["votes" if name in own.guards else own.aim]
-            say(f"  {name}: {counted} on {n} prompts, too few to have a say in the dose ({MIN_PROMPTS} needed)")
+            say(
+                f"  {name}: {counted} on {n} prompts, too few to have a say in the dose (at least {MIN_PROMPTS} needed)"
+            )
         return own
 
     @property
@@ -322,7 +317,10 @@ class Material:
         prompts = self.prompts if prompts is None else prompts
         if prompts and max(prompts.values()) < MIN_PROMPTS:
             counts = ", ".join(f"{name}: {_COUNTED[self.aim]} on {n} prompts" for name, n in prompts.items())
-            voted = "contrasts with votes (audit.contrasts, audit.votes; cda study collects them)"
+            voted = (
+                "contrasts with votes: `cda study export CONTRASTS study` writes what people fill in (`cda texts FOLDER` writes contrasts, "
+                "if you have none), `cda study import study ANSWERS` their votes; then audit.contrasts=CONTRASTS audit.votes=VOTES"
+            )
             raise DataError(
                 f"{counts}, and {doing} needs {MIN_PROMPTS} at least of one bias (half of them choose, the others measure). "
                 f"Give {voted if self.aim == 'votes' else 'more (audit.contrasts)'}"

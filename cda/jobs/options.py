@@ -63,7 +63,7 @@ FIGURES = Arg(
 )
 LIMIT = Arg(
     "For a quick look: take at most so many prompts, pairs or contrasts of each file and bias, drawn with the seed. A verdict on "
-    "one model needs 30 prompts, and 30 whose sides are alike otherwise.",
+    "one model needs at least 30 prompts, and at least 30 whose sides are alike otherwise.",
     more={"min": 1, **_COMMON},
 )
 COLUMN = Arg("Columns of your file under another name, ours=theirs.", flag="column", more=_COMMON)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
 from typing import Generic, Protocol, TypeVar
@@ -15,11 +15,14 @@ from cda.files.paths import free_place, place_for, refuse_link, unwritable, user
 from cda.launch import check_processes, is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.recipe.load import LoadedRecipe
-from cda.report.next_step import as_called
+from cda.recipe.schema import Recipe
+from cda.recipe.words import JUDGED, given_words
+from cda.report.next_step import NextStep, as_called, of_model
 from cda.resources.dry_run import stop_if_dry
 from cda.resources.llm_access import Step, plan_lines
 from cda.results.base import MadeBy, Saved, Shown, Told, save
 from cda.run import RunFolder
+from cda.scorers.own_code import bare_name
 
 R = TypeVar("R", covariant=True)
 PAGE = "report.html"
@@ -38,6 +41,8 @@ class Made(Generic[R]):
     remark: str | None = None
     names: Mapping[str, str] = field(default_factory=dict)
     """Files and models as the call named them, by the names that the result has for them."""
+    elsewhere: tuple[str, ...] = ()
+    """Files that the work wrote outside the folder, where the call wanted them."""
 
 
 class Place(Protocol):
@@ -209,7 +214,7 @@ def perform(job: Job[R], loaded: LoadedRecipe | None, figures: str | None = None
     with job.place.opened() as folder:
         made = job.work(folder)
         if isinstance(made.result, Shown):
-            _publish(made.result, folder, made, figures)
+            _publish(made.result, folder, made, figures, loaded)
         else:
             for name, content in made.files.items() if is_main() else ():
                 with writing(folder / name):
@@ -219,10 +224,12 @@ def perform(job: Job[R], loaded: LoadedRecipe | None, figures: str | None = None
     return made.result
 
 
-def _publish(result: Shown, folder: Path, made: Made[R], figures: str | None) -> None:
+def _publish(result: Shown, folder: Path, made: Made[R], figures: str | None, loaded: LoadedRecipe | None) -> None:
     """Write a result by the main process, all its files together: its page, Markdown and JSON, more files and, with `figures` (svg,
     pdf), every figure. Then the result knows its folder, and its summary: its text, the remark, and what was written."""
     document, file = result.document(), result.made_by.file
+    if loaded is not None and document.next is not None:
+        document = replace(document, next=_kept(document.next, loaded.recipe))
     files: dict[str, Form] = {
         PAGE: document.page,
         f"{Path(file).stem}.md": document.markdown,
@@ -230,12 +237,27 @@ def _publish(result: Shown, folder: Path, made: Made[R], figures: str | None) ->
         file: result,
     }
     names = [name for name, content in files.items() if content != {}]
-    said = [*([made.remark] if made.remark else []), f"Written: {', '.join([str(folder / names[0]), *names[1:]])}"]
+    said = [
+        *([made.remark] if made.remark else []),
+        f"Written: {', '.join([str(folder / names[0]), *names[1:], *made.elsewhere])}",
+    ]
     if is_main():
         _write_together(folder, files)
         if figures is not None:
             said.append(document.write_figures(folder, figures))
     result.placed(folder, document.text(said, as_called(made.names, folder)))
+
+
+def _kept(step: NextStep, recipe: Recipe) -> NextStep:
+    """A next command on the same model with the settings by which it was read, asked and audited, unless the step says them."""
+    sections = {"audit": (*JUDGED, "audit"), "train": ("model",)}.get(step.words[0] if step.words else "", JUDGED)
+    model = bare_name(recipe.model.name_or_path)
+    if not {model, *of_model(model)} & {*step.words} or model != recipe.model.name_or_path:
+        return step
+    said = {word.partition("=")[0].replace("--", "audit.") for word in step.words}
+    seed = [] if recipe.seed == Recipe.model_fields["seed"].default else [f"seed={recipe.seed}"]
+    more = [word for word in [*given_words(recipe, sections), *seed] if word.partition("=")[0] not in said]
+    return replace(step, words=(*step.words, *more))
 
 
 def _write_form(file: Path, content: Form) -> None:

@@ -187,6 +187,14 @@ class Terms:
             )
         return replace(loaded, consent=self.consent, notes=tuple(notes), fresh=bool(self["fresh"]))
 
+    def apart(self, loaded: LoadedRecipe) -> LoadedRecipe:
+        """Settings with a default folder of its own for a quick look (`limit`), which displaces no larger run."""
+        recipe = loaded.recipe
+        if self["limit"] is None or recipe.run.folder is not None:
+            return loaded
+        run = recipe.run.model_copy(update={"folder": of_limit_alone(recipe.run_path, self["limit"])})
+        return replace(loaded, recipe=recipe.model_copy(update={"run": run}))
+
     @property
     def consent(self) -> Consent:
         """As of a recipe with these terms."""
@@ -200,6 +208,15 @@ class Terms:
         quiet_libraries()
         with progress_bars(bool(self["progress"])):
             yield
+
+
+def of_limit_alone(folder: Path, limit: object) -> str:
+    """The default folder of a run with a limit, by that of the whole run.
+
+    >>> of_limit_alone(Path("runs/jargon"), 20), of_limit_alone(Path(), 20)
+    ('runs/jargon-limit-20', '-limit-20')
+    """
+    return f"{folder if folder.name else ''}-limit-{limit}"
 
 
 def nested(given: Mapping[str, object]) -> dict[str, object]:

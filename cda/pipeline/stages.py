@@ -214,6 +214,9 @@ def _run(
             _check_done(stage, folder)
             continue
         if kind == "train":
+            audits = training.is_first and last in ("audit", "report") and loaded.recipe.score.cache != "none"
+            if audits and world_size() == 1 and not folder.is_done(stage):
+                audit.first_look(loaded, folder)
             _run_train(stage, produce, folder)
             if training is several[-1] and (group := _group()):
                 group.destroy_process_group()  # nothing that follows is a collective

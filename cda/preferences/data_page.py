@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING
 
 from cda.preferences.measure import WORDS
@@ -51,8 +52,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 
+_WIDEST = 100
+"""Upper end over lower end of odds, from which an interval that has 1 in it says nothing."""
+
+
 def odds(found: LogOdds) -> str:
-    """Odds to 1 with their interval, such as `2.3 [1.4, 3.8]`."""
+    """Odds to 1 with their interval, such as `2.3 [1.4, 3.8]`; not known if the interval goes both ways and spans more than a factor
+    `_WIDEST`."""
+    if found.estimate.low < 0 < found.estimate.high and found.estimate.high - found.estimate.low > math.log(_WIDEST):
+        return "not known: too few pairs differ"
     value, low, high = (_times(end) for end in (found.estimate.value, found.estimate.low, found.estimate.high))
     return f"{value} [{low}, {high}]"
 
@@ -99,8 +107,8 @@ def _odds_cells(each: ChoiceOdds | None) -> Row:
     """Crude and adjusted odds, with the p-value of these; the reason for none is a sentence below the table."""
     if each is None:
         return "", "", ""
-    per = "" if each.per == "having it" else " for each doubling of the words"
     crude, adjusted = (cell(found, odds, "—") for found in (each.crude, each.adjusted))
+    per = "" if each.per == "having it" or ":" in crude else " for each doubling of the words"
     return f"{crude}{per}", adjusted, cell(each.adjusted, lambda found: p_value(found.test.holm), "")
 
 
@@ -186,16 +194,17 @@ def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
     has_texts = any(term.startswith(WORDS) for term in found.terms)
     by = "Biases and length alone" if has_texts else "Biases alone"
     told = f"{by} tell {share(found.told)} of the choices of {found.n} pairs, each from pairs of other prompts"
-    yield f"{told} ({found.folds} folds)."
     capped = f"; {found.capped} were cut there" if found.capped else ""
     yield f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}. Effective n {found.effective_n:,.0f} of {found.n:,}."
+    yield f"{told} ({found.folds} folds)."
     trains = f" A training takes data.supplement={file} data.weights=weight." if has_texts else ""
     yield f"Rows and weights: {file}.{trains}"
 
 
-def _weights_notes(result: DataResult) -> tuple[Headline, ...]:
-    """The sentences on weights, for the first screen."""
-    return tuple(Headline("", said) for section in _weights_sections(result) for said in section.sentences)
+def _notes(result: DataResult) -> tuple[Headline, ...]:
+    """Sentences for the first screen: on the groups of each column, then on the weights."""
+    weights = (said for section in _weights_sections(result) for said in section.sentences)
+    return tuple(Headline("", said) for said in (*starmap(_differ_text, result.by.items()), *weights))
 
 
 def data_document(result: DataResult) -> Document:
@@ -217,7 +226,8 @@ def data_document(result: DataResult) -> Document:
     subtitle = f"{result.n_pairs} preference pairs of {result.n_prompts} prompts; no reward model is asked."
     return Document(
         f"What the data favour: {data_called(result.pairs)}", subtitle, tuple(_headlines(result)), sections,
-        headline=_headline(result), glance=_glance(result), notes=_weights_notes(result), next=after_data(result),
+        headline=_headline(result), glance=_glance(result), notes=_notes(result), next=after_data(result),
+        n_asked=len(result.by) + (result.weights is not None),
     )  # fmt: skip
 
 
@@ -249,12 +259,14 @@ def _glance(result: DataResult) -> Glance:
     for bias in result.biases:
         word, why = _taught(bias)
         if isinstance(bias.contingency, Missing):
-            rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], instead="no share"),), bias.contingency.reason))
+            none = Cell(_CHIPS[word], instead="no share")
+            rows.append(GlanceRow(bias.name, (none,), bias.contingency.reason, quiet=True))
             continue
         chosen = bias.contingency.selection_rate
         prompts = "" if chosen.n_prompts == chosen.n else f" of {n_of(chosen.n_prompts, 'prompt')}"
         clause = f"of {n_of(chosen.n, 'pair')}{prompts}{why}"
-        rows.append(GlanceRow(bias.name, (Cell(_CHIPS[word], marked(_CHOSEN, chosen)),), clause))
+        cells = (Cell(_CHIPS[word], marked(_CHOSEN, chosen)),)
+        rows.append(GlanceRow(bias.name, cells, clause, quiet=word not in ("favoured", "avoided")))
     return Glance(
         caption="Pairs in which one side has the bias and the other has not.", heading="bias",
         axis=percent_axis("share of these pairs"), rows=tuple(rows),

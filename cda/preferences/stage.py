@@ -76,11 +76,7 @@ def run_data(reference: str, loaded: LoadedRecipe, options: DataOptions) -> Data
 
 
 def _made(
-    data: PairData,
-    loaded: LoadedRecipe,
-    options: DataOptions,
-    to_label: ToLabel,
-    levels: Mapping[str, Levels],
+    data: PairData, loaded: LoadedRecipe, options: DataOptions, to_label: ToLabel, levels: Mapping[str, Levels]
 ) -> Made[DataResult]:
     say(f"{data.taken}\n{len(data.numbers)} pairs ({data.exclusions})".lstrip())
     if data.not_drawn:
@@ -115,7 +111,8 @@ def _made(
             f"Columns that may say where pairs come from: {', '.join(suggested)}; see each with --by {suggested[0]}"
         )
     named = dict(zip((bias.name for bias in loaded.biases), loaded.recipe.biases, strict=True))
-    return Made(result, remark=remark, names=as_given(data.reference, options.rows, *options.labels) | named)
+    names, rows = as_given(data.reference, options.rows, *options.labels), [options.rows] if options.rows else []
+    return Made(result, remark=remark, names=names | named, elsewhere=tuple(rows))
 
 
 def _write_rows(

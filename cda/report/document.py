@@ -85,6 +85,8 @@ class Document:
     glance: Glance | None = None
     notes: tuple[Headline, ...] = ()
     """Sentences below the rows of the first screen."""
+    n_asked: int = 0
+    """The first so many notes are on what options asked for, so that rows make room for them."""
     pair: TextPair | None = None
     """The example that the first screen shows, in excerpts."""
     findings_are: str = "more finding"
@@ -125,8 +127,9 @@ class Document:
         if not self.headline:
             tables = (table for section in self.sections if not section.aside for table in section.tables)
             return first_screen(self.findings or (self.subtitle,), next(tables, None), room)
-        lines = screen_lines(self.headline, self.glance, room)
-        for text in (*map(_plain, self.notes), inert(self.subtitle)):
+        asked = [line for each in self.notes[: self.n_asked] for line in _wrapped(_plain(each), _MOST_LINES)]
+        lines = [*screen_lines(self.headline, self.glance, room - len(asked)), *asked]
+        for text in (*map(_plain, self.notes[self.n_asked :]), inert(self.subtitle)):
             own = _wrapped(text, _MOST_LINES)
             lines += own if len(lines) + len(own) <= room else []
         return lines

@@ -6,13 +6,13 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Literal
 
 from cda.report.numbers import inert, plain, share, width
 from cda.report.page import Kind
-from cda.report.tables import Row, Table, aligned, broken_name, fitting
+from cda.report.tables import Row, Table, aligned, broken_name
 from cda.results.base import Estimate, Missing
 
 Look = Literal["before", "after", "third", "people", "characters", "words"]
@@ -105,6 +105,8 @@ class GlanceRow:
     cells: tuple[Cell, ...]
     clause: str = ""
     note: str = ""
+    quiet: bool = False
+    """It shows nothing, so that it is the first to become part of one line if rows do not fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,19 +233,41 @@ class Glance:
                 header, rows = header[:-1], [row[:-1] for row in rows]
         rest = _wide([header, *rows])
         longest = max(_MIN_LABEL, MAX_COLUMNS - rest - 2)
-        shown, left = fitting([broken_name(row, longest) for row in (header, *rows)], room)
+        by_news = sorted(range(len(rows)), key=lambda at: self.rows[at].quiet)
+        named = [broken_name(row, longest) for row in (header, *rows)]
+
+        def taken(places: Sequence[int]) -> int:
+            return len(named[0]) + sum(len(named[at + 1]) for at in places)
+
+        kept = by_news
+        while len(kept) > 1 and taken(kept) + (len(kept) < len(rows)) > room:
+            kept = kept[:-1]
+        shown = [named[0], *(named[at + 1] for at in kept)]
         lines = aligned([line for row in shown for line in row])
         most = max(map(width, lines))
         starts = accumulate(map(len, shown[:-1]))
-        for at, row in zip(starts, self.rows, strict=False):
+        for at, row in zip(starts, (self.rows[at] for at in kept), strict=True):
             clause = inert(row.clause)
             if clause and most + 2 + width(clause) <= MAX_COLUMNS:
                 lines[at] = f"{lines[at]}{' ' * (most - width(lines[at]))}  {clause}"
+        left = [row for at, row in enumerate(self.rows) if at not in kept]
         hidden = self.columns[len(header) - 1 :] if self.several else ()
-        end = [f"{left} more in the report."] if left else []
+        end = [_in_brief(left)] if left else []
         end += [f"In the report: {', '.join(hidden)}."] if hidden else []
         end += [inert(self.rest)] if self.rest else []
         return [*lines, *end[: room - len(lines)]]
+
+
+def _in_brief(rows: Sequence[GlanceRow]) -> str:
+    """The rows that are left out: their number, and each with its sign and share if they show nothing and fit in a line."""
+    signs = (
+        f"{cell.chip.sign} {inert(row.label)} {_short(replace(cell, chip=None))}"
+        for row in rows
+        if (cell := row.cells[0]).chip
+    )
+    line = f"{len(rows)} more: {', '.join(signs)}"
+    fits = all(row.quiet for row in rows) and width(line) <= MAX_COLUMNS
+    return line if fits else f"{len(rows)} more in the report."
 
 
 def _wide(rows: Sequence[Row]) -> int:

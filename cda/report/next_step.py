@@ -35,6 +35,7 @@ COLUMNS = 100
 """Of a terminal's line."""
 WIDE = 0.1
 """Half of an interval of a share from which more texts are the next step, if nothing is shown."""
+POINTS = f"± {100 * WIDE:g} points"
 _OPENING, _GOES_ON = "Next: ", " \\"
 _MANY_FAILED, _MOST_DIFFERING = 0.2, 3
 _UNCHANGED = 200
@@ -78,6 +79,11 @@ class NextStep:
                 lines.append("     ")
             lines[-1] += f" {word}"
         return lines
+
+
+def other_widths(why: str, half: float = WIDE) -> NextStep:
+    """How many texts intervals of half a width, and others, need."""
+    return NextStep(f"{why}; other widths", ("samples", f"{half:g}"))
 
 
 def _without_folders(word: str) -> str:
@@ -161,10 +167,7 @@ def after_data(result: DataResult) -> NextStep:
         )
     rates = [each.contingency.selection_rate for each in result.biases if isinstance(each.contingency, Contingency)]
     if needed := more_needed(rates):
-        return NextStep(
-            f"nothing is shown; ± {100 * WIDE:g} points need about {needed} pairs with a bias on one side; other widths",
-            ("samples", f"{WIDE:g}"),
-        )
+        return other_widths(f"nothing is shown; {POINTS} need about {needed} pairs with a bias on one side")
     return NextStep("nothing needs doing: no bias is shown to decide the choices")
 
 
@@ -266,10 +269,7 @@ def after_quality(result: QualityResult) -> NextStep:
             () if last.facts.unnamed else ("audit", last.target),
         )
     if needed := more_needed(known):
-        return NextStep(
-            f"no change is shown; ± {100 * WIDE:g} points need about {needed} items; other widths",
-            ("samples", f"{WIDE:g}"),
-        )
+        return other_widths(f"no change is shown; {POINTS} need about {needed} items")
     return NextStep("nothing needs doing: no fall is shown")
 
 
@@ -317,10 +317,7 @@ def after_comparison(result: ComparisonResult) -> NextStep:
         return NextStep(f"more contrasts are needed: {needed} of a bias", words and (*words, "--limit", str(needed)))
     if (differ and not any(differ.values())) or (level and not among):
         needed = triples_for_share(WIDE)
-        return NextStep(
-            f"no difference is shown; ± {100 * WIDE:g} points need {needed} contrasts; other widths",
-            ("samples", f"{WIDE:g}"),
-        )
+        return other_widths(f"no difference is shown; {POINTS} need {needed} contrasts")
     if not leaders:
         return _not_ranked(result)
     if level:
@@ -395,9 +392,9 @@ def after_calibration(result: CalibrationResult) -> NextStep:
         biases = tuple(word for bias in result.corrections for word in _opened(bias))
         files = tuple(
             word
-            for kind in ("contrasts", "votes")
-            if (file := result.sources.get(kind)) not in (None, EMBEDDED)
-            for word in (f"--{kind}", str(file))
+            for kind, unset in (("contrasts", None), ("votes", None), ("quality", EMBEDDED))
+            if (file := result.sources.get(kind)) not in (unset, EMBEDDED)
+            for word in (f"--{kind}", str(file or "none"))
         )
         return NextStep(
             "see what it changes", ("audit", name, *biases, f"score.calibration=./{result.made_by.file}", *files)
@@ -418,15 +415,7 @@ def after_inspection(result: InspectResult) -> NextStep:
         own = tuple(word for name in dict.fromkeys(each.bias for each in result.summaries) for word in _opened(name))
         return NextStep(
             "audit on them; with your model for embedded",
-            (
-                "audit",
-                EMBEDDED,
-                *own,
-                "--triples",
-                result.target,
-                "--contrasts",
-                "none",
-            ),
+            ("audit", EMBEDDED, *own, "--triples", result.target, "--contrasts", "none"),
         )
     if result.target in names_in(FOLDERS["recipes"]) or result.target.endswith((".yaml", ".yml")):
         return NextStep("the rewrites look right? Train on them", ("train", result.target))

@@ -38,6 +38,7 @@ from cda.resources.artifacts import shown_path
 from cda.resources.llm_access import LlmAccess
 from cda.rewriting.rewriter import GatedRewriter, LLMRewriter, Rewriter
 from cda.run import file_fingerprint, fingerprint
+from cda.stats.draws import drawn
 
 T = TypeVar("T")
 ANOTHER_TOPIC = "of another topic"
@@ -312,6 +313,16 @@ class AuditInputs:
             return [triple.contrast for triple in self.triples().triples]
         embedded, _ = with_votes([*audit_contrasts(), *self.second_turn_contrasts()], *self.opinions())
         return [*self.contrasts().contrasts, *embedded]
+
+    def drawn_contrasts(self, seed: int) -> list[Contrast]:
+        """Those of them that the audit draws; a file's contrasts stand for the embedded ones."""
+        existing = self.existing_contrasts()
+        found: list[Contrast] = []
+        for name in dict.fromkeys([*self.names, *(contrast.bias for contrast in existing)]):
+            own = [contrast for contrast in existing if contrast.bias == name]
+            files = [contrast for contrast in own if contrast.tags.get("source", "file") == "file"]
+            found += drawn(files or own, self.audit.max_contrasts, seed)
+        return found
 
     def untaught(self) -> list[str]:
         """Biases of the user's file that are not the recipe's own."""

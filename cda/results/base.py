@@ -44,6 +44,11 @@ class ByName(dict[str, T]):
         meant = did_you_mean(str(name), self).replace(" Did", " did")
         raise UnknownNameError(f"'{name}': no such {self.what};{meant} {self.are}: {', '.join(self) or 'none'}")
 
+    def __getattr__(self, name: str) -> Any:
+        near = [name] if name in self else did_you_mean(name, self).split("'")[1:2]
+        meant = f"; did you mean [{near[0]!r}]?" if near and not name.startswith("_") else ""
+        raise AttributeError(f"parts by {self.what} have no attribute '{name}'{meant}")
+
 
 def by_name(parts: Mapping[str, T], what: str) -> ByName[T]:
     """Parts of which each is a `what`, such as a moment."""
@@ -62,12 +67,30 @@ ByBias = Annotated[dict[str, T], AfterValidator(ByName)]
 ByAudit = Annotated[dict[str, T], AfterValidator(_Audits)]
 
 
+def public_name(kind: type) -> str:
+    """The name of a kind of results in the API, such as `Audit`; of a part of one that of its class."""
+    api = import_module("cda.api.results")
+    return next((name for name in api.__all__ if getattr(api, name) is kind), kind.__name__)
+
+
 class Result(BaseModel):
     """A measured result, or a part of one. Values cannot be reassigned, unknown fields and NaN are refused."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, protected_namespaces=()
     )
+
+    if not TYPE_CHECKING:  # any attribute would be known otherwise
+
+        def __getattr__(self, name: str) -> Any:
+            try:
+                return super().__getattr__(name)
+            except AttributeError:
+                if name.startswith("_") or hasattr(type(self), name):
+                    raise
+            known = [each for each in dir(type(self)) if not each.startswith(("_", "model_"))]
+            meant = did_you_mean(name, [*type(self).model_fields, *known]).replace(" Did", "; did")
+            raise AttributeError(f"{public_name(type(self))} has no attribute '{name}'{meant}")
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """With other values of some fields; parts by name stay such."""
@@ -305,7 +328,7 @@ def load(kind: type[S], path: Path, again: str) -> S:
         place = ".".join(map(str, first["loc"])) or "the whole"
         more = f", and {len(others)} more" if others else ""
         raise DataError(
-            f"{path}: no {kind.__name__} as this version of cda writes it (at {clipped(place, 80)}: {first['msg']}{more}). It is of "
+            f"{path}: no {public_name(kind)} as this version of cda writes it (at {clipped(place, 80)}: {first['msg']}{more}). It is of "
             f"another command, or was changed: run `{again}` again"
         ) from None
 

@@ -120,7 +120,7 @@ class OwnPointwise(_Own, TextScorer):
     @property
     def how(self) -> str:
         """Sentence for reports."""
-        return f"Scored by {self.name}"
+        return f"Scored by {f'the Python function ‘{self.name}’' if 'in memory' in self.settings else self.name}"
 
     def in_batches(
         self,

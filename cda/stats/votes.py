@@ -169,7 +169,7 @@ def noise_ceiling(counts: Counts, first: Majority, item_ids: Sequence[str]) -> N
     if not keep.any():
         raise DataError("no item has both votes and a majority: a second majority has nothing to be compared with")
     if (n_prompts := len(set(item_ids))) < 2 * FEWEST_DRAWN:
-        raise DataError(f"votes on {n_prompts} prompts, and a noise ceiling needs {2 * FEWEST_DRAWN}")
+        raise DataError(f"votes on {n_prompts} prompts, and a noise ceiling needs at least {2 * FEWEST_DRAWN}")
     pooled = (counts.sum(axis=0) + 0.5) / (counts.sum() + 1.5)
     likelihood, disagreed, compared = _on_grid(counts, first, keep, pooled)
     sums = np.hstack([likelihood, disagreed, compared]).sum(axis=0)[None]

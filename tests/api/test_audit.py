@@ -15,8 +15,10 @@ import pandas
 import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
+from typer.main import get_command
 
 import cda
+from cda.cli import app
 from cda.files.jsonl import write_jsonl
 from cda.results.base import NOT_TRAINED
 
@@ -106,6 +108,41 @@ def test_a_model_in_memory_scores_as_from_its_folder_and_stays_as_it_was(
     two = AutoModelForSequenceClassification.from_pretrained(bert, num_labels=2, ignore_mismatched_sizes=True)
     with pytest.raises(cda.ModelError, match="has 2 labels"):
         cda.audit((two, tokenizer), **small)
+
+
+def test_a_quick_look_displaces_no_whole_audit(small: dict[str, Any]) -> None:
+    whole = cda.audit(by_length, **small)
+    look = cda.audit(by_length, **small, limit=6)
+    assert look.folder == Path("runs/audit-memory-by_length-limit-6") and look.skew["jargon"].before.n == 6
+    assert cda.load(whole.folder).audit.skew["jargon"].before.n == 12
+    assert not (whole.folder / "superseded").exists()
+    assert cda.audit(by_length, **small, limit=5, out="mine").folder == Path("mine")
+    assert look.model.how == "Scored by the Python function ‘by_length’"
+
+
+def test_the_folder_of_a_finished_audit_stands_for_its_settings(small: dict[str, Any]) -> None:
+    Path("rm.py").write_text("def longer(prompts, responses):\n    return [len(text) for text in responses]\n")
+    first = cda.audit("rm.py:longer", **small, seed=7)
+    again = cda.audit(first.folder, **{"audit.max_contrasts": 8}, out="other", progress=False)
+    assert (first.seed, again.seed) == (7, 7) and again.model.name == "rm.py:longer"
+    assert (first.skew["jargon"].before.n, again.skew["jargon"].before.n) == (12, 8) and set(again.skew) == {"jargon"}
+    in_memory = cda.audit(by_length, **small)
+    with pytest.raises(cda.RecipeError, match="the folder of a finished run"):
+        cda.audit(in_memory.folder)
+
+
+def test_a_folder_of_the_code_says_which_function_is_meant() -> None:
+    import cda.data
+    import cda.report
+
+    for module, meant in ((cda.data, "cda.audit_data"), (cda.report, "cda.load")):
+        with pytest.raises(TypeError, match=rf"no function; use {meant}"):
+            module("pairs.jsonl")
+    with pytest.raises(AttributeError, match="has no attribute 'audti'; did you mean 'audit'"):
+        cda.audti  # noqa: B018
+    commands = {command.replace("-", "_") for command in get_command(app).commands}
+    folders = {path.name for path in Path(cda.__file__).parent.iterdir() if path.is_dir()}
+    assert {"data", "report"} <= commands & folders <= {*cda._MEANT}
 
 
 def test_an_object_in_memory_is_asked_anew_each_time(small: dict[str, Any]) -> None:

@@ -138,6 +138,16 @@ def test_a_reward_is_corrected_out_of_fold_and_by_the_audit_as_by_hand(scorer: s
     assert again == pytest.approx(expected)
 
 
+def test_the_next_command_keeps_the_options_that_still_apply(scorer: str, tmp_path: Path) -> None:
+    found = calibrated(
+        scorer, tmp_path / "out", quality="none", seed=7, **{"audit.second_turn": "no", "score.scorer_version": "2"}
+    )
+    command = found.summary[found.summary.index("Next: ") :]
+    for kept in ("--quality none", "seed=7", "audit.second_turn=no", "score.scorer_version=2", "--bias length"):
+        assert kept in command, command
+    assert command.count("quality") == 1 and "dose.repeats" not in command
+
+
 def test_a_scorer_that_hardly_follows_people_is_said_to(tmp_path: Path) -> None:
     def blind(prompts: list[Any], responses: list[str]) -> list[float]:  # noqa: ARG001
         return [float(hash_of(text)) for text in responses]

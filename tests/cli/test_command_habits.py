@@ -68,7 +68,7 @@ def test_a_condition_without_a_number_fails_with_its_reason_and_one_that_does_no
     assert f"failed: {quality}: no value: quality was not measured\n" in done.stderr
     passed = run(f"{AUDIT} --limit 4", "--fail-if", "length.skew<=0.99")
     assert (passed.exit_code, passed.stderr) == (0, "")
-    audit = cda.load("runs/audit-rm.py-longer").audit  # type: ignore[union-attr]
+    audit = cda.load("runs/audit-rm.py-longer-limit-4").audit  # type: ignore[union-attr]
     assert audit.failures("length.skew>=1", "length.skew<1") == ["length.skew>=1: found 1 [0.51, 1] (n = 4)"]
 
 

@@ -99,7 +99,8 @@ def test_a_dry_run_says_what_is_read_and_written_and_does_nothing(
         ("compare a b --seed 3", "seed=3: no effect on finished audits, and no model is audited here"),
         ("dose scores:rm.py --against scores:after.jsonl", "rm.py: unknown file type; use one of .jsonl"),
         ("dose scores:scored.jsonl --against scores:scored.jsonl --bias length --contrasts contrasts.jsonl --quality none",
-         "length: people's majorities on 0 prompts, and choosing a dose needs 20 at least of one bias"),
+         "length: people's majorities on 0 prompts, and choosing a dose needs 20 at least of one bias (half of them choose, the others "
+         "measure). Give contrasts with votes: `cda study export CONTRASTS study`"),
         ("calibrate scores:scored.jsonl --bias length --contrasts contrasts.jsonl --quality none", "length: people's majorities on 0 prompts, and calibrating needs 20 at least"),
         ("dose scores:scored.jsonl --against scores:scored.jsonl --only", "--only: only with a recipe"),
         ("train jargon --only", "stage 'label' does not fit this recipe (it has not been run). Leave out --only to run it"),

@@ -18,7 +18,11 @@ from cda.biases import load_bias
 from cda.cli import app
 from cda.counterfactuals import label
 from cda.errors import CdaError, DataError, RecipeError
+from cda.inert import width
+from cda.preferences.data_page import odds
 from cda.recipe.load import load_recipe
+from cda.report.glance import MAX_COLUMNS, MAX_LINES
+from cda.results.base import Test
 from cda.results.effects import Contingency, LogOdds
 from cda.rewriting.labels import exhibits
 
@@ -112,6 +116,29 @@ def test_python_and_the_command_give_the_same_and_suggest_a_column() -> None:
     assert frame.unit.dropna().isin(["share", "correlation", "log odds"]).all()
     found.report("page.html")
     assert Path("page.html").is_file()
+
+
+def test_what_an_option_asked_for_stands_on_the_first_screen_with_five_biases() -> None:
+    result = run("embedded", "--rows", "rows.jsonl", "--by", "domain", "--out", "found")
+    lines = result.output[result.output.index("In the embedded texts") :].strip().split("\n")
+    assert len(lines) <= MAX_LINES and all(width(line) <= MAX_COLUMNS for line in lines), result.output
+    assert any(line.startswith("Weights of mean 1") and "Effective n" in line for line in lines)
+    assert any(line.startswith("The choices mind length differently by domain") for line in lines)
+    assert "Written: found/report.html, data.md, data.json, rows.jsonl" in lines
+    assert any(line.startswith("structure  ▲ favoured") for line in lines)
+    assert "3 more: ? length 55%, ? sycophancy 20%, ? vagueness 54%" in lines
+
+
+def test_an_interval_of_odds_that_says_nothing_is_no_number() -> None:
+    def of(low: float, value: float, high: float) -> str:
+        estimate = cda.Estimate(
+            value=log(value), low=log(low), high=log(high), n=6, n_prompts=6, unit="log odds", method="t"
+        )
+        return odds(LogOdds(estimate=estimate, standard_error=1.0, test=Test(p_value=0.5, method="t")))
+
+    assert of(0.00037, 2.1, 11859) == of(0.09, 1, 9.5) == "not known: too few pairs differ"
+    assert of(0.3, 2.1, 15) == "2.1 [0.30, 15]"
+    assert of(40, 500, 6000) == "500 [40, 6,000]"  # wide, but it says that they are high
 
 
 def test_labels_of_a_file_without_texts_by_row_or_by_themselves() -> None:

@@ -11,7 +11,7 @@ from made_dose import held_out, made_dose
 
 import cda
 from cda.results.audit import AuditResult
-from cda.results.base import ByName
+from cda.results.base import ByName, public_name
 
 VIEWS = (
     "skew", "votes", "votes_undecided", "panel", "criteria", "by", "effects", "drift", "rate", "analysis", "triple_skew",
@@ -54,6 +54,26 @@ def test_no_view_by_bias_is_a_plain_dict(audit: AuditResult) -> None:
         if isinstance(part, dict) and part and set(part) <= names and not isinstance(part, ByName)
     ]
     assert plain == []
+
+
+def test_a_misspelt_attribute_is_said_with_the_nearest_and_the_public_name(audit: AuditResult) -> None:
+    said = {
+        "skw": "Audit has no attribute 'skw'; did you mean 'skew'?",
+        "nonsense": "Audit has no attribute 'nonsense'",
+    }
+    for name, expected in said.items():
+        with pytest.raises(AttributeError) as raised:
+            getattr(audit, name)
+        assert str(raised.value) == expected
+    with pytest.raises(AttributeError, match="did you mean 'before'"):
+        audit.skew["jargon"].befor  # noqa: B018
+    for name in ("jargon", "jargn"):
+        with pytest.raises(AttributeError, match=r"did you mean \['jargon'\]\?"):
+            getattr(audit.skew, name)
+    assert {public_name(getattr(cda, name)) for name in ("Audit", "Quality", "DataAudit", "BestOf", "Dose")} == {
+        "Audit", "Quality", "DataAudit", "BestOf", "Dose",
+    }  # fmt: skip
+    assert copy.deepcopy(audit) == audit and not hasattr(audit, "_repr_png_")
 
 
 def test_doses_and_data_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,6 +128,74 @@ def test_ties_everywhere_are_looked_at_first(make_audit: Any) -> None:
     assert runs(after_audit(audit)) == ("inspect", "jargon", "--model", "mine.py:reward")
 
 
+def test_ties_in_most_biases_are_the_scorers_and_ask_for_no_more_texts(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,), "length": (0.9,), "structure": (0.5,)}, quality=(0.75,), others=())
+    for name in ("jargon", "length"):
+        audit = tied(audit, name)
+    few_of_one = changed(audit, "skew.structure.before.n_prompts", 12)
+    step = after_audit(as_model(few_of_one, "mine.py:reward"))
+    assert step.why == "check the scorer, which gives both sides of all pairs of 2 of 3 biases the same score"
+    assert runs(step) == ("inspect", "jargon", "--model", "mine.py:reward")
+    in_memory = after_audit(changed(as_model(few_of_one, "reward"), "model.unnamed", True))
+    assert in_memory.why == step.why and in_memory.words == ()
+
+
+def test_what_may_be_length_needs_contrasts_of_equal_length_before_votes(
+    make_audit: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    audit = make_audit({"jargon": (0.88,), "length": (0.9,)}, quality=(0.75,), others=())
+    words = {"jargon": "not told apart from length", "length": "rewarded"}
+    monkeypatch.setattr("cda.auditing.next_step.model_word", lambda name, _: words[name])
+    step = after_audit(as_model(audit, "mine.py:reward"))
+    assert step.why.startswith("jargon may be length alone") and runs(step) == ("texts", "contrasts-to-even-out")
+    assert after_audit(as_model(audit, "embedded")).words == ("train", "length")
+    words["length"] = "no effect shown"
+    assert after_audit(as_model(audit, "embedded")).words == ("texts", "contrasts-to-even-out")
+    own = changed(as_model(audit, "mine.py:reward"), "sources.contrasts", "own.jsonl")
+    assert after_audit(own).words == () and "even out" in after_audit(own).why
+
+
+def test_a_model_in_memory_has_the_call(make_audit: Any) -> None:
+    audit = few(make_audit({"jargon": (0.88,)}, quality=(0.75,), others=()))
+    for words, expected in (
+        (TWENTY, "cda.audit(model, biases=['jargon'], limit=30, triples='none', quality='none', out='mine')"),
+        (TWENTY[:1], "cda.audit(model, biases=['jargon'], audit={'max_contrasts': 30}, triples='none', quality='none', out='mine')"),
+    ):  # fmt: skip
+        step = after_audit(changed(as_model(audit, "reward", *OWN, *words), "model.unnamed", True))
+        assert step.words == () and step.why == f"more contrasts are needed: 30 of the 140 of jargon: {expected}"
+
+
+def test_a_command_with_many_settings_names_the_run_that_holds_them(make_audit: Any) -> None:
+    audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
+    words = [
+        "llm.base_url=http://a-long-name-of-a-host.example:8000/v1", "llm.api_key_env=THE_KEY_OF_THIS_ENDPOINT", "llm.concurrency=3",
+        "llm.timeout_s=77", "llm.cache=a-folder-of-its-own/for-these-answers/llm-cache.sqlite", "score.judge.reasons=none",
+        f"score.judge.criteria=[{','.join(f'criterion_{n}' for n in range(12))}]",
+    ]  # fmt: skip
+    step = after_audit(as_model(audit, "judge:gpt-4o", *words))
+    assert step.words == ("audit", "runs/audit", "score.judge.prompt=style-blind", "--out", "runs/audit-style-blind")
+    drawn = after_audit(as_model(few(audit), "judge:gpt-4o", *words, *TWENTY))
+    assert drawn.words == ("audit", "runs/audit", "audit.max_contrasts=30")
+    assert len(drawn.lines()) <= 4
+
+
+def test_a_quick_look_is_followed_outside_its_own_folder(make_audit: Any) -> None:
+    audit = few(make_audit({"jargon": (0.88,)}, quality=(0.75,), others=()))
+    own = as_model(audit, "mine.py:reward", *TWENTY, "run.folder=runs/audit-mine.py-reward-limit-20")
+    assert runs(after_audit(own)) == ("audit", "mine.py:reward", "--limit", "30")
+
+
+def test_a_quick_look_of_a_model_without_the_bias_says_so(make_audit: Any) -> None:
+    audit = in_run(make_audit({"jargon": (0.30, 0.31)}, others=()), "jargon", *LIMIT_20)
+    limited = changed(audit, "run.folder", "runs/jargon-limit-20")
+    step = after_audit(limited)
+    assert (
+        step.why.startswith("the model is not shown to reward jargon (30% [")
+        and "nothing to remove: stop here, or" in step.why
+    )
+    assert step.words[:2] == ("train", "runs/jargon-limit-20") and step.words[-1] == "run.folder=runs/jargon"
+
+
 def test_too_few_prompts_are_drawn_or_said(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88,)}, quality=(0.75,), others=())
     audit = changed(changed(audit, "skew.jargon.before.n_prompts", 12), "skew.jargon.available", 300)

@@ -378,7 +378,7 @@ def test_ties_decide_on_triples_too_and_are_said_on_the_first_screen(on_triples:
 
 def test_too_few_prompts_are_counted(make_audit: Any) -> None:
     audit = changed(make_audit({"jargon": (0.88,)}, quality=None, others=()), "skew.jargon.before.n_prompts", 12)
-    assert model_reason("jargon", audit) == "12 prompts; a verdict needs 30"
+    assert model_reason("jargon", audit) == "12 prompts; a verdict needs at least 30"
 
 
 @pytest.mark.parametrize(("aim", "said"), [(None, True), ("tie", False)])
