@@ -7,7 +7,8 @@ FOLDER is a checkout of https://github.com/anirudhb123/Preference-Model-Biases. 
     verdicts.jsonl              id, vote, annotator: a row for each LLM judge and pair
     triples.jsonl               bias, prompt, original, rewrite, rewrite_of_rewrite, has_attribute, flipped
     labels.jsonl                chosen_<bias>, rejected_<bias>: the training sample
-    scores/BIAS/SIZE-RUN.jsonl  scores of the paper's reward models; RUN is base, or the fine-tuning's name, such as 750_3
+    scores/BIAS/SIZE-RUN.jsonl  scores of the paper's reward models; RUN is base, or the fine-tuning's name, such as 750_3; of the one
+                                against three biases together vagueness_jargon_length_500
     rewardbench.jsonl           size, run, section, accuracy
     audit.yaml                  the settings of an audit on these files: cda audit MODEL audit=OUT/audit.yaml --bias BIAS
 
@@ -37,7 +38,7 @@ REPOSITORY = "https://github.com/anirudhb123/Preference-Model-Biases"
 _ANNOTATED = "human_annotation_data/{bias}/{bias}_grouped_human_annotations.json"
 _TRIPLES = "data/perturbations/all_data_perturbed_{bias}.jsonl"
 _JUDGED = "*/generative_model_scores/{bias}/{bias}_scored_*.jsonl"
-_SCORED = "data/fine_tuned_model_scores/{bias}/{bias}_scored_*.jsonl"
+_SCORED = "data/fine_tuned_model_scores/*/{bias}_scored_*.jsonl"
 _LABELLED = "data/reward_model_training_labeled_data/*_labeled_{bias}.jsonl"
 _BENCHED = "data/rewardbench_results/*/*_rewardbench.out"
 _BIAS_OF = (_ANNOTATED, _TRIPLES, _JUDGED, _SCORED, _LABELLED)
@@ -210,15 +211,18 @@ def write(release: Release, out: Path) -> None:
         files["verdicts"] += judged(release.files(_JUDGED, bias), bias, contrasts)
         files["triples"] += (row for path in release.files(_TRIPLES, bias) for row in triples(path, bias))
         files["labels"] += (row for path in release.files(_LABELLED, bias)[:1] for row in labelled(path, bias))
+        n_scored = 0
         for path in release.files(_SCORED, bias):
             name = re.fullmatch(rf"(fine_tuned_)?{_SIZE}(?:_(.+))?", path.stem.removeprefix(f"{bias}_scored_"))
-            if name and bool(name[1]) == bool(name[3]):
-                target = out / "scores" / bias / f"{name[2]}-{name[3] or 'base'}.jsonl"
+            together = "" if path.parent.name == bias else f"{path.parent.name}_"  # fine-tuned against several biases
+            if name and bool(name[1] or together) == bool(name[3]):
+                target = out / "scores" / bias / f"{name[2]}-{together}{name[3] or 'base'}.jsonl"
                 target.parent.mkdir(parents=True, exist_ok=True)
                 write_jsonl(target, scored(path, bias, contrasts))
+                n_scored += 1
             else:
                 release.read.discard(path)
-        print(f"{bias}: {_counts(bias, files, len(release.files(_SCORED, bias)))}")
+        print(f"{bias}: {_counts(bias, files, n_scored)}")
     refuse([] if any(files.values()) else [f"{release.folder}: holds no row that can be used"])
     out.mkdir(parents=True, exist_ok=True)
     for name, rows in files.items():

@@ -115,6 +115,21 @@ def test_what_cannot_be_used_is_counted(release: Path, written: Any, capsys: Any
     assert "1 pairs left out: a text is missing" in said and "not recognised: 1 files (data/more.jsonl)" in said
 
 
+def test_scores_after_a_training_against_several_biases_have_its_name(
+    release: Path, written: Any, tmp_path: Path, capsys: Any
+) -> None:
+    scores = release / "data" / "fine_tuned_model_scores"
+    together = scores / "vagueness_jargon_length" / "jargon_scored_2B_500.jsonl"
+    together.parent.mkdir()
+    shutil.copy(scores / "jargon" / "jargon_scored_2B.jsonl", together)
+    shutil.copy(together, together.with_name("jargon_scored_2B.jsonl"))  # whose run has no name
+    written()
+    found = {path.stem for path in (tmp_path / "files" / "scores" / "jargon").iterdir()}
+    assert found == {"2B-base", "2B-750_3", "3B-base", "3B-750_3", "2B-vagueness_jargon_length_500"}
+    said = capsys.readouterr().out
+    assert "not recognised: 1 files (data/fine_tuned_model_scores/vagueness_jargon_length/jargon_scored_2B.jsonl)" in said
+
+
 def test_missing_parts_are_said_and_wrong_folders_refused(
     release: Path, written: Any, tmp_path: Path, capsys: Any
 ) -> None:
