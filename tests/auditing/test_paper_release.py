@@ -129,7 +129,9 @@ def test_scores_after_a_training_against_several_biases_have_its_name(
     found = {path.stem for path in (tmp_path / "files" / "scores" / "jargon").iterdir()}
     assert found == {"2B-base", "2B-750_3", "3B-base", "3B-750_3", "gpt-4o", "2B-vagueness_jargon_length_500"}
     said = capsys.readouterr().out
-    assert "not recognised: 1 files (data/fine_tuned_model_scores/vagueness_jargon_length/jargon_scored_2B.jsonl)" in said
+    assert (
+        "not recognised: 1 files (data/fine_tuned_model_scores/vagueness_jargon_length/jargon_scored_2B.jsonl)" in said
+    )
 
 
 def test_missing_parts_are_said_and_wrong_folders_refused(
