@@ -7,7 +7,9 @@ FOLDER is a checkout of https://github.com/anirudhb123/Preference-Model-Biases. 
     verdicts.jsonl              id, vote, annotator: a row for each LLM judge and pair
     triples.jsonl               bias, prompt, original, rewrite, rewrite_of_rewrite, has_attribute, flipped
     labels.jsonl                chosen_<bias>, rejected_<bias>: the training sample
-    scores/BIAS/SIZE-RUN.jsonl  scores of the paper's reward models; RUN is base, or the fine-tuning's name, such as 750_3
+    scores/BIAS/SIZE-RUN.jsonl  scores of the paper's reward models; RUN is base, or the fine-tuning's name, such as 750_3; of the one
+                                against three biases together vagueness_jargon_length_500
+    scores/BIAS/JUDGE.jsonl     preferences of an LLM judge with a verdict on every pair
     rewardbench.jsonl           size, run, section, accuracy
     audit.yaml                  the settings of an audit on these files: cda audit MODEL audit=OUT/audit.yaml --bias BIAS
 
@@ -37,7 +39,7 @@ REPOSITORY = "https://github.com/anirudhb123/Preference-Model-Biases"
 _ANNOTATED = "human_annotation_data/{bias}/{bias}_grouped_human_annotations.json"
 _TRIPLES = "data/perturbations/all_data_perturbed_{bias}.jsonl"
 _JUDGED = "*/generative_model_scores/{bias}/{bias}_scored_*.jsonl"
-_SCORED = "data/fine_tuned_model_scores/{bias}/{bias}_scored_*.jsonl"
+_SCORED = "data/fine_tuned_model_scores/*/{bias}_scored_*.jsonl"
 _LABELLED = "data/reward_model_training_labeled_data/*_labeled_{bias}.jsonl"
 _BENCHED = "data/rewardbench_results/*/*_rewardbench.out"
 _BIAS_OF = (_ANNOTATED, _TRIPLES, _JUDGED, _SCORED, _LABELLED)
@@ -145,6 +147,21 @@ def judged(paths: Sequence[Path], bias: str, contrasts: Sequence[Row]) -> Iterat
                 yield {"id": row["id"], "vote": found.pop(), "annotator": path.stem.removeprefix(f"{bias}_scored_")}
 
 
+def preferences(verdicts: Sequence[Row], contrasts: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    """Each judge that has a verdict on every pair, with them as preferences for the perturbed side: 1, 0 of a tie, −1."""
+    sign = {"perturbed": 1, "tie": 0, "base": -1}
+    for judge in sorted({row["annotator"] for row in verdicts}):
+        votes = {row["id"]: row["vote"] for row in verdicts if row["annotator"] == judge}
+        if len(votes) == len(contrasts):
+            yield judge, [
+                {
+                    "id": row["id"], "bias": row["bias"], "prompt": row["prompt"], "response_a": row["perturbed"],
+                    "response_b": row["base"], "preference": sign[votes[row["id"]]],
+                }
+                for row in contrasts
+            ]  # fmt: skip
+
+
 def triples(path: Path, bias: str) -> Iterator[Row]:
     """Answers, their rewrites with the bias and the rewrites of these without it. The rewriter was asked to add the bias, so that
     the answers count as without it; the release labels none of them, and no check was made of its rewrites."""
@@ -207,18 +224,23 @@ def write(release: Release, out: Path) -> None:
                 print(f"  {path.name}: {n} pairs left out: {reason}")
         files["contrasts"] += [{key: value for key, value in row.items() if key != "votes"} for row in contrasts]
         files["votes"] += [{"id": row["id"], "votes": row["votes"]} for row in contrasts if row["votes"]]
-        files["verdicts"] += judged(release.files(_JUDGED, bias), bias, contrasts)
+        verdicts = list(judged(release.files(_JUDGED, bias), bias, contrasts))
+        files["verdicts"] += verdicts
         files["triples"] += (row for path in release.files(_TRIPLES, bias) for row in triples(path, bias))
         files["labels"] += (row for path in release.files(_LABELLED, bias)[:1] for row in labelled(path, bias))
+        scores = dict(preferences(verdicts, contrasts))
         for path in release.files(_SCORED, bias):
             name = re.fullmatch(rf"(fine_tuned_)?{_SIZE}(?:_(.+))?", path.stem.removeprefix(f"{bias}_scored_"))
-            if name and bool(name[1]) == bool(name[3]):
-                target = out / "scores" / bias / f"{name[2]}-{name[3] or 'base'}.jsonl"
-                target.parent.mkdir(parents=True, exist_ok=True)
-                write_jsonl(target, scored(path, bias, contrasts))
+            together = "" if path.parent.name == bias else f"{path.parent.name}_"  # fine-tuned against several biases
+            if name and bool(name[1] or together) == bool(name[3]):
+                scores[f"{name[2]}-{together}{name[3] or 'base'}"] = scored(path, bias, contrasts)
             else:
                 release.read.discard(path)
-        print(f"{bias}: {_counts(bias, files, len(release.files(_SCORED, bias)))}")
+        for run, rows in scores.items():
+            target = out / "scores" / bias / f"{run}.jsonl"
+            target.parent.mkdir(parents=True, exist_ok=True)
+            write_jsonl(target, rows)
+        print(f"{bias}: {_counts(bias, files, len(scores))}")
     refuse([] if any(files.values()) else [f"{release.folder}: holds no row that can be used"])
     out.mkdir(parents=True, exist_ok=True)
     for name, rows in files.items():

@@ -199,9 +199,7 @@ def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOve
                 if of_bias and (member.row.training is None or bias in member.row.training.against):
                     sets.setdefault(member.row.text_set("votes", bias), []).append(member)
             for alike in sorted(sets.values(), key=len, reverse=True):
-                if len(alike) > 1 and (
-                    found := _mean(bias, kind, of, alike, len(sets) == 1 if of else len(alike) == len(own))
-                ):
+                if len(alike) > 1 and (found := _mean(bias, kind, of, alike, len(sets) == 1)):
                     numbers += found[1]
                     yield found[0]
 

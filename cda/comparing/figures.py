@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from cda.comparing.compared_numbers import ComparedNumbers
+from cda.comparing.screen import labels
 from cda.numbers.measures import MEASURES
 from cda.report.names import distinct
 from cda.report.numbers import FORMS, count, share, signed
@@ -58,9 +59,16 @@ class _Figures:
         self.names = distinct({name: named(shown.name(name)) for name in known})
         self.lines = [(audit, moment) for audit, moment in shown.lines if moment != "change"]
 
-    def name(self, audit: str, moment: str) -> str:
+    def name(self, audit: str, moment: str, names: Mapping[str, str] | None = None) -> str:
         """An audit or mean under a scoring; one model as it is by its name alone."""
-        return self.names[audit] if moment == "model" else f"{self.names[audit]}, {moment}"
+        name = (names or self.names)[audit]
+        return name if moment == "model" else f"{name}, {moment}"
+
+    def apart(self, known: Iterable[str]) -> dict[str, str]:
+        """Names of the audits and means of one figure: no longer than tells these apart."""
+        audits = list(dict.fromkeys(known))
+        words = {name: self.shown.name(name) for name in audits} | labels(self.shown.result, audits)
+        return distinct({name: named(said) for name, said in words.items()})
 
     def series(self) -> dict[str, tuple[str, str]]:
         """Lines to be told apart in one figure over all biases: means and audits of several biases, or means alone; none of too many."""
@@ -131,7 +139,9 @@ class _Figures:
     def rate_by_bias(self) -> Iterator[Plot]:
         """The same for each bias, a row for every audit."""
         for bias, slug in slugs(self.shown.biases).items():
-            rows = {self.name(*line): own for line in self.lines if any((own := self._rate(*line, bias)).values())}
+            found = {line: own for line in self.lines if any((own := self._rate(*line, bias)).values())}
+            names = self.apart(audit for audit, _ in found)
+            rows = {self.name(*line, names): own for line, own in found.items()}
             if len(rows) > 1 and any(own["naive"] for own in rows.values()):
                 words = " ".join(in_words(label, own, signed) for label, own in rows.items())
                 title = f"Naive next to double-rewrite effect (RATE): {named(bias)}"
@@ -141,12 +151,13 @@ class _Figures:
 
     def correlations(self) -> Iterator[Correlation]:
         """The correlation of each audit and bias next to people's."""
-        for audit, moment in self.lines:
-            for bias in self.shown.biases:
-                people = self.shown.people("correlation", bias)
-                model = self.shown.estimate("correlation", audit, moment, bias)
-                if people and model:
-                    yield Correlation(bias, self.name(audit, moment), people, model, moment == "before")
+        for bias in self.shown.biases:
+            people = self.shown.people("correlation", bias)
+            found = {line: own for line in self.lines if (own := self.shown.estimate("correlation", *line, bias))}
+            names = self.apart(audit for audit, _ in found)
+            for line, model in found.items():
+                if people:
+                    yield Correlation(bias, self.name(*line, names), people, model, line[1] == "before")
 
     def by_measure(self) -> Iterator[Plot]:
         """Every measure with an axis, a figure for each bias or section of quality."""
@@ -163,9 +174,11 @@ class _Figures:
         for audit, moment in self.lines:
             if found := self.shown.estimate(key, audit, moment, column):
                 is_mean = moment == "model" and (audit, column) in self.shown.means
-                rows.setdefault(self.names[audit], {})["mean" if is_mean else moment] = found
+                rows.setdefault(audit, {})["mean" if is_mean else moment] = found
         if len(rows) < 2:
             return
+        names = self.apart(rows)
+        rows = {names[audit]: own for audit, own in rows.items()}
         form = FORMS[MEASURES[key].unit]
         title = f"{MEASURES[key].caption}: {named(column)}" if column else MEASURES[key].caption
         if people := self.shown.people(key, column):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
@@ -37,10 +37,11 @@ _KEY = re.compile(r"[:/\\]")
 """What a name of an audit has that is a path or the name of a scorer, and no name that a person gave it."""
 
 
-def labels(result: ComparisonResult) -> dict[str, str]:
-    """Each audit as a reader calls it: a plain name as it is; else its model and training, with what tells apart those that are alike in
-    these."""
-    words = {name: _label(row) if _KEY.search(name) else inert(name) for name, row in result.audits.items()}
+def labels(result: ComparisonResult, of: Iterable[str] | None = None) -> dict[str, str]:
+    """Each audit, or those `of` these names, as a reader calls it: a plain name as it is; else its model and training, with what tells
+    apart those that are alike in these."""
+    known = result.audits if of is None else {name: result.audits[name] for name in of if name in result.audits}
+    words = {name: _label(row) if _KEY.search(name) else inert(name) for name, row in known.items()}
     told: dict[str, str] = {}
     for said in dict.fromkeys(words.values()):
         alike = [name for name in words if words[name] == said]

@@ -34,6 +34,7 @@ from cda.report.page import Entry, Headline, ReportSection, TextPair
 from cda.report.plots import (
     BEFORE,
     FAINT,
+    PAGE,
     Mark,
     Plot,
     Scale,
@@ -386,7 +387,8 @@ def _tested_plots(result: DiscoverResult) -> Iterator[Plot]:
     drawn = [(at, entry, entry.pooled) for at, entry in enumerate(result.tested, 1) if entry.pooled]
     if drawn:
         words = " ".join(
-            f"{at}: reward {signed(pooled.reward)}, judge {share(pooled.judge)}{', confirmed' if entry.confirmed else ''}."
+            f"{at} ({clipped(inert(entry.attribute), _SHORT)}): reward {signed(pooled.reward)}, judge {share(pooled.judge)}"
+            f"{', confirmed' if entry.confirmed else ''}."
             for at, entry, pooled in drawn
         )
         title = (
@@ -407,9 +409,13 @@ def _draw_tested(drawn: Sequence[tuple[int, TestedAttribute, Strength]], axes: A
             draw_points(axes, mark, xs, ys, xerr=errors(judges), yerr=errors(rewards))
     for at, entry, pooled in drawn:
         # To four sides in turn, since neighbours in the table are often neighbours here.
-        side = ((4, 4), (4, -10), (-10, 4), (-10, -10))[at % 4]
+        side = ((5, 5), (5, -12), (-11, 5), (-11, -12))[at % 4]
         where, color = (pooled.judge.value, pooled.reward.value), kinds[entry.confirmed].color
-        axes.annotate(str(at), where, side, textcoords="offset points", color=color, weight="bold")
+        # Intervals that cross a number stay visible, but fainter.
+        ground = {"boxstyle": "square,pad=0.02", "facecolor": PAGE, "edgecolor": "none", "alpha": 0.75}
+        axes.annotate(
+            str(at), where, side, textcoords="offset points", color=color, weight="bold", zorder=4, bbox=ground
+        )
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel(_JUDGE)
     axes.set_ylabel(_REWARD)

@@ -50,7 +50,7 @@ def _served(bare: str) -> str:
 
 _KINDS: dict[str, Callable[[str], str]] = {
     "judge": _several("judge"), "grade": _several("grader"), "dpo": _ratio, "served": _served,
-    "scores": lambda bare: f"the scores in {data_called(bare)}",
+    "scores": lambda bare: f"the score file {data_called(bare)}",
 }  # fmt: skip
 
 

@@ -84,7 +84,8 @@ def test_every_part_of_the_release_becomes_rows(written: Any, tmp_path: Path, ca
     }  # fmt: skip
     assert files["rewardbench"][0] == {"size": "2B", "run": "base", "section": "Chat", "accuracy": 0.8}
     scores = {path.stem: path for path in (tmp_path / "files" / "scores" / "jargon").iterdir()}
-    assert set(scores) == {"2B-base", "2B-750_3", "3B-base", "3B-750_3"}
+    assert set(scores) == {"2B-base", "2B-750_3", "3B-base", "3B-750_3", "gpt-4o"}
+    assert Counter(row["preference"] for row in read_jsonl(scores["gpt-4o"])) == {0: 6, -1: 18}
     before, after = (list(read_jsonl(scores[name])) for name in ("2B-base", "2B-750_3"))
     assert [row["perturbed_score"] - row["base_score"] for row in before[:VOTED]] == [1.0, -1.0] * (VOTED // 2)
     assert len(before) == VOTED + MORE and all(row["perturbed_score"] < row["base_score"] for row in after)
@@ -92,12 +93,12 @@ def test_every_part_of_the_release_becomes_rows(written: Any, tmp_path: Path, ca
     assert (before[29]["id"], before[29]["votes"]) == ("jargon-triple-30", [])
     said = capsys.readouterr().out
     assert (
-        "jargon: 24 pairs with people's votes, 24 verdicts of LLM judges, 31 triples, 4 files of scores, 11 labelled"
+        "jargon: 24 pairs with people's votes, 24 verdicts of LLM judges, 31 triples, 5 files of scores, 11 labelled"
         in said
     )
 
 
-def test_what_cannot_be_used_is_counted(release: Path, written: Any, capsys: Any) -> None:
+def test_what_cannot_be_used_is_counted(release: Path, written: Any, tmp_path: Path, capsys: Any) -> None:
     path = release / "human_annotation_data" / "jargon" / "jargon_grouped_human_annotations.json"
     rows = json.loads(path.read_text(encoding="utf-8"))
     rows[1]["response_1"] = ""
@@ -111,8 +112,26 @@ def test_what_cannot_be_used_is_counted(release: Path, written: Any, capsys: Any
     files = written()
     assert len(files["contrasts"]) == VOTED - 1 and files["votes"][1]["votes"][0] == "both"
     assert len(files["verdicts"]) == VOTED - 2 and files["verdicts"][0]["id"] == "jargon-3"
+    assert not list((tmp_path / "files" / "scores").rglob("gpt-4o.jsonl"))  # it has no verdict on one pair
     said = capsys.readouterr().out
     assert "1 pairs left out: a text is missing" in said and "not recognised: 1 files (data/more.jsonl)" in said
+
+
+def test_scores_after_a_training_against_several_biases_have_its_name(
+    release: Path, written: Any, tmp_path: Path, capsys: Any
+) -> None:
+    scores = release / "data" / "fine_tuned_model_scores"
+    together = scores / "vagueness_jargon_length" / "jargon_scored_2B_500.jsonl"
+    together.parent.mkdir()
+    shutil.copy(scores / "jargon" / "jargon_scored_2B.jsonl", together)
+    shutil.copy(together, together.with_name("jargon_scored_2B.jsonl"))  # whose run has no name
+    written()
+    found = {path.stem for path in (tmp_path / "files" / "scores" / "jargon").iterdir()}
+    assert found == {"2B-base", "2B-750_3", "3B-base", "3B-750_3", "gpt-4o", "2B-vagueness_jargon_length_500"}
+    said = capsys.readouterr().out
+    assert (
+        "not recognised: 1 files (data/fine_tuned_model_scores/vagueness_jargon_length/jargon_scored_2B.jsonl)" in said
+    )
 
 
 def test_missing_parts_are_said_and_wrong_folders_refused(

@@ -203,6 +203,30 @@ def finished(folder: Path, name: str, strength: float, **given: Any) -> Path:
     return run
 
 
+def test_score_files_of_one_bias_each_are_one_series_and_have_short_names(tmp_path: Path) -> None:
+    """Files of the same name in a folder for each bias, as the release of a paper has them."""
+    for bias in ("jargon", "length"):
+        files = []
+        for size, every in (("2B", 4), ("8B", 8)):
+            rows = [
+                {**{name: row[name] for name in ("prompt", "perturbed", "base")}, "perturbed_score": 1.0, "base_score": 2.0 * (at % every == 0)}
+                for at, row in enumerate(contrasts())
+            ]  # fmt: skip
+            (tmp_path / bias).mkdir(exist_ok=True)
+            write_jsonl(tmp_path / bias / f"{size}.jsonl", rows)
+            files.append(f"scores:{tmp_path / bias / size}.jsonl")
+        given = COMMON | {"biases": bias}
+        cda.compare(*files, contrasts=contrasts(), votes=votes(), out=tmp_path / "out", **given)
+    comparison = cda.compare(tmp_path / "out", out=tmp_path / "again")
+    assert [(mean.name, len(mean.audits)) for mean in comparison.means] == [("mean of 2 reward models", 2)] * 2
+    skew, _ = comparison.plot("biases", "double")
+    marks = {each.get_label(): list(each[0].get_xdata()) for each in skew.containers}
+    assert list(marks) == ["people", "mean of 2 reward models"]
+    assert marks["mean of 2 reward models"] == pytest.approx([100 * (0.75 + 0.875) / 2] * 2, abs=2)
+    rows = [text.get_text() for text in comparison.plot("skew-jargon", "double").get_yticklabels()]
+    assert sorted(rows) == ["mean of 2 reward models", "score file ‘2B’", "score file ‘8B’"]
+
+
 def test_other_contrasts_and_other_votes_are_never_averaged(tmp_path: Path) -> None:
     runs = [
         finished(tmp_path, "a", 1.0),

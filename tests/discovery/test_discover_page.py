@@ -152,6 +152,10 @@ def test_every_way_to_find_nothing_says_so(
     found = [one for one in section_ids(checked(page)) if one != "limits"]
     assert found == [*sections, "excluded", "effort", "made", "meaning"]
     assert ("tested" in figures(checked(page))) is (until == "test")
+    for plot in document.plots:  # its caption stands without the table
+        assert [f"{at} ({one.attribute}): reward" in plot.description for at, one in enumerate(result.tested, 1)] == [
+            True
+        ] * 2
 
 
 def test_the_first_screen_tells_what_is_confirmed_and_what_is_only_rewarded(make: MakeResult) -> None:
