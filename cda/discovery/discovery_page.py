@@ -387,7 +387,7 @@ def _tested_plots(result: DiscoverResult) -> Iterator[Plot]:
     drawn = [(at, entry, entry.pooled) for at, entry in enumerate(result.tested, 1) if entry.pooled]
     if drawn:
         words = " ".join(
-            f"{at} ({clipped(inert(entry.attribute), _SHORT)}): reward {signed(pooled.reward)}, judge {share(pooled.judge)}"
+            f"{at} ({inert(entry.attribute)}): reward {signed(pooled.reward)}, judge {share(pooled.judge)}"
             f"{', confirmed' if entry.confirmed else ''}."
             for at, entry, pooled in drawn
         )

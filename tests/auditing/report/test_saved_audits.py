@@ -98,7 +98,7 @@ def test_rate_keeps_what_is_estimated_and_says_why_it_is_not(
 def test_a_changed_value_is_refused_by_its_place(path: str, value: Any, audit: AuditResult, tmp_path: Path) -> None:
     file = tmp_path / "audit.json"
     write_json(file, changed(audit.model_dump(exclude={"dose", "run"}), path, value))
-    with pytest.raises(DataError, match=f"no AuditResult as this version .*at {path.split('.')[0]}.*`cda audit` again"):
+    with pytest.raises(DataError, match=f"no Audit as this version .*at {path.split('.')[0]}.*`cda audit` again"):
         load(AuditResult, file, "cda audit")
     file.write_text(file.read_text(encoding="utf-8")[:-9], encoding="utf-8")
     with pytest.raises(DataError):
