@@ -171,7 +171,14 @@ def people_table(audit: AuditResult) -> Table | None:
                 rows.append(
                     (name, share(agreed.majority_share), decided, alpha, cell(second, share, None), str(agreed.n_votes))
                 )
-    header = ("bias", "mean majority share", "the same, if for one side", "Krippendorff's alpha", "miscalibration of a second majority", "votes")
+    header = (
+        "bias",
+        "mean majority share",
+        "the same, if for one side",
+        "Krippendorff's alpha",
+        "miscalibration of a second majority",
+        "votes",
+    )
     return table(f"How far people agree with each other, with {PERCENT} intervals", header, rows)
 
 

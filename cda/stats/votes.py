@@ -125,6 +125,8 @@ def agreement(counts: Counts, item_ids: Sequence[str], people: Majority | None =
 def _with_majority(counts: Counts, item_ids: Sequence[str], people: Majority) -> Estimate:
     """DataError: no item has votes and a majority for one side."""
     decided = people.used & (people.target != 0.5) & (counts.sum(axis=1) > 0)
+    if not decided.any():
+        raise DataError(f"no item of {len(counts)} has votes and a majority for one side")
     votes, target = counts[decided], people.target[decided]
     own = np.where(target == 1, votes[:, 0], votes[:, 1]) / votes.sum(axis=1)
     return share_of(own, np.asarray(item_ids, dtype=str)[decided].tolist(), float(votes.sum(axis=1).mean()))

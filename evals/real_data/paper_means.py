@@ -8,7 +8,7 @@ Thresholds: every number of paper_numbers.MEANS, to the digits given there; the 
 preference is that of the 27B scores on every pair of four biases and not of vagueness; RewardBench's numbers in the notebook differ
 from the released files in the two cells that are listed, and nowhere else among those of the paper's sizes.
 
-    python -m evals.real_data.paper_means --release Preference-Model-Biases      (default $CDA_DATA/fff; about five minutes)
+    python -m evals.real_data.paper_means --release Preference-Model-Biases      (default $CDA_DATA/fff; five to ten minutes)
 
 It needs scores of four sizes on five biases: a part of the release, as tests use it, is skipped.
 """

@@ -46,10 +46,10 @@ MEANS: dict[str, tuple[float, int, str]] = {
     "three: miscalibration over biases": (35.6888, 4, "notebook"),
     "three base: gap over biases": (33.2455, 4, "notebook"),
     "three: gap over biases": (12.6498, 4, "notebook"),
-    "change of skew, unpaired: vagueness-paper": (-29.8, 1, "paper"),
-    "change of skew, unpaired: vagueness-paper | low": (-43.2, 1, "paper"),
-    "change of skew, unpaired: vagueness-paper | high": (-16.5, 1, "paper"),
-    "agreement with the majority: vagueness-paper": (85.7, 1, "paper"),
+    "change of skew, unpaired: vagueness-paper": (-29.8, 1, "paper, as its readers quote it"),
+    "change of skew, unpaired: vagueness-paper | low": (-43.2, 1, "paper, as its readers quote it"),
+    "change of skew, unpaired: vagueness-paper | high": (-16.5, 1, "paper, as its readers quote it"),
+    "agreement with the majority: vagueness-paper": (85.7, 1, "paper, as its readers quote it"),
 }
 # Cells of RewardBench that the notebook has in other digits than the released files: the chat of the 3B model after the training
 # against length (its number before it, where the file has 11 points less), and one that was rounded.
