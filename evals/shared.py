@@ -23,6 +23,8 @@ from cda.records import content_id
 
 ROOT = Path(__file__).parent.parent
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
+SKIPPED = 77
+"""Exit status of an eval whose data or device are not there: it has neither passed nor failed, and its result stays as it was."""
 _STARTED = time.monotonic()
 
 

@@ -7,12 +7,17 @@ FOLDER is a checkout of https://github.com/anirudhb123/Preference-Model-Biases. 
     verdicts.jsonl              id, vote, annotator: a row for each LLM judge and pair
     triples.jsonl               bias, prompt, original, rewrite, rewrite_of_rewrite, has_attribute, flipped
     labels.jsonl                chosen_<bias>, rejected_<bias>: the training sample
-    scores/BIAS/SIZE-RUN.jsonl  scores of the paper's reward models; RUN is base, or the fine-tuning's name, such as 750_3; of the one
-                                against three biases together vagueness_jargon_length_500
+    scores/SIZE-RUN.jsonl       scores of the paper's reward models on the texts of all biases. RUN is base; trained (for each bias the
+                                model that was trained against it, so another one for each bias); or a training against several
+    scores/BIAS/SIZE-RUN.jsonl  the same of one bias; RUN is base, or the training's name, such as 750_3
     scores/BIAS/JUDGE.jsonl     preferences of an LLM judge with a verdict on every pair
+    counterfactuals.jsonl       bias, prompt, base (the chosen answer), perturbed (the rewritten one): what the paper's models were
+                                trained on, for `data.contrasts` with the objective `paired`
+    supplementary/BIAS.jsonl    prompt, chosen, rejected and labels of Chatbot Arena's pairs, for `data.supplement`
     rewardbench.jsonl           size, run, section, accuracy
     audit.yaml                  the settings of an audit on these files: cda audit MODEL audit=OUT/audit.yaml --bias BIAS
 
+The release's vagueness (breadth without depth) is our `vagueness-paper`; `vagueness` is another bias, noncommittal wording.
 Rows that cannot be used and files that were not recognised are counted on the screen.
 """
 
@@ -39,10 +44,17 @@ REPOSITORY = "https://github.com/anirudhb123/Preference-Model-Biases"
 _ANNOTATED = "human_annotation_data/{bias}/{bias}_grouped_human_annotations.json"
 _TRIPLES = "data/perturbations/all_data_perturbed_{bias}.jsonl"
 _JUDGED = "*/generative_model_scores/{bias}/{bias}_scored_*.jsonl"
-_SCORED = "data/fine_tuned_model_scores/*/{bias}_scored_*.jsonl"
+_SCORED = "data/fine_tuned_model_scores/{bias}/{bias}_scored_*.jsonl"
 _LABELLED = "data/reward_model_training_labeled_data/*_labeled_{bias}.jsonl"
+_TOGETHER = (
+    "data/fine_tuned_model_scores/*_*/{bias}_scored_*.jsonl"  # trained against several biases, which name the folder
+)
+_COUNTERFACTUALS = "data/reward_model_counterfactual_data/*_counterfactuals_{bias}.jsonl"
+_SUPPLEMENT = "data/chatbot_arena_labeled_data/*_{bias}_labeled.jsonl"
 _BENCHED = "data/rewardbench_results/*/*_rewardbench.out"
 _BIAS_OF = (_ANNOTATED, _TRIPLES, _JUDGED, _SCORED, _LABELLED)
+_OURS = {"vagueness": "vagueness-paper"}
+"""A bias of the release to our name for what it measures, where they differ."""
 _SIZE = r"(\d+(?:\.\d+)?B)"
 _SETTINGS = """\
 # An audit on the released data of "Flattery, Fluff, and Fog", written by scripts/paper_release.py:
@@ -112,7 +124,7 @@ def annotated(path: Path, bias: str) -> tuple[list[Row], Counter[str]]:
         prompt, perturbed, base = texts
         found.append(
             {
-                "id": f"{bias}-{number}", "bias": bias, "prompt": prompt, "perturbed": perturbed, "base": base,
+                "id": f"{bias}-{number}", "bias": _OURS.get(bias, bias), "prompt": prompt, "perturbed": perturbed, "base": base,
                 "preferred": sides.get(_word(stated)), "votes": [sides.get(_word(vote), vote) for vote in votes],
             }
         )  # fmt: skip
@@ -167,7 +179,7 @@ def triples(path: Path, bias: str) -> Iterator[Row]:
     the answers count as without it; the release labels none of them, and no check was made of its rewrites."""
     for row in load_rows(str(path)):
         yield {
-            "bias": bias, "prompt": row.get("query"), "original": row.get("original_response"),
+            "bias": _OURS.get(bias, bias), "prompt": row.get("query"), "original": row.get("original_response"),
             "rewrite": row.get("perturbed_response"), "rewrite_of_rewrite": row.get("base_response"),
             "has_attribute": "no", "flipped": "yes",
         }  # fmt: skip
@@ -181,7 +193,7 @@ def scored(path: Path, bias: str, contrasts: Sequence[Row]) -> list[Row]:
         contrast = voted.get(_texts(row, "query", "perturbed_response", "base_response"), {})
         rows.append(
             {
-                "id": contrast.get("id", f"{bias}-triple-{number}"), "bias": bias, "prompt": row.get("query"),
+                "id": contrast.get("id", f"{bias}-triple-{number}"), "bias": _OURS.get(bias, bias), "prompt": row.get("query"),
                 "perturbed": row.get("perturbed_response"), "base": row.get("base_response"),
                 "perturbed_score": row.get("perturbed_score"), "base_score": row.get("base_score"),
                 "preferred": contrast.get("preferred"), "votes": contrast.get("votes", []),
@@ -195,11 +207,35 @@ def labelled(path: Path, bias: str) -> Iterator[Row]:
     rows = load_rows(str(path))
     names = sorted({name.removeprefix("chosen_") for row in rows for name in row if name.startswith("chosen_")})
     column = bias if bias in names else next(iter(names), bias)
-    texts = ("prompt", "chosen", "rejected")
+    texts = {"prompt": "query", "chosen": "chosen_response", "rejected": "rejected_response"}
     for row in rows:
-        yield {name: row[name] for name in texts if name in row} | {
-            f"{side}_{bias}": row.get(f"{side}_{column}") for side in ("chosen", "rejected")
+        yield {ours: row[name] for ours, theirs in texts.items() for name in (ours, theirs) if name in row} | {
+            f"{side}_{_OURS.get(bias, bias)}": row.get(f"{side}_{column}") for side in ("chosen", "rejected")
         }
+
+
+def counterfactual(path: Path, bias: str) -> Iterator[Row]:
+    """The answer that was chosen, without the bias, and the rewritten one with it, which the paper's loss puts below."""
+    for row in load_rows(str(path)):
+        yield {"bias": _OURS.get(bias, bias), "prompt": row.get("query"), "base": row.get("chosen_response"),
+               "perturbed": row.get("rejected_response")}  # fmt: skip
+
+
+def together(files: Mapping[str, Sequence[Row]]) -> tuple[list[Row], int]:
+    """The scores of one size and run on the texts of all biases, pairs that people voted on first; and how many of its texts have
+    another score in the file of another bias. Such a text keeps its first score: a model gives a text one."""
+    rows = sorted((row for own in files.values() for row in own), key=lambda row: not row["votes"])
+    first: dict[tuple[str, str], object] = {}
+    differing, found = 0, []
+    for row in rows:
+        scores = {}
+        for side in ("perturbed", "base"):
+            own = row[f"{side}_score"]
+            kept = first.setdefault((normal_text(str(row["prompt"])), normal_text(str(row[side]))), own)
+            differing += kept != own
+            scores[f"{side}_score"] = kept
+        found.append({**row, **scores})
+    return found, differing
 
 
 def benched(paths: Sequence[Path]) -> Iterator[Row]:
@@ -214,7 +250,10 @@ def benched(paths: Sequence[Path]) -> Iterator[Row]:
 
 def write(release: Release, out: Path) -> None:
     """Write every file, and print what was written and left out."""
-    files: dict[str, list[Row]] = {name: [] for name in ("contrasts", "votes", "verdicts", "triples", "labels")}
+    files: dict[str, list[Row]] = {
+        name: [] for name in ("contrasts", "votes", "verdicts", "triples", "labels", "counterfactuals")
+    }
+    all_scores: dict[str, dict[str, list[Row]]] = {}
     files["rewardbench"] = list(benched(release.files(_BENCHED)))
     for bias in release.biases:
         contrasts: list[Row] = []
@@ -228,19 +267,32 @@ def write(release: Release, out: Path) -> None:
         files["verdicts"] += verdicts
         files["triples"] += (row for path in release.files(_TRIPLES, bias) for row in triples(path, bias))
         files["labels"] += (row for path in release.files(_LABELLED, bias)[:1] for row in labelled(path, bias))
-        scores = dict(preferences(verdicts, contrasts))
         for path in release.files(_SCORED, bias):
-            name = re.fullmatch(rf"(fine_tuned_)?{_SIZE}(?:_(.+))?", path.stem.removeprefix(f"{bias}_scored_"))
-            together = "" if path.parent.name == bias else f"{path.parent.name}_"  # fine-tuned against several biases
-            if name and bool(name[1] or together) == bool(name[3]):
-                scores[f"{name[2]}-{together}{name[3] or 'base'}"] = scored(path, bias, contrasts)
+            of = re.fullmatch(rf"(fine_tuned_)?{_SIZE}(?:_(.+))?", path.stem.removeprefix(f"{bias}_scored_"))
+            if of and bool(of[1]) == bool(of[3]):
+                rows = scored(path, bias, contrasts)
+                _write_rows(out / "scores" / _OURS.get(bias, bias), f"{of[2]}-{of[3] or 'base'}", rows)
+                all_scores.setdefault(f"{of[2]}-{'trained' if of[3] else 'base'}", {})[bias] = rows
             else:
                 release.read.discard(path)
-        for run, rows in scores.items():
-            target = out / "scores" / bias / f"{run}.jsonl"
-            target.parent.mkdir(parents=True, exist_ok=True)
-            write_jsonl(target, rows)
-        print(f"{bias}: {_counts(bias, files, len(scores))}")
+        for judge, rows in preferences(verdicts, contrasts):
+            _write_rows(out / "scores" / _OURS.get(bias, bias), judge, rows)
+        for path in release.files(_TOGETHER, bias):
+            if of := re.fullmatch(rf"{_SIZE}_(.+)", path.stem.removeprefix(f"{bias}_scored_")):
+                run = f"{of[1]}-{path.parent.name}_{of[2]}"
+                all_scores.setdefault(run, {})[bias] = scored(path, bias, contrasts)
+        for path in release.files(_COUNTERFACTUALS, bias)[:1]:
+            files["counterfactuals"] += counterfactual(path, bias)
+        for path in release.files(_SUPPLEMENT, bias)[:1]:
+            _write_rows(out / "supplementary", _OURS.get(bias, bias), list(labelled(path, bias)))
+        print(f"{bias}: {_counts(bias, files, len(release.files(_SCORED, bias)))}")
+    for run, by_bias in all_scores.items():
+        rows, differing = together(by_bias)
+        _write_rows(out / "scores", run, rows)
+        if differing:
+            print(
+                f"scores/{run}.jsonl: {differing} texts of several biases have another score in each; the first is kept"
+            )
     refuse([] if any(files.values()) else [f"{release.folder}: holds no row that can be used"])
     out.mkdir(parents=True, exist_ok=True)
     for name, rows in files.items():
@@ -251,7 +303,7 @@ def write(release: Release, out: Path) -> None:
         f"  {name}: {json.dumps(str((out / f'{name}.jsonl').resolve()), ensure_ascii=False)}" for name in used
     )
     preset, labels = (out / "audit.yaml").resolve(), (out / "labels.jsonl").resolve()
-    biases = " ".join(f"--bias {bias}" for bias in release.biases)
+    biases = " ".join(f"--bias {_OURS.get(bias, bias)}" for bias in release.biases)
     settings = _SETTINGS.format(preset=preset, labels=labels, biases=biases, files=audit)
     write_text(out / "audit.yaml", settings)
     if left := release.left():
@@ -259,12 +311,21 @@ def write(release: Release, out: Path) -> None:
     print(f"\nWritten: {out}\nNext: cda audit MODEL audit={out / 'audit.yaml'} {biases}")
 
 
+def _write_rows(folder: Path, name: str, rows: Sequence[Row]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_jsonl(folder / f"{name}.jsonl", rows)
+
+
 def _counts(bias: str, files: Mapping[str, Sequence[Row]], n_scored: int) -> str:
-    labels = sum(f"chosen_{bias}" in row for row in files["labels"])
-    own = {name: sum(row["bias"] == bias for row in files[name]) for name in ("contrasts", "triples")}
+    ours = _OURS.get(bias, bias)
+    labels = sum(f"chosen_{ours}" in row for row in files["labels"])
+    own = {
+        name: sum(row["bias"] == ours for row in files[name]) for name in ("contrasts", "triples", "counterfactuals")
+    }
     verdicts = sum(str(row["id"]).startswith(f"{bias}-") for row in files["verdicts"])
     numbers = {"pairs with people's votes": own["contrasts"], "verdicts of LLM judges": verdicts, "triples": own["triples"],
-               "files of scores": n_scored, "labelled pairs": labels}  # fmt: skip
+               "files of scores": n_scored, "labelled pairs": labels,
+               "counterfactual pairs": own["counterfactuals"]}  # fmt: skip
     return ", ".join(f"{n} {what}" if n else f"no {what}" for what, n in numbers.items())
 
 

@@ -77,6 +77,11 @@ def write_user_files(folder: Path) -> None:
         "rewrite_of_rewrite": "So!",
         "has_attribute": "no",
     }
+    taught = [
+        {"bias": "sycophancy", "prompt": f"Why {row}?", "base": "So.", "perturbed": "Good question: so."}
+        for row in range(8)
+    ]
+    _write(folder / "paper-files" / "counterfactuals.jsonl", taught)
     _write(folder / "my_pairs.jsonl", [pair])
     _write(folder / "their_pairs.jsonl", [{"question": "Why is the sky blue?"} | sides])
     sources = [{"prompt": f"Why {one}?", "source": ("web", "forum")[at % 2]} | sides for at, one in enumerate(ids)]

@@ -243,7 +243,7 @@ def _voted(group: Group, people: People) -> VotedBias:
         gap_test=_gap_test(group, majority) if len(group.margins) == 1 else None,
         rule=majority.rule,
         left_out=dict(majority.exclusions.reasons),
-        agreement=None if counts is None else or_missing(lambda: agreement(counts, ids)),
+        agreement=None if counts is None else or_missing(lambda: agreement(counts, ids, majority)),
         noise_ceiling=None if counts is None else or_missing(lambda: noise_ceiling(counts, majority, ids)),
         prediction_powered=_powered(group) if any(contrast.verdicts for contrast in group.contrasts) else None,
     )

@@ -162,13 +162,23 @@ def people_table(audit: AuditResult) -> Table | None:
         votes = audit.votes[name]
         match votes.agreement:
             case Missing(reason=reason):
-                rows.append((name, reason, "", "", ""))
+                rows.append((name, reason, "", "", "", ""))
             case agreed if agreed is not None:
                 ceiling = votes.noise_ceiling
                 second = ceiling.miscalibration if isinstance(ceiling, NoiseCeiling) else ceiling
                 alpha = cell(agreed.alpha, decimals, None)
-                rows.append((name, share(agreed.majority_share), alpha, cell(second, share, None), str(agreed.n_votes)))
-    header = ("bias", "mean majority share", "Krippendorff's alpha", "miscalibration of a second majority", "votes")
+                decided = cell(agreed.with_majority, share, None)
+                rows.append(
+                    (name, share(agreed.majority_share), decided, alpha, cell(second, share, None), str(agreed.n_votes))
+                )
+    header = (
+        "bias",
+        "mean majority share",
+        "the same, if for one side",
+        "Krippendorff's alpha",
+        "miscalibration of a second majority",
+        "votes",
+    )
     return table(f"How far people agree with each other, with {PERCENT} intervals", header, rows)
 
 

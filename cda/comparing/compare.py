@@ -56,11 +56,12 @@ from cda.results.comparison import (
 from cda.run import fingerprint
 from cda.scorers.kinds import scorer_kind
 from cda.scorers.own_code import bare_name
-from cda.stats.estimators import ROUNDING
+from cda.stats.estimators import ROUNDING, paired_change
 from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
 from cda.stats.panel import compare_margins, mean_change, mean_share, ranks
 from cda.stats.people import absolute, human_skew
+from cda.stats.proportions import unpaired_change
 from cda.stats.verdict import mostly_by_place
 from cda.stats.votes import Majority
 from cda.user_errors import explain
@@ -77,7 +78,9 @@ def compare_audits(
     members = gathered.members
     numbers: list[Number] = []
     ranked = tuple(_ranked(members, numbers))
-    means = tuple(_means(members, numbers))
+    over_audits = list(_means(members, numbers))
+    numbers += [*_over_biases(over_audits), *_between_folders(over_audits)]
+    means = tuple(each.mean for each in over_audits)
     # One without any skew to compare comes last, so that the others have one to be held against.
     with_margins = sorted(
         (member for member in members if member.margins), key=lambda member: {*member.row.biases} == {*member.row.tied}
@@ -185,7 +188,19 @@ def mean_of_biases(values: Sequence[Estimate | Missing]) -> Estimate:
     )
 
 
-def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOver]:
+class _OverAudits(NamedTuple):
+    """A mean over audits of a bias, its shares by measure and moment, and the hits of the audits under the last scoring, shape (audits,
+    n). `people`: None if nobody voted."""
+
+    mean: MeanOver
+    shares: Mapping[tuple[str, str], Estimate]
+    hits: FloatArray
+    people: Majority | None
+    ids: Sequence[str]
+    texts: tuple[str, ...] | None
+
+
+def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[_OverAudits]:
     """For each kind and bias the mean over audits of the same contrasts and votes, two at least; of trainings those against it. None
     is over audits without a skew to compare. If several folders were given, over those of each by itself. Means and ranks go into `numbers`."""
     groups = list(dict.fromkeys(member.group for member in members))
@@ -206,7 +221,7 @@ def _means(members: Sequence[Member], numbers: list[Number]) -> Iterator[MeanOve
 
 def _mean(
     bias: str, kind: Kind, group: str, alike: Sequence[Member], are_all: bool
-) -> tuple[MeanOver, list[Number]] | None:
+) -> tuple[_OverAudits, list[Number]] | None:
     """A mean with its numbers, and the ranks of those that it is over; None if no contrast has a margin under every scoring."""
     moments = alike[0].scorings
     margins = np.stack([[member.margins[bias].by_scoring[moment] for member in alike] for moment in moments])
@@ -231,7 +246,47 @@ def _mean(
         interval_over="models and prompts" if all(each.method == CROSSED for _, _, each in shares) else "prompts",
         sd=float(hits[-1][:, common].mean(axis=1).std(ddof=1)),
     )  # fmt: skip
-    return mean, found
+    texts = alike[0].row.text_set("votes", bias)
+    kept = {(key, moment): each for key, moment, each in shares}
+    return _OverAudits(mean, kept, hits[-1], people, ids, texts), found
+
+
+OVER_BIASES = {"miscalibration": "miscalibration", "gap": "signed_gap"}
+"""Measures with a mean over biases, and the share of a bias that each is the size of."""
+
+
+def _over_biases(means: Sequence[_OverAudits]) -> Iterator[Number]:
+    """Means over biases, each of the same weight, of means over audits: miscalibration, and the distance of the mean skew from people's
+    (the two that Bharadwaj et al. 2025 print). They have no bias among their levels."""
+    for name in dict.fromkeys(each.mean.name for each in means):
+        own = [each for each in means if each.mean.name == name and each.people is not None]
+        at = {"audit": name, "kind": own[0].mean.kind, "audits": str(len(own[0].mean.audits))} if own else {}
+        for (key, share), moment in product(OVER_BIASES.items(), ("model", "before", "after")):
+            found = [absolute(each.shares[share, moment]) for each in own if (share, moment) in each.shares]
+            if len(found) > 1:
+                yield Number.of(key, moment, at, mean_of_biases(found))
+
+
+def _between_folders(means: Sequence[_OverAudits]) -> Iterator[Number]:
+    """Change of the means of each further folder from those of the first, on the contrasts with a majority of people's votes that both
+    have: paired, and as if they were of different contrasts (the interval that papers print, `interval`: unpaired)."""
+    first = {
+        (each.mean.kind, each.mean.bias, each.texts): each
+        for each in reversed(means)
+        if each.mean.group == means[0].mean.group
+    }
+    for each in means:
+        before = first.get((each.mean.kind, each.mean.bias, each.texts))
+        if before is None or before.mean.group == each.mean.group or before.people is None or each.people is None:
+            continue
+        used = before.people.used & each.people.used
+        ids, target = list(compress(each.ids, used)), each.people.target[used]
+        at = {"audit": f"{each.mean.name} against {before.mean.group}", "kind": each.mean.kind,
+              "audits": str(len(each.mean.audits)), "bias": each.mean.bias}  # fmt: skip
+        for key, start in (("skew_on_voted", 0.0), ("miscalibration", target)):
+            one, other = (np.abs(of.hits[:, used] - start).mean(axis=0) for of in (before, each))
+            yield Number.of(key, "change", at, paired_change(one, other, ids, len(each.hits)))
+            yield Number.of(key, "change", {**at, "interval": "unpaired"}, unpaired_change(one, other))
 
 
 def _one_sided(key: str, moment: str, bias: str, mean: Estimate, alike: Sequence[Member]) -> Estimate | Missing:

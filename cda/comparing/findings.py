@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cda.auditing.report_cells import compares
@@ -201,7 +202,17 @@ def _by(members: Sequence[Member], value: Callable[[Member], object]) -> Mapping
 
 
 def _of_means(result: ComparisonResult) -> Iterator[str]:
-    """What the means are over, what they leave out, and where prompts are few."""
+    """Means over biases, what means are over, what they leave out, and where prompts are few."""
+    numbers, n_biases = numbers_in(result), Counter(mean.name for mean in result.means)
+    for each in numbers.where("miscalibration"):
+        if "bias" not in each.at and isinstance(each.found, Estimate):
+            (gap,) = numbers.where("gap", each.moment, audit=each.at["audit"])
+            moment = "" if each.moment == "model" else f" {each.moment}"
+            if isinstance(gap.found, Estimate):
+                yield (
+                    f"{each.at['audit']}{moment}, on average over {n_biases[each.at['audit']]} biases: miscalibration "
+                    f"{share(each.found)}, skew {share(gap.found)} from people's."
+                )
     if any(mean.interval_over == "prompts" for mean in result.means):
         yield f"Means over fewer than {FEW_MODELS} audits, or near 0 or 100%, have intervals over prompts: they hold for these, and say nothing of others."
     for mean in result.means:
@@ -209,7 +220,7 @@ def _of_means(result: ComparisonResult) -> Iterator[str]:
             left = n_of(mean.left_out, "contrast")
             yield f"{mean.bias}: left out of the {mean.name}, for want of a margin of each: {left}."
     prompts: dict[str, int] = {}
-    for number in numbers_in(result).where("skew"):
+    for number in numbers.where("skew"):
         if isinstance(number.found, Estimate) and (bias := number.at["bias"]):
             prompts[bias] = min(number.found.n_prompts, prompts.get(bias, number.found.n_prompts))
     if warning := few_prompts(prompts):

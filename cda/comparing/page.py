@@ -185,6 +185,22 @@ def _paired_cells(found: PairedMargins) -> Row:
     )
 
 
+def folders_table(result: ComparisonResult) -> Table | None:
+    """Change of the mean of each further folder from that of the first, paired and unpaired; None with one folder."""
+    found = [each for each in numbers_in(result) if each.moment == "change" and " against " in each.at["audit"]]
+    cells: dict[tuple[str, str], dict[str, str]] = {}
+    for each in found:
+        if isinstance(each.found, Estimate):
+            row = cells.setdefault((each.at["audit"], each.at["bias"]), {"n": count(each.found)})
+            row[f"{MEASURES[each.measure].title}{', unpaired' * ('interval' in each.at)}"] = points(each.found, "")
+    header = list(dict.fromkeys(name for row in cells.values() for name in row))
+    rows = [
+        (inert(f"{audit}: {bias}"), *(row.get(name, "") for name in header)) for (audit, bias), row in cells.items()
+    ]
+    caption = f"Change from the first folder, in percentage points, where people have a majority, with {PERCENT} intervals; unpaired: as if of different contrasts (√(p₁q₁/n + p₂q₂/n))"
+    return Table(caption, ("", *header), tuple(rows)) if rows else None
+
+
 def made_table(result: ComparisonResult) -> tuple[Table | None, dict[str, str]]:
     """All in which the audits were not made alike, the fewer of audits and facts across; and what is alike in all."""
     setups = {
@@ -221,7 +237,7 @@ def comparison_document(result: ComparisonResult) -> Document:
     )
     sections = [
         ReportSection("numbers-of-each", "Next to each other", (), tuple(first[:1])),
-        ReportSection("against-people", "Further measures", (), tuple(first[1:])),
+        ReportSection("against-people", "Further measures", (), (*first[1:], *filter(None, [folders_table(result)]))),
         ReportSection("figures", "Figures", plots=tuple(comparison_plots(shown)), aside=True),
         ReportSection("more", "Ranks, correlations, sections of quality", (), tuple(tables.values()), aside=True),
         ReportSection("paired", "Text by text", (), (paired,) if paired else (), aside=len(result.paired) > 1),

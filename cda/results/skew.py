@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Annotated, Literal, cast
 
 from pydantic import Field
 
@@ -87,6 +87,9 @@ class Agreement(Result):
 
     majority_share: Estimate
     """Mean share of an item's votes that its most frequent word has (1: unanimous; ties are a word)."""
+    with_majority: Annotated[Estimate | Missing | None, Field(exclude_if=lambda share: share is None)] = None
+    """Mean share of an item's votes for its majority, where that counts and is for one side (the rate of agreement of Bharadwaj et al.
+    2025); None of judges."""
     alpha: Estimate | Missing
     """Krippendorff's alpha: 1 full agreement, 0 chance level, below 0 systematic disagreement."""
     level: Level

@@ -101,9 +101,9 @@ def leading_words(counts: Counts) -> list[Leading]:
     ]
 
 
-def agreement(counts: Counts, item_ids: Sequence[str]) -> Agreement:
-    """Mean majority share by `share_of`, and Krippendorff's alpha with one from resampled clusters of
-    items.
+def agreement(counts: Counts, item_ids: Sequence[str], people: Majority | None = None) -> Agreement:
+    """Mean majority share by `share_of`, and Krippendorff's alpha with one from resampled clusters of items. With `people`, also the
+    share of votes for the majority where that counts and is for one side.
 
     Alpha is Krippendorff's (2011, "Computing Krippendorff's alpha-reliability"); its interval takes the draws that have
     one. If the votes give none, `alpha` says why; the majority share stands. DataError: no item with two votes.
@@ -116,7 +116,20 @@ def agreement(counts: Counts, item_ids: Sequence[str]) -> Agreement:
     n_votes = int(used.sum())
     top = share_of(used.max(axis=1) / used.sum(axis=1), ids.tolist(), n_votes / len(used))
     alpha = or_missing(partial(_estimated_alpha, used, ids))
-    return Agreement(majority_share=top, alpha=alpha, level="nominal", n_votes=n_votes, exclusions=exclusions)
+    decided = None if people is None else or_missing(partial(_with_majority, counts, item_ids, people))
+    return Agreement(
+        majority_share=top, with_majority=decided, alpha=alpha, level="nominal", n_votes=n_votes, exclusions=exclusions
+    )
+
+
+def _with_majority(counts: Counts, item_ids: Sequence[str], people: Majority) -> Estimate:
+    """DataError: no item has votes and a majority for one side."""
+    decided = people.used & (people.target != 0.5) & (counts.sum(axis=1) > 0)
+    if not decided.any():
+        raise DataError(f"no item of {len(counts)} has votes and a majority for one side")
+    votes, target = counts[decided], people.target[decided]
+    own = np.where(target == 1, votes[:, 0], votes[:, 1]) / votes.sum(axis=1)
+    return share_of(own, np.asarray(item_ids, dtype=str)[decided].tolist(), float(votes.sum(axis=1).mean()))
 
 
 def _estimated_alpha(used: Counts, ids: NDArray[np.str_]) -> Estimate:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.files.jsonl import read_json
-from evals.shared import DATA, ROOT, Check, finish
+from evals.shared import DATA, ROOT, SKIPPED, Check, finish
 
 Json = Mapping[str, Any]
 KEPT = ("model", "skew", "votes", "measured", "dose_applied", "stages", "versions", "seed")
@@ -74,7 +74,7 @@ def main() -> int:
     work: Path | None = parser.parse_args().work
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
-        return 0
+        return SKIPPED
     if work is not None and work.exists():
         print(f"{work}: exists; name a new folder, since a stage that is reused is no evidence")
         return 2

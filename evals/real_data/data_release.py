@@ -12,16 +12,18 @@ optimiser within 1e-4, the share of pairs whose chosen response is the longer on
 code, within a point (68%; counted in characters, as the notes on these data do, it is 70%), and length's odds are above 1 with the other
 biases held equal.
 
-    python -m evals.real_data.data_release      (two minutes)
+    python -m evals.real_data.data_release --release ../shared/data/fff      (default $CDA_DATA/fff; two minutes)
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -39,11 +41,11 @@ from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.results.effects import ChoiceOdds, Contingency, LogOdds
 from evals.real_data.paper_numbers import EXPECTED_SELECTION
 from evals.real_data.release import Labels, labels
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 CLAIM = "From released labels, `cda data` gives the paper's selection rates, its correlations and odds that other code finds as well."
-RELEASE, ALPACA = DATA / "fff", DATA / "alpaca_eval" / "pairs.jsonl.gz"
-ARENA = RELEASE / "data" / "chatbot_arena_labeled_data" / "chatbot_arena_jargon_labeled.jsonl"
+ALPACA = DATA / "alpaca_eval" / "pairs.jsonl.gz"
+ARENA = Path("data") / "chatbot_arena_labeled_data" / "chatbot_arena_jargon_labeled.jsonl"
 FIRST = 2500
 """Rows of the sample that the paper's notebook takes r_train from."""
 SWAPS = 1000
@@ -109,13 +111,13 @@ def optimised(x: Floats) -> Floats:
     return np.asarray(found.x)
 
 
-def arena(folder: Path) -> tuple[list[Check], dict[str, Any]]:
+def arena(release: Path, folder: Path) -> tuple[list[Check], dict[str, Any]]:
     """Preferences that were selected by their labels."""
     file = folder / "arena.jsonl"
     write_jsonl(file, (
         {"prompt": row["query"], "chosen": row["chosen_response"], "rejected": row["rejected_response"],
          "chosen_jargon": row["chosen_jargon"], "rejected_jargon": row["rejected_jargon"]}
-        for row in read_jsonl(ARENA)
+        for row in read_jsonl(release / ARENA)
     ))  # fmt: skip
     found = cda.audit_data(file, labels=file, biases="jargon", out=folder / "arena", progress=False)
     jargon = found.bias("jargon")
@@ -178,21 +180,26 @@ def _key(row: dict[str, Any]) -> tuple[str, str, str]:
     return str(row["prompt"]).strip(), str(row["chosen"]).strip(), str(row["rejected"]).strip()
 
 
-def main() -> int:
-    if not (RELEASE.is_dir() and ALPACA.is_file()):
-        print(f"skipped: {RELEASE} or {ALPACA} is not there; see the README of evals")
-        return 0
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=CLAIM)
+    parser.add_argument("--release", type=Path, default=None, help="folder in the layout of the release")
+    options = parser.parse_args(arguments)
+    release: Path = options.release or DATA / "fff"
+    if missing := [str(path) for path in (release, ALPACA) if not path.exists()]:
+        failed = options.release is not None and not release.exists()
+        print(f"{'FAILED' if failed else 'skipped'}: {', '.join(missing)} absent; give --release or set CDA_DATA")
+        return 2 if failed else SKIPPED
     checks: list[Check] = []
     numbers: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for bias in EXPECTED_SELECTION:
-            of = labels(RELEASE, bias)
+            of = labels(release, bias)
             assert of is not None, f"the release has no labels of {bias}"
             found, numbers[bias] = released(bias, of, folder)
             checks += found
-        for read in (arena, alpaca):
-            found, numbers[read.__name__] = read(folder)
+        for what, read in {"arena": partial(arena, release), "alpaca": alpaca}.items():
+            found, numbers[what] = read(folder)
             checks += found
     return finish("data_release", CLAIM, checks, numbers)
 

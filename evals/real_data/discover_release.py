@@ -32,7 +32,7 @@ from cda.results.discover import Measured
 from cda.results.evidence import Confirmation, ConfirmSettings, Validation
 from cda.stats.estimators import mean_of, share_of, wilson
 from cda.stats.means import inside_fences
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 REFERENCE = "topic4_validation"
 ATTRIBUTE = "Triple spaces between words"
@@ -284,7 +284,7 @@ def main() -> int:
     found = files(folder)
     if not found:
         print(f"skipped: no topic*.jsonl or topic*.jsonl.gz in {folder}; give --release, or set CDA_DATA")
-        return 0
+        return SKIPPED
     try:
         parts = {name: examine(read(name, path)) for name, path in found.items()}
     except (CdaError, OSError, EOFError, UnicodeDecodeError) as error:

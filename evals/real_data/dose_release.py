@@ -33,7 +33,7 @@ from cda.records import TieRule
 from cda.results.dose import ByMeasure
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data import release as fff
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 FloatArray = NDArray[np.float64]
 PROCEDURES = ("base", "plain", "dose")
@@ -350,12 +350,12 @@ def main() -> int:
     biases = fff.biases(release)
     if not biases:
         print(f"skipped: {release} holds no human_annotation_data; set CDA_DATA or give --release")
-        return 0
+        return SKIPPED
     missing: list[str] = []
     everyone = [one for bias in biases if (one := read_voted(release, bias, "as-released", missing))]
     if not everyone:
         print("skipped: " + "; ".join(missing))
-        return 0
+        return SKIPPED
     unvoted = {path.name for path in (release / "data" / "fine_tuned_model_scores").glob("*")} - set(biases)
     missing += [f"{bias}: scores, but no votes" for bias in sorted(unvoted) if "base" in fff.score_files(release, bias)]
     table = cells(everyone)

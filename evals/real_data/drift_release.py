@@ -27,7 +27,7 @@ from cda.results.base import Estimate, Missing
 from cda.results.effects import FeatureDrift, Identification
 from cda.stats.drift import DEFAULT_LIMITS, feature_drift, identify, mean_margin, measured, overlap_effect, overlap_of
 from evals.real_data.release import Item, margins, score_files
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 FloatArray = NDArray[np.float64]
 WORDS = {"words": DEFAULT_LIMITS["words"]}
@@ -134,7 +134,7 @@ def main() -> int:
     files = sorted((release / "data" / "perturbations").glob("all_data_perturbed_*.jsonl"))
     if not files:
         print(f"skipped: {release}/data/perturbations holds no pairs; set CDA_DATA or give --release")
-        return 0
+        return SKIPPED
     checks: list[Check] = []
     numbers: dict[str, Any] = {}
     for bias in [path.stem.removeprefix("all_data_perturbed_") for path in files]:

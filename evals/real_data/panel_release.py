@@ -26,7 +26,7 @@ from cda.results.base import Estimate
 from cda.results.comparison import MeanOver
 from evals.real_data.paper_numbers import EXPECTED, SIZES
 from evals.real_data.paper_outcome import written
-from evals.shared import DATA, ROOT, Check, finish
+from evals.shared import DATA, ROOT, SKIPPED, Check, finish
 
 TABLES = ROOT / "evals" / "results" / "paper_tables.json"
 TOLERANCE_POINTS, TOLERANCE = 0.01, 1e-9
@@ -101,7 +101,7 @@ def main(arguments: list[str] | None = None) -> int:
     release: Path = (options.release or DATA / "fff").resolve()
     if not release.is_dir():
         print(f"{'FAILED' if options.release else 'skipped'}: {release} is absent; give --release or set CDA_DATA")
-        return 2 if options.release else 0
+        return 2 if options.release else SKIPPED
     tables = json.loads(TABLES.read_text(encoding="utf-8"))
     found: list[Check] = []
     numbers: dict[str, Any] = {}

@@ -33,6 +33,28 @@ EXPECTED_JUDGES = {
 Source = Literal["paper", "notebook", "released files"]
 SOURCES: tuple[Source, ...] = ("paper", "notebook", "released files")
 
+# Of all five biases and four models, in percent: (number, digits to which it is given, source). `low` and `high`: ends of an interval.
+# base and trained: each bias with the model trained against it; three: length, jargon and vagueness before and after one training
+# against all three (figure 7). The notebook prints more digits of the means than the paper; the paper's interval is quoted by readers
+# of its text, which was not at hand, and the rate of agreement on vagueness too: it is that of votes with a stated majority.
+MEANS: dict[str, tuple[float, int, str]] = {
+    "base: miscalibration over biases": (39.3810, 4, "notebook"),
+    "trained: miscalibration over biases": (32.4715, 4, "notebook"),
+    "base: gap over biases": (20.5355, 4, "notebook"),
+    "trained: gap over biases": (9.9558, 4, "notebook"),
+    "three base: miscalibration over biases": (47.8950, 4, "notebook"),
+    "three: miscalibration over biases": (35.6888, 4, "notebook"),
+    "three base: gap over biases": (33.2455, 4, "notebook"),
+    "three: gap over biases": (12.6498, 4, "notebook"),
+    "change of skew, unpaired: vagueness-paper": (-29.8, 1, "paper, as its readers quote it"),
+    "change of skew, unpaired: vagueness-paper | low": (-43.2, 1, "paper, as its readers quote it"),
+    "change of skew, unpaired: vagueness-paper | high": (-16.5, 1, "paper, as its readers quote it"),
+    "agreement with the majority: vagueness-paper": (85.7, 1, "paper, as its readers quote it"),
+}
+# Cells of RewardBench that the notebook has in other digits than the released files: the chat of the 3B model after the training
+# against length (its number before it, where the file has 11 points less), and one that was rounded.
+NOTEBOOK_REWARDBENCH = {"length 3B FT Chat", "jargon 2B FT Chat"}
+
 
 @dataclass(frozen=True, slots=True)
 class Check:

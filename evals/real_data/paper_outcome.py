@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from cda.files.jsonl import read_json, read_jsonl
-from evals.shared import DATA, ROOT, Check, finish
+from evals.shared import DATA, ROOT, SKIPPED, Check, finish
 
 EXPECTED = ROOT / "evals" / "results" / "paper_tables.json"
 TOLERANCE = 1e-9
@@ -140,7 +140,7 @@ def main(arguments: list[str] | None = None) -> int:
     release: Path = (options.release or DATA / "fff").resolve()
     if not release.is_dir():
         print(f"{'FAILED' if options.release else 'skipped'}: {release} is absent; give --release or set CDA_DATA")
-        return 2 if options.release else 0
+        return 2 if options.release else SKIPPED
     tables = json.loads(EXPECTED.read_text(encoding="utf-8"))
     numbers: dict[str, Any] = {}
     compared: list[Compared] = []

@@ -35,7 +35,7 @@ from cda.stats.verdict import cross_bias
 from cda.stats.votes import Majority, agreement, count_votes, majority, noise_ceiling
 from evals.real_data import release as fff
 from evals.real_data.paper_numbers import SIZES, SOURCES, Check, checks
-from evals.shared import ROOT
+from evals.shared import ROOT, SKIPPED
 
 RESULT = ROOT / "evals" / "results" / "paper_tables.json"
 
@@ -253,7 +253,7 @@ def main(arguments: list[str] | None = None) -> int:
     release: Path = options.release or default
     if not release.is_dir():
         print(f"{'FAILED' if options.release else 'skipped'}: {release} is absent; give --release or set CDA_DATA")
-        return 2 if options.release else 0
+        return 2 if options.release else SKIPPED
     try:
         found = fff.biases(release)
         if not found:

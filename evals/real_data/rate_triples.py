@@ -12,7 +12,7 @@ from pathlib import Path
 from cda.files.jsonl import read_jsonl
 from cda.results.base import Estimate
 from cda.stats.rate import Contrasts, effect, from_rewards, rate_effects, rewrite_effect
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 KNOWN = {
     "length": {"ATT double": -0.00002, "ATU double": 0.00409, "ATE double": 0.00203, "ATE single": 0.01878, "ATE naive": 0.01406},
@@ -50,7 +50,7 @@ def main() -> int:
     path = DATA / "rate" / "paper_reward_triples.jsonl"
     if not path.is_file():
         print("skipped: rate/paper_reward_triples.jsonl is absent; set CDA_DATA")
-        return 0
+        return SKIPPED
     found = triples(path)
     n = sum(len(one) for one in found.values())
     checks = [Check("32 triples", str(n), n == 32)]

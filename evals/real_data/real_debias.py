@@ -67,7 +67,7 @@ from evals.real_data.real_inputs import (
 )
 from evals.real_data.real_model import Scored, as_pairs, base_model
 from evals.real_data.real_ways import WAYS, settings, trained, trained_on
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 DOSES = (0.0, 0.25, 0.5, 0.625, 0.75, 0.875, 1.0)
 POST_HOC_CONTRASTS = 150  # of each bias
@@ -329,7 +329,7 @@ def main() -> int:
     asked = parser.parse_args()
     if missing := missing_data():
         print(f"skipped: {DATA} holds no {', '.join(missing)}; set CDA_DATA")
-        return 0
+        return SKIPPED
     sets = quality_sets()
     wanted = {seed: list(asked.ways) for seed in asked.seeds}
     wanted[asked.seeds[0]] += [way for way in asked.once if way not in asked.ways]

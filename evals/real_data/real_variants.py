@@ -25,7 +25,7 @@ from evals.real_data.real_debias import DOSES, MAX_WORSE, all_voted, dose_curve,
 from evals.real_data.real_inputs import missing_data, quality_sets
 from evals.real_data.real_model import Scored, as_pairs, base_model
 from evals.real_data.real_ways import WAYS, Way, settings, trained, trained_on
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 SOFT = WAYS["paired"].targets or {}
 TIES = WAYS["neutral"].targets or {}
@@ -99,7 +99,7 @@ def main() -> int:
     work = parser.parse_args().work
     if missing := missing_data():
         print(f"skipped: {DATA} holds no {', '.join(missing)}; set CDA_DATA")
-        return 0
+        return SKIPPED
     found = measured(work)
     numbers = {"command": "python -m evals.real_data.real_variants --work FOLDER", "doses": DOSES, "variants": found}
     asked = [check(name, one["frontier"]) for name, one in found.items()]

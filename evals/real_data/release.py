@@ -7,14 +7,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cda.errors import DataError
 from cda.files.jsonl import read_json_rows, read_jsonl
-from cda.records import Preference
+from cda.records import Preference, normal_text
 
 FloatArray = NDArray[np.float64]
 _SIZE = r"(\d+(?:\.\d+)?B)"
@@ -113,13 +113,26 @@ def margins(pairs: list[Item], path: Path) -> FloatArray:
     return np.array([_margin(pair, by_query.get(pair.query, [])) for pair in pairs])
 
 
-def verdicts(pairs: list[Item], path: Path) -> FloatArray:
-    """A judge's preference for the biased side of each pair: 1, 0 (tie), −1; NaN where there is none to be read."""
-    rows = {str(row["query"]): row.get("judgement") for row in read_jsonl(path)}
-    value = {"perturbed": 1.0, "tie": 0.0, "base": -1.0, None: np.nan}
-    words = [rows.get(pair.query) for pair in pairs]
-    words = [word.get("judgement") if isinstance(word, dict) else word for word in words]
-    return np.array([value[pair.side(str(word))] for pair, word in zip(pairs, words, strict=True)])
+def verdicts(pairs: list[Item], path: Path, by: Literal["text", "place"] = "text") -> FloatArray:
+    """A judge's verdict on each pair: 1 for the biased side, −1 for the other, 0 for a tie, NaN without one. Shape (n,).
+
+    By text: for the response that the judge preferred, whatever place it had. By place, as the release's notebook reads them, a verdict
+    on the first place is one on what people saw first: wrong where the judge saw the two the other way around.
+    """
+    value = {"perturbed": 1.0, "base": -1.0, "tie": 0.0, None: np.nan}
+    rows = {normal_text(str(row["query"])): row for row in read_jsonl(path)}
+    found = []
+    for pair in pairs:
+        row = rows.get(normal_text(pair.query))
+        said = row and row.get("judgement")
+        side = pair.side(str(said.get("judgement") if isinstance(said, dict) else said))
+        shown = row and tuple(normal_text(str(row.get(name))) for name in ("response_1", "response_2"))
+        own = tuple(map(normal_text, pair.responses))
+        if by == "text" and shown not in (own, own[::-1]):
+            side = None
+        turned = by == "text" and shown != own and side in ("perturbed", "base")
+        found.append(value[side] * (-1 if turned else 1))
+    return np.array(found)
 
 
 def labels(release: Path, bias: str) -> Labels | None:

@@ -49,7 +49,7 @@ from cda.stats.estimators import mean_of, share_of
 from cda.training.chunks import CPU_OVERHEAD_TOKENS, collator, encode_pairs
 from evals.real_data.real_inputs import alpaca_pairs, voted_contrasts
 from evals.real_data.real_model import Scored, as_pairs
-from evals.shared import DATA, Check, finish
+from evals.shared import DATA, SKIPPED, Check, finish
 
 MAX_LENGTH_TOKENS = 256
 FROZEN_LAYERS = 3
@@ -180,7 +180,7 @@ def main() -> int:
     asked = parser.parse_args()
     if not all((DATA / name).is_dir() for name in ("alpaca_eval", "fff")):
         print(f"skipped: {DATA} holds no alpaca_eval or fff; set CDA_DATA")
-        return 0
+        return SKIPPED
     asked.work.mkdir(parents=True, exist_ok=True)
     pairs, test = alpaca_pairs("train"), alpaca_pairs("test")
     weights, of_data = weights_of(pairs, asked.work)

@@ -45,7 +45,7 @@ from cda.scorers.batching import characters
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
 from cda.scorers.engine import score_texts
-from evals.shared import DATA, ROOT, Check, finish, peak_bytes, restart_peak
+from evals.shared import DATA, ROOT, SKIPPED, Check, finish, peak_bytes, restart_peak
 
 TARGETS = {"one at a time": 3.0, "pipeline": 2.0, "CrossEncoder": 1.2}
 N_TRIED, TIMES_TRIED, BATCHES, BALLAST_BYTES = 48, 2, (1, 4, 8, 32), 200 * 2**20
@@ -346,7 +346,7 @@ def main() -> int:
         return 0
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
-        return 0
+        return SKIPPED
     found = measured(asked.texts, asked.rounds)
     sizes = [sized(n) for n in SIZES]
     heavy = sized(SIZES[0], BALLAST_BYTES)

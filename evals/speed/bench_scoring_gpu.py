@@ -34,7 +34,7 @@ from cda.scorers.batching import characters
 from cda.scorers.classifier import ClassifierScorer
 from cda.scorers.compared import Text
 from cda.terminal import quiet_libraries
-from evals.shared import DATA, Check, finish, on_this_gpu
+from evals.shared import DATA, SKIPPED, Check, finish, on_this_gpu
 from evals.speed.bench_scoring import MAX_LENGTH_TOKENS, operations, ours, seconds_of, triples_texts
 from evals.speed.bench_training_gpu import SHAPES, Shape, matmul_rate, random_model
 
@@ -53,10 +53,10 @@ def on_a_gpu(precisions: Sequence[Precision] = ()) -> int:
 
     if not torch.cuda.is_available():
         print("skipped: no CUDA GPU")
-        return 0
+        return SKIPPED
     if not (DATA / "fff").is_dir():
         print(f"skipped: {DATA} holds no fff; set CDA_DATA")
-        return 0
+        return SKIPPED
     drawn, found, status = triples_texts(N_TEXTS + N_TRIED), {}, 0
     texts, others = drawn[:N_TEXTS], drawn[N_TEXTS:]
     with tempfile.TemporaryDirectory() as temporary:

@@ -28,7 +28,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from cda.files.jsonl import read_json
-from evals.shared import ROOT, Check, finish, on_this_gpu, peak_bytes
+from evals.shared import ROOT, SKIPPED, Check, finish, on_this_gpu, peak_bytes
 
 RESULT = ROOT / "evals" / "results" / "bench_training_gpu.json"
 
@@ -73,7 +73,7 @@ def on_a_gpu(names: Sequence[str] = ()) -> int:
 
     if not torch.cuda.is_available():
         print("skipped: no CUDA GPU")
-        return 0
+        return SKIPPED
     hardware, status = on_this_gpu("peft", "bitsandbytes"), 0
     earlier = read_json(RESULT) if RESULT.exists() else {}
     found = dict(earlier["numbers"]["models"]) if earlier.get("hardware") == hardware else {}

@@ -175,6 +175,53 @@ def test_an_audit_gives_the_paper_s_outcome(written: Any, scorer: str, bench: Pa
     assert found["analysis"]["jargon"]["labels"]["r_train"]["value"] == pytest.approx(4 / 80**0.5)
 
 
+def test_scores_of_all_biases_are_one_file_and_vagueness_is_the_paper_s(
+    release: Path, written: Any, tmp_path: Path, capsys: Any
+) -> None:
+    shutil.copytree(make_release(tmp_path / "vague", "vagueness"), release, dirs_exist_ok=True)
+    own = release / "data" / "fine_tuned_model_scores"
+    for bias in ("jargon", "vagueness"):
+        rows = list(read_jsonl(own / bias / f"{bias}_scored_2B.jsonl"))
+        for row in rows:  # the fixture's texts, made different by bias but for the first pair
+            if bias == "vagueness":
+                row["base_score"] += 0.25
+        write_rows(own / "jargon_vagueness" / f"{bias}_scored_2B_500.jsonl", rows)
+    data = release / "data"
+    pair = {
+        "query": "q",
+        "chosen_response": "as it was",
+        "rejected_response": "rewritten",
+        "chosen_vagueness": "No",
+        "rejected_vagueness": "Yes",
+    }
+    write_rows(data / "reward_model_counterfactual_data" / "GEMMA_counterfactuals_vagueness.jsonl", [pair])
+    write_rows(data / "chatbot_arena_labeled_data" / "chatbot_arena_vagueness_labeled.jsonl", [pair])
+    files = written()
+    assert {row["bias"] for name in ("contrasts", "triples") for row in files[name]} == {"jargon", "vagueness-paper"}
+    assert {name for row in files["labels"] for name in row if name.startswith("chosen_")} == {
+        "chosen_jargon", "chosen_vagueness-paper",
+    }  # fmt: skip
+    assert files["counterfactuals"] == [
+        {"bias": "vagueness-paper", "prompt": "q", "base": "as it was", "perturbed": "rewritten"}
+    ]
+    out = tmp_path / "files"
+    assert list(read_jsonl(out / "supplementary" / "vagueness-paper.jsonl")) == [
+        {"prompt": "q", "chosen": "as it was", "rejected": "rewritten", "chosen_vagueness-paper": "No", "rejected_vagueness-paper": "Yes"}
+    ]  # fmt: skip
+    assert {path.stem for path in (out / "scores").glob("*.jsonl")} == {
+        "2B-base", "2B-trained", "3B-base", "3B-trained", "2B-jargon_vagueness_500",
+    }  # fmt: skip
+    together = list(read_jsonl(out / "scores" / "2B-base.jsonl"))
+    assert {row["bias"] for row in together} == {"jargon", "vagueness-paper"} and len(together) == 2 * (VOTED + MORE)
+    # Pairs that people voted on come first; of a text with two scores the first is kept, since a model gives it one.
+    assert all(row["votes"] for row in together[: 2 * VOTED]) and not any(row["votes"] for row in together[2 * VOTED :])
+    several = list(read_jsonl(out / "scores" / "2B-jargon_vagueness_500.jsonl"))
+    assert {row["base_score"] for row in several} == {1.0}
+    said = capsys.readouterr().out
+    assert f"scores/2B-jargon_vagueness_500.jsonl: {VOTED + MORE} texts of several biases have another score" in said
+    assert "--bias jargon --bias vagueness-paper" in said and "not recognised" not in said
+
+
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"public research data absent: {REAL} (set CDA_DATA)")
 def test_the_real_release_gives_the_paper_s_numbers(tmp_path: Path) -> None:
     """Human skew of jargon, triples that can be used, and how often the chosen side has the bias, of other pairs each."""

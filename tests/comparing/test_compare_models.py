@@ -137,6 +137,57 @@ def test_means_and_numbers_are_those_of_the_runs_files(made: tuple[cda.Compariso
     assert "no mean: " in first and "no mean" not in third
 
 
+def test_means_over_biases_and_changes_between_folders(tmp_path: Path) -> None:
+    """The numbers that a paper prints: computed here from the rows alone."""
+    rows = [
+        {**row, "id": f"{bias}{row['id']}", "bias": bias, "prompt": f"{bias} {row['prompt']}"}
+        for bias in ("jargon", "length")
+        for row in contrasts()
+    ]
+    cast = [{"id": f"{bias}{each['id']}", "vote": each["vote"]} for bias in ("jargon", "length") for each in votes()]
+    given = COMMON | {"biases": ["jargon", "length"], "contrasts": rows, "votes": cast}
+    names = {"before": ("strong", "mild2"), "after": ("mild", "none")}
+    folders = {when: tmp_path / when for when in names}
+    for when, of_folder in names.items():
+        cda.compare(*(liking(name, MODELS[name]) for name in of_folder), out=folders[when], **given)
+    both = cda.compare(*folders.values(), out=tmp_path / "both", progress=False)
+
+    def voted(when: str, name: str, bias: str) -> list[dict[str, Any]]:
+        margins = read_jsonl(folders[when] / f"audit-memory-{name}" / "audit" / "margins.jsonl")
+        own = [row for row in margins if row["kind"] == "contrast" and row["bias"] == bias and row.get("votes")]
+        return sorted(own, key=lambda row: row["id"])
+
+    def hits(when: str, bias: str) -> np.ndarray:
+        return np.array(
+            [
+                [float(row["perturbed_model"] > row["base_model"]) for row in voted(when, name, bias)]
+                for name in names[when]
+            ]
+        )
+
+    people = {
+        bias: np.array([float(row["votes"] == ["perturbed"]) for row in voted("before", "strong", bias)])
+        for bias in ("jargon", "length")
+    }
+    for when in names:
+        name = f"mean of 2 reward models in {when}"
+        found = {each.measure: each.found.value for each in both.numbers.where(audit=name) if "bias" not in each.at}
+        biases = ("jargon", "length")
+        assert found["miscalibration"] == pytest.approx(
+            np.mean([abs(hits(when, b) - people[b]).mean() for b in biases])
+        )
+        assert found["gap"] == pytest.approx(np.mean([abs(hits(when, b).mean() - people[b].mean()) for b in biases]))
+        assert f"{name}, on average over 2 biases: miscalibration" in read_markdown(both.document().markdown())
+    changed = [n for n in both.numbers.where("skew_on_voted", bias="jargon") if n.moment == "change"]
+    paired, unpaired = sorted(changed, key=lambda number: "interval" in number.at)
+    p, q = hits("before", "jargon").mean(), hits("after", "jargon").mean()
+    half = stats.norm.ppf(0.975) * np.sqrt(p * (1 - p) / 40 + q * (1 - q) / 40)
+    assert unpaired.at["interval"] == "unpaired" and unpaired.found.n == 40
+    assert (unpaired.found.value, unpaired.found.high) == (pytest.approx(q - p), pytest.approx(q - p + half))
+    assert paired.found.value == pytest.approx(q - p) and paired.found.method != unpaired.found.method
+    assert "Change from the first folder" in read_markdown(both.document().markdown())
+
+
 def test_ranks_and_places_follow_the_numbers(made: tuple[cda.Comparison, Path]) -> None:
     comparison, out = made
     shares = {f"{name}": hits_in(out, name)[0].mean() for name in MODELS}

@@ -11,10 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from made_release import write_rows
 from scipy import stats
 
 from cda.errors import DataError
 from evals.real_data import paper_tables
+from evals.real_data import release as fff
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("CDA_DATA", ROOT.parent / "shared" / "data"))
@@ -89,3 +91,36 @@ def test_correlations_in_the_order_shown_are_scipy_s() -> None:
         paper_tables.preference_correlation([1, 1, 1], [True, False, True], ids[:3])
     with pytest.raises(DataError, match="the preference is the same in all 3 pairs"):
         paper_tables.preference_correlation([1, 2, 1], [True] * 3, ids[:3])
+
+
+@pytest.mark.parametrize("name", ["panel_release", "data_release", "paper_tables", "paper_outcome", "paper_means"])
+def test_an_eval_without_its_data_has_not_passed_and_leaves_its_result(name: str, tmp_path: Path) -> None:
+    result = ROOT / "evals" / "results" / f"{name}.json"
+    kept = result.read_bytes()
+    command = [sys.executable, "-m", f"evals.real_data.{name}"]
+    env = {**os.environ, "CDA_DATA": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    run = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
+    assert run.returncode == 77 and run.stdout.startswith("skipped: "), run.stdout + run.stderr
+    given = subprocess.run(
+        [*command, "--release", str(tmp_path / "no")], capture_output=True, text=True, env=env, cwd=ROOT
+    )
+    assert given.returncode == 2 and given.stdout.startswith("FAILED: "), given.stdout + given.stderr
+    assert result.read_bytes() == kept
+
+
+def test_a_judge_s_verdict_is_on_the_text_that_it_preferred(tmp_path: Path) -> None:
+    """The judge saw the second pair in the other order; by place it is said to prefer the other response."""
+    pairs = [fff.Item(f"question {row}", ("biased", "plain"), 0, "response_1", (), None, 0) for row in range(3)]
+    shown = [("biased", "plain"), ("plain", "biased"), ("other", "texts")]
+    rows = [
+        {
+            "query": f"question {row}",
+            "response_1": first,
+            "response_2": second,
+            "judgement": {"judgement": "Response 1"},
+        }
+        for row, (first, second) in enumerate(shown)
+    ]
+    path = write_rows(tmp_path / "judge.jsonl", rows)
+    assert fff.verdicts(pairs, path)[:2].tolist() == [1.0, -1.0] and np.isnan(fff.verdicts(pairs, path)[2])
+    assert fff.verdicts(pairs, path, "place").tolist() == [1.0, 1.0, 1.0]

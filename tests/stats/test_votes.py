@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rows import ids, rng
 
 from cda.errors import DataError
-from cda.results.base import Missing
+from cda.results.base import Estimate, Missing
 from cda.stats.estimators import wilson
 from cda.stats.votes import (
     WORDS,
@@ -174,3 +174,22 @@ def test_the_ceiling_s_interval_counts_the_error_of_the_pooled_shares(monkeypatc
     drawn = [counts[rng.integers(0, len(counts), len(counts))] for _ in range(1000)]
     values = [noise_ceiling(votes, majority(votes, "drop"), ids).miscalibration.value for votes in drawn]
     assert (found.high - found.low) / (2 * 2.02) == pytest.approx(np.std(values), rel=0.06)
+
+
+def test_agreement_with_a_stated_majority_counts_items_decided_for_one_side() -> None:
+    """The mean share of votes for the majority: ties and splits are out, and it is not the share of the most frequent word."""
+    votes = [
+        ["perturbed", "perturbed", "base"],
+        ["base", "base", "base"],
+        ["tie", "tie", "base"],
+        ["perturbed", "base", "tie"],
+    ]
+    counts = count_votes(votes)
+    people = majority(counts, "as-released", ["perturbed", "base", "tie", "base"])
+    found = agreement(counts, ["a", "b", "c", "d"], people).with_majority
+    assert isinstance(found, Estimate) and (found.n, found.value) == (3, pytest.approx((2 / 3 + 1 + 1 / 3) / 3))
+    assert agreement(counts, ["a", "b", "c", "d"]).with_majority is None
+    stated = count_votes([[], ["perturbed", "base", "tie"]])
+    without = majority(stated, "as-released", ["perturbed", "tie"])
+    missing = Missing(reason="no item of 2 has votes and a majority for one side")
+    assert agreement(stated, ["a", "b"], without).with_majority == missing
