@@ -153,14 +153,14 @@ class TrainingExample:
     weight: float = 1.0
 
 
-TrainingKind = Literal["counterfactual", "paired", "neutral", "supplementary", "contrast", "second_turn"]
+TrainingKind = Literal["counterfactual", "balanced", "paired", "neutral", "supplementary", "contrast", "second_turn"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPair:
     """A row of the training mix, with its example and its source.
 
-    Kinds: `counterfactual` is chosen over the biased rewrite of rejected; `paired` and `neutral` are a response and its
+    Kinds: `counterfactual` is chosen over the biased rewrite of rejected, `balanced` the biased rewrite of chosen over rejected; `paired` and `neutral` are a response and its
     own biased version; `supplementary` is a pair as the data hold it; `contrast` is one of a bias that is not debiased;
     `second_turn` is an embedded conversation, the answer without the bias chosen.
     """

@@ -95,10 +95,9 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     """The stage with the settings and inputs that determine it: the measured texts, and the adapters at their doses."""
     settings, inputs = measured_settings(loaded)
     settings["schema_version"] = AuditResult.current_schema()
-    audit = loaded.recipe.audit
-    if audit.samples is not None:
-        settings["samples"] = audit.model_dump(mode="json", include=set(_OF_SAMPLES))
-        inputs["samples"] = source_fingerprint(audit.samples)
+    if (source := audit_inputs(loaded).sampled_from) is not None:
+        settings["samples"] = loaded.recipe.audit.model_dump(mode="json", include=set(_OF_SAMPLES))
+        inputs["samples"] = source_fingerprint(source, "samples")
     if not loaded.only_audit:
         several = trainings(loaded.recipe.seeds)
         settings |= {"dose": applied_dose(run_folder), "ties_aimed_at": loaded.recipe.aims_at_ties}
@@ -175,6 +174,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     doses = {} if only_audit else _doses(run_folder, trainings(recipe.seeds))
     shared = _shared_file(stage(loaded, run_folder), run_folder) if _is_shared(recipe.model) else None
     sampled = [(placed.prompt, text) for placed in texts.samples for text in placed.responses]
+    grades = [grade for placed in texts.samples for grade in placed.quality]
     scored, facts = _score(loaded, doses, run_folder, comparisons_of(texts), shared, len(sampled))
     # A training never has a second turn as its target; a model as it is has a verdict on each.
     beside = inputs.second_turns()
@@ -188,7 +188,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     labels = inputs.labels() if only_audit else _training_labels(run_folder, inputs.names)
     rates = rate.rate(triples, texts.triples.flips, scorings, recipe.audit.min_flipped)
     refused = {name: rate.refusals(flips, recipe.audit.min_flipped) for name, flips in texts.triples.flips.items()}
-    tilt = policy.tilts([group.bias for group in groups], sampled, scorings)
+    tilt = policy.tilts([group.bias for group in groups], sampled, scorings, grades)
     rewrote = recipe.rewrites_by_llm and (not only_audit or _rewrites(recipe.audit.rate, loaded.biases))
     by_rules = not (recipe.rewrites_by_llm or only_audit)
     rows = result.material(groups, texts, scorings, by_rules)
@@ -203,7 +203,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
             for name in audited_names
             if any(group.bias.name == name for group in groups)
         ),
-        sources=_sources(recipe, loaded.prompts, texts, trains=not only_audit, rewrote=rewrote),
+        sources=_sources(recipe, loaded.prompts, texts, inputs.sampled_from, trains=not only_audit, rewrote=rewrote),
         skew=result.skews(groups, texts.available, {name: failed.reasons for name, failed in texts.failed.items()}),
         votes=votes(groups, ties),
         votes_undecided=votes_undecided(groups, ties),
@@ -296,13 +296,16 @@ def _rewrites(n_rated: int | None, biases: Sequence[Bias]) -> bool:
     return bool(n_rated) or any(bias.name not in WITH_CONTRASTS for bias in biases)
 
 
-def _sources(recipe: Recipe, prompts: Prompts, texts: AuditTexts, *, trains: bool, rewrote: bool) -> Sources:
+def _sources(
+    recipe: Recipe, prompts: Prompts, texts: AuditTexts, samples: str | None, *, trains: bool, rewrote: bool
+) -> Sources:
     """Sources of the data, and the LLM's prompts for labels and rewrites if an LLM made them."""
     llm = str(recipe.llm.model)
     labelled = (trains and recipe.labels_by_llm) or (rewrote and recipe.synthesize.gate.on)
     return Sources(
         contrasts=recipe.audit.contrasts or OF_TRIPLES,
-        **{name: getattr(recipe.audit, name) for name in ("votes", "verdicts", "quality", "samples", "labels")},
+        **{name: getattr(recipe.audit, name) for name in ("votes", "verdicts", "quality", "labels")},
+        samples=samples,
         pairs=recipe.data.pairs if trains else None,
         triples=", ".join(dict.fromkeys(flips.by for flips in texts.triples.flips.values())) or None,
         labelled_by=llm if recipe.labels_by_llm else "embedded rules",

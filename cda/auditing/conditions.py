@@ -14,6 +14,7 @@ from cda.errors import RecipeError, did_you_mean
 from cda.numbers.measures import MEASURES, Found, known_key, of_audits, unknown
 from cda.recipe.load import LoadedRecipe
 from cda.report.numbers import plain
+from cda.resources.sources import audit_inputs
 from cda.results.audit import AuditResult
 from cda.results.base import NOT_TRAINED, Missing
 from cda.results.comparison import AuditRow
@@ -129,7 +130,7 @@ def check_conditions(conditions: Sequence[Condition], loaded: LoadedRecipe) -> N
             problems.append(
                 f"--fail-if {each.text}: '{each.subject}' is not measured here.{hint} Known: {', '.join(known)}"
             )
-        elif MEASURES[each.measure].on == "samples" and loaded.recipe.audit.samples is None:
+        elif each.measure in ("tilt", "tilt_right") and audit_inputs(loaded).sampled_from is None:
             problems.append(
                 f"--fail-if {each.text}: it is measured on samples of a policy; give them (--samples, audit.samples)"
             )

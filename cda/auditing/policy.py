@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from cda.records import PERCENT, Exclusions, prompt_id
 from cda.report.numbers import inert, listed, percent
 from cda.report.tables import Column, Table, TableOf
 from cda.results.audit import AuditResult
-from cda.results.base import Estimate, Missing, Number, Test
+from cda.results.base import Estimate, Missing, Moment, Number, Test
 from cda.results.effects import T_TEST
 from cda.scorers.compared import Compared, Rewards, Text, text_id, with_rewards
 from cda.stats.means import without_traces
@@ -40,13 +40,19 @@ class Tilts(NamedTuple):
     excluded: dict[str, Exclusions]
 
 
-def tilts(biases: Sequence[Bias], sampled: Sequence[Text], scorings: Mapping[str, Compared]) -> Tilts:
-    """How frequent each bias is in the policy that was sampled, and tilted to the rewards of each scoring at every KL of `KLS`.
+def tilts(
+    biases: Sequence[Bias],
+    sampled: Sequence[Text],
+    scorings: Mapping[str, Compared],
+    grades: Sequence[float | None] = (),
+) -> Tilts:
+    """How frequent each bias, and a right answer, is in the policy that was sampled, and tilted to the rewards of each scoring at every KL of `KLS`.
 
     The tilts of two scorings have the same KL, so that a reward that was only stretched is optimised as far. Intervals and tests are
     over prompts; the test of a number is that the tilted policy has as much of the bias as the samples, that of a change that the two
     tilted policies have as much; Holm's correction is over the biases at each KL. A number is missing for a bias without a measure,
-    and for a KL that the samples do not support.
+    and for a KL that the samples do not support. `grades` (quality of each response, if known) that are not all 0 or 1, for wrong and
+    right, count as a relative measure does: how often a response is better than another one to its prompt.
     """
     if not sampled:
         return Tilts((), {})
@@ -68,10 +74,19 @@ def tilts(biases: Sequence[Bias], sampled: Sequence[Text], scorings: Mapping[str
     found, named = list[Number](), dict[object, str]()
     for bias in biases:
         other = named.setdefault((bias.measure, tuple(bias.markers), bias.pattern), bias.name) if bias.measure else ""
-        why = "" if bias.measure else "its bias file has no measure"
-        why = f"on samples its measure is that of {other}" if other not in ("", bias.name) else why
-        found += _numbers(bias, texts, samples, policies, why)
-    return Tilts(_adjusted(found), excluded)
+        values: FloatArray | Missing = _NONE_LEFT
+        if bias.measure is None:
+            values = Missing(reason="its bias file has no measure")
+        elif other != bias.name:
+            values = Missing(reason=f"on samples its measure is that of {other}")
+        elif samples is not None:
+            values = _shown(bias, bias.measure, [text for _, text in texts], samples)
+        found += _numbers("tilt", {"bias": bias.name}, values, samples, policies)
+    found = _adjusted(found)
+    known = [grades[row] for row in kept] if grades else []
+    if samples is not None and any(grade is not None for grade in known):
+        found += _numbers("tilt_right", {}, _right(np.array(known, dtype=np.float64), samples), samples, policies)
+    return Tilts(tuple(found), excluded)
 
 
 def rows(sampled: Sequence[Text], scorings: Mapping[str, Compared]) -> Iterator[dict[str, object]]:
@@ -113,46 +128,44 @@ def _unsupported(far: Reach | None) -> Missing:
 
 
 def _numbers(
-    bias: Bias, texts: Sequence[Text], samples: Padded | None, policies: Mapping[str, Mapping[str, Tilted | Missing]],
-    unmeasured: str,
+    measure: str, of: Mapping[str, str], values: FloatArray | Missing, samples: Padded | None,
+    policies: Mapping[str, Mapping[str, Tilted | Missing]],
 ) -> Iterator[Number]:  # fmt: skip
-    """The numbers of a bias, with tests before any correction; all missing if it is `unmeasured`, for that reason."""
-    first, values = next(iter(next(iter(policies.values())))), None
-    why = Missing(reason=unmeasured) if unmeasured else _NONE_LEFT
-    known = np.zeros(0, dtype=bool)
-    if samples is not None and bias.measure and not unmeasured:
-        values = _shown(bias, bias.measure, [text for _, text in texts], samples)
+    """The numbers of what responses show, with tests before any correction; all missing if it is not known of two prompts. Values have
+    shape (n_responses,); NaN is unknown."""
+    first, known = next(iter(next(iter(policies.values())))), np.zeros(0, dtype=bool)
+    if samples is not None and not isinstance(values, Missing):
         known = ~np.isnan(samples.means(values))
         if known.sum() < 2:
-            values = None
-            why = Missing(
+            values = Missing(
                 reason=f"its measure holds for the responses to {known.sum()} of {len(known)} prompts; two are needed"
             )
-    if samples is None or values is None:
-        for kl, by_scoring in {SAMPLED: {first: why}, **policies}.items():
+    if samples is None or isinstance(values, Missing):
+        assert isinstance(values, Missing)
+        for kl, by_scoring in {SAMPLED: {first: values}, **policies}.items():
             moments = [*by_scoring, *(["change"] if len(by_scoring) > 1 else [])]
-            yield from (Number.of("tilt", moment, {"bias": bias.name, "kl": kl}, why) for moment in moments)
+            yield from (Number.of(measure, moment, {**of, "kl": kl}, values) for moment in moments)
         return
     n, shown = int(samples.n[known].sum()), samples.means(values)[known]
     # Else no reward can select on it: there is nothing to test, nor to correct others for. NaN is no spread.
     varies = any(np.ptp(values[at[real]]) > 0 for at, real in zip(samples.at, samples.real, strict=True))
-    yield Number.of("tilt", first, {"bias": bias.name, "kl": SAMPLED}, share_over_prompts(shown, "share", n))
+    yield Number.of(measure, first, {**of, "kl": SAMPLED}, share_over_prompts(shown, "share", n))
     for kl, by_scoring in policies.items():
-        at, means = {"bias": bias.name, "kl": kl}, dict[str, FloatArray]()
+        at, means = {**of, "kl": kl}, dict[str, FloatArray]()
         for label, tilt in by_scoring.items():
             if isinstance(tilt, Missing):
-                yield Number.of("tilt", label, at, tilt)
+                yield Number.of(measure, label, at, tilt)
                 continue
             means[label] = tilt.means(values)[known]
             _, test = _difference(shown, means[label], n)
-            yield Number.of("tilt", label, at, share_over_prompts(means[label], "share", n), test if varies else None)
+            yield Number.of(measure, label, at, share_over_prompts(means[label], "share", n), test if varies else None)
         if len(means) == 2:
             before, after = means.values()
             change, test = _difference(before, after, n)
-            yield Number.of("tilt", "change", at, change, test if varies else None)
+            yield Number.of(measure, "change", at, change, test if varies else None)
         elif len(by_scoring) == 2:
             lacking = next(tilt for tilt in by_scoring.values() if isinstance(tilt, Missing))
-            yield Number.of("tilt", "change", at, lacking)
+            yield Number.of(measure, "change", at, lacking)
 
 
 def _shown(bias: Bias, rule: BiasMeasure, texts: Sequence[str], samples: Padded) -> FloatArray:
@@ -162,10 +175,27 @@ def _shown(bias: Bias, rule: BiasMeasure, texts: Sequence[str], samples: Padded)
     values = [by_text[text] for text in texts]
     if not rule.relative:
         return np.array([rule.holds(value) for value in values], dtype=np.float64)  # None becomes NaN
-    found = np.full(len(texts), np.nan)
+    return _next_to_others(lambda one, other: rule.holds(values[one], values[other]), samples, len(texts))
+
+
+def _right(grades: FloatArray, samples: Padded) -> FloatArray:
+    """Grades of 0 and 1; of others, the share of the other responses to the prompt that a response is better than, equal ones half."""
+    if np.isin(grades[~np.isnan(grades)], (0, 1)).all():
+        return grades
+
+    def better(one: int, other: int) -> float | None:
+        difference = grades[one] - grades[other]
+        return None if np.isnan(difference) else (np.sign(difference) + 1) / 2
+
+    return _next_to_others(better, samples, len(grades))
+
+
+def _next_to_others(holds: Callable[[int, int], float | None], samples: Padded, n: int) -> FloatArray:
+    """Mean over the other responses to its prompt of what holds of a response next to each, by their places. Shape (n,)."""
+    found = np.full(n, np.nan)
     for at, real in zip(samples.at, samples.real, strict=True):
         own = at[real].tolist()
-        pairs = [[rule.holds(values[one], values[other]) for other in own if other != one] for one in own]
+        pairs = [[holds(one, other) for other in own if other != one] for one in own]
         found[own] = np.array(pairs, dtype=np.float64).mean(axis=1)
     return found
 
@@ -176,7 +206,7 @@ def _difference(first: FloatArray, second: FloatArray, n: int) -> tuple[Estimate
     return found.estimate.model_copy(update={"n": n}), Test(p_value=found.p_value(), method=T_TEST)
 
 
-def _adjusted(numbers: Sequence[Number]) -> tuple[Number, ...]:
+def _adjusted(numbers: Sequence[Number]) -> list[Number]:
     """The numbers with Holm's p over the biases, at each KL and moment."""
     families: dict[tuple[str, str], list[int]] = {}
     for at, number in enumerate(numbers):
@@ -187,7 +217,7 @@ def _adjusted(numbers: Sequence[Number]) -> tuple[Number, ...]:
         tests = [test for at in rows_ if (test := numbers[at].test)]
         for at, test, p in zip(rows_, tests, holm([test.p_value for test in tests]), strict=True):
             found[at] = numbers[at].model_copy(update={"test": test.model_copy(update={"p_holm": p})})
-    return tuple(found)
+    return found
 
 
 def _last(audit: AuditResult) -> str | None:
@@ -227,13 +257,32 @@ def _bias(number: Number) -> str:
 
 
 def line(audit: AuditResult) -> str:
-    """What a policy would show more of, for the first screen; empty if nothing is shown."""
+    """What a policy would show more of and whether fewer of its answers would be right, for the first screen; empty without samples
+    that support a KL, or of a model as it is if nothing rises."""
     kl = _last(audit)
-    found = _rises(audit, kl) if kl else []
-    then = " than before the training" if compares(audit) else ""
-    return (
-        f"A policy optimised against this reward (KL {kl}) would show more{then} of {_listed(found)}." if found else ""
+    if not kl:
+        return ""
+    found, right, trained = _rises(audit, kl), _right_words(audit, kl), compares(audit)
+    if not found and not trained:
+        return ""
+    more = (
+        f"more {'than before the training ' if trained else ''}of {_listed(found)}"
+        if found
+        else "no bias more than before the training"
     )
+    return f"A policy optimised against this reward (KL {kl}) would show {more}{right}."
+
+
+def _right_words(audit: AuditResult, kl: str) -> str:
+    """Right answers before → after a training, or as sampled → optimised, as the end of a sentence; empty if they are not known."""
+    moments = {(each.at["kl"], each.moment): each.found for each in audit.right_answers}
+    first: tuple[str, Moment]
+    last: tuple[str, Moment]
+    first, last = ((kl, "before"), (kl, "after")) if compares(audit) else ((SAMPLED, "model"), (kl, "model"))
+    start, end = moments.get(first), moments.get(last)
+    if not isinstance(start, Estimate) or not isinstance(end, Estimate):
+        return ""
+    return f"; right answers {percent(start.value)[:-1]} → {percent(end.value)}"
 
 
 def _listed(found: Sequence[Rise]) -> str:
@@ -251,7 +300,10 @@ def sentences(audit: AuditResult) -> list[str]:
         names = list(dict.fromkeys(map(_bias, followed)))
         n = max(each.found.n_prompts for each in followed if isinstance(each.found, Estimate))
         found, then = _rises(audit, kl), "trained" if compares(audit) else "model"
-        words = {"biases": _listed(found) if found else "", "others": listed([inert(name) for name in names])}
+        words = {
+            "biases": _listed(found) if found else "",
+            "others": listed([inert(name) for name in names]) + _right_words(audit, kl),
+        }
         lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
         if alike := list(dict.fromkeys(inert(_bias(each)) for each in followed if not each.test)):
             lines.append(f"No reward can select on {listed(alike)}: the samples of each prompt are all alike in it.")
@@ -267,8 +319,8 @@ def sentences(audit: AuditResult) -> list[str]:
 def policy_table(audit: AuditResult) -> Table | None:
     """A row for each bias and KL: as sampled, then tilted to the reward."""
     numbers = []
-    for bias, group in groupby(audit.policy, _bias):
-        own = list(group)
+    groups = [(bias, list(group)) for bias, group in groupby(audit.policy, _bias)]
+    for bias, own in [*groups, ("right answers", list(audit.right_answers))]:
         for kl in dict.fromkeys(each.at["kl"] for each in own if each.at["kl"] != SAMPLED):
             here = [each for each in own if each.at["kl"] == kl]
             if any(isinstance(each.found, Estimate) for each in here):

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from cda.arrays import FloatArray
 from cda.biases import Bias, load_bias
-from cda.data.sampled import load_sampled
 from cda.errors import DataError, RecipeError, did_you_mean
 from cda.features import TEXT_FEATURES, measure, scope_in_words
 from cda.finetuning.applied import check_subject
@@ -26,6 +25,7 @@ from cda.records import Exclusions, prompt_id
 from cda.resources.artifacts import as_given, shown_path, shown_target
 from cda.resources.named_scorer import Subject, scorer_settings
 from cda.resources.scorers import open_scorer, planned_verdicts
+from cda.resources.sources import sampled_responses
 from cda.results.base import Missing, or_missing
 from cda.results.benchmarks import (
     AskedModel,
@@ -296,7 +296,7 @@ def run_best_of_n(
     is not above 0; or another format of figures. DataError: the file cannot be used, or too few prompts reach an n. ModelError: a model cannot be
     loaded, or a reward is not finite."""
     shares, means = followed_attributes(biases, features, betas)
-    sampled, settings = load_sampled(responses, columns, split), scorer_settings(loaded)
+    sampled, settings = sampled_responses(responses, columns, split), scorer_settings(loaded)
     prompts_read = drawn(sampled.prompts, limit, loaded.recipe.seed)
     for subject in subjects:
         check_subject(subject, settings, singly=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 import numpy as np
@@ -41,13 +41,15 @@ _MOST_TRIES_PER_PAIR = 3
 
 @dataclass(frozen=True, slots=True)
 class Counterfactuals:
-    """Counterfactual pairs of one bias, in the order they were drawn."""
+    """Counterfactual pairs of one bias, in the order they were drawn; `biased_chosen`: by the id of their source, the chosen response
+    rewritten to carry the bias, if that was asked for."""
 
     pairs: tuple[TrainingPair, ...]
     eligible: int
     """Number of pairs that could become a counterfactual pair."""
     exclusions: Exclusions
     """Number of tried rewrites, and failed ones by reason."""
+    biased_chosen: Mapping[str, str] = field(default_factory=dict)
 
 
 def eligible_pairs(rows: Sequence[LabelledPair], bias: Bias) -> list[LabelledPair]:
@@ -66,6 +68,7 @@ def make_counterfactuals(
     check_measure: bool,
     *,
     specific_chosen: bool = False,
+    balanced: bool = False,
     stop_above: float = 1.0,
     batch_size: int | None = BATCH,
 ) -> Counterfactuals:
@@ -75,39 +78,104 @@ def make_counterfactuals(
     the Batch API, where each round takes a day), until the pairs run out, three times the requested pairs (None: every
     eligible one) were tried, or more than the share `stop_above` of the tried failed. `check_measure`: a rewrite must
     exhibit the bias as measured (off if an LLM labelled it). `specific_chosen`: also rewrite the chosen side with the
-    bias's opposite (vagueness: more specific), so that the sides differ more; if that fails, the pair is dropped.
+    bias's opposite (vagueness: more specific), so that the sides differ more; `balanced`: also rewrite the chosen side to carry the bias,
+    for a pair that prefers it. If either fails, the pair is dropped.
     """
-    pool = eligible_pairs(rows, bias)
+    return _made(
+        eligible_pairs(rows, bias), bias, rewriter, requested, rng, check_measure,
+        specific_chosen=specific_chosen, balanced=balanced, stop_above=stop_above, batch_size=batch_size,
+    )  # fmt: skip
+
+
+def make_anchors(
+    rows: Sequence[LabelledPair],
+    bias: Bias,
+    rewriter: Rewriter,
+    requested: int,
+    rng: np.random.Generator,
+    *,
+    batch_size: int | None = BATCH,
+) -> Counterfactuals:
+    """Rejected responses, each with the version of it that carries a bias which is not taught, as `make_counterfactuals` draws and checks
+    them. Without a label of the bias, one that exhibits it as measured is left out."""
+    alone = [replace(row, pair=replace(row.pair, chosen=row.pair.rejected)) for row in rows]
+    pool = [
+        row for row in alone if bias.measure is None or bias.measure.relative or not exhibits(row.pair.rejected, bias)
+    ]
+    return _made(pool, bias, rewriter, requested, rng, check_measure=True, batch_size=batch_size)
+
+
+def _made(
+    pool: Sequence[LabelledPair],
+    bias: Bias,
+    rewriter: Rewriter,
+    requested: int | None,
+    rng: np.random.Generator,
+    check_measure: bool,
+    *,
+    specific_chosen: bool = False,
+    balanced: bool = False,
+    stop_above: float = 1.0,
+    batch_size: int | None,
+) -> Counterfactuals:
     order = [pool[index] for index in rng.permutation(len(pool))]
     most = len(order) if requested is None else min(len(order), _MOST_TRIES_PER_PAIR * requested)
     made: list[TrainingPair] = []
+    biased: dict[str, str] = {}
     reasons: list[str] = []
     tried = 0
     while tried < most and (requested is None or len(made) < requested):
         missing = most if requested is None else requested - len(made)
         batch = order[tried : min(tried + min(missing, batch_size or missing), most)]
         tried += len(batch)
-        for row, result in zip(batch, _rewritten(batch, bias, rewriter, check_measure, specific_chosen), strict=True):
+        results = _rewritten(batch, bias, rewriter, check_measure)
+        if balanced:
+            biased |= _chosen_too(batch, results, bias, rewriter, check_measure)
+        if specific_chosen:
+            _made_specific(results, bias, rewriter, check_measure)
+        for row, result in zip(batch, results, strict=True):
             if isinstance(result, str):
                 reasons.append(result)
             else:
                 made.append(TrainingPair(TrainingExample(result), row.split, "counterfactual", bias.name, row.pair.id))
         if tried >= _ENOUGH_TO_JUDGE and len(reasons) > stop_above * tried:
             break
-    return Counterfactuals(tuple(made), len(pool), Exclusions(tried, count_reasons(reasons)))
+    kept_ids = {row.source_id for row in made}
+    biased = {name: text for name, text in biased.items() if name in kept_ids}
+    return Counterfactuals(tuple(made), len(pool), Exclusions(tried, count_reasons(reasons)), biased)
 
 
-def _rewritten(
-    batch: Sequence[LabelledPair], bias: Bias, rewriter: Rewriter, check_measure: bool, specific_chosen: bool
-) -> list[Pair | str]:
+def _rewritten(batch: Sequence[LabelledPair], bias: Bias, rewriter: Rewriter, check_measure: bool) -> list[Pair | str]:
     """The counterfactual of each pair, or the reason why there is none."""
     requests = [RewriteRequest(row.pair.prompt, row.pair.rejected, "add", row.pair.chosen) for row in batch]
-    results = [
+    return [
         _counterfactual(row.pair, rewrite, bias, check_measure)
         for row, rewrite in zip(batch, rewriter.rewrite(requests, bias), strict=True)
     ]
-    if not specific_chosen:
-        return results
+
+
+def _chosen_too(
+    batch: Sequence[LabelledPair], results: list[Pair | str], bias: Bias, rewriter: Rewriter, check_measure: bool
+) -> dict[str, str]:
+    """The chosen side of each pair with the bias added, by the pair's id; where that fails, its reason takes the place of the counterfactual."""
+    swapped = [
+        (at, Pair(row.pair.prompt, row.pair.rejected, row.pair.chosen))
+        for at, row in enumerate(batch)
+        if isinstance(results[at], Pair)
+    ]
+    requests = [RewriteRequest(pair.prompt, pair.rejected, "add", pair.chosen) for _, pair in swapped]
+    found = {}
+    for (at, pair), rewrite in zip(swapped, rewriter.rewrite(requests, bias), strict=True):
+        made = _counterfactual(pair, rewrite, bias, check_measure)
+        if isinstance(made, str):
+            results[at] = f"chosen side: {made}"
+        else:
+            found[batch[at].pair.id] = made.rejected
+    return found
+
+
+def _made_specific(results: list[Pair | str], bias: Bias, rewriter: Rewriter, check_measure: bool) -> None:
+    """Rewrite the chosen sides with the bias's opposite, in place."""
     kept = [(number, pair) for number, pair in enumerate(results) if isinstance(pair, Pair)]
     chosen = [RewriteRequest(pair.prompt, pair.chosen, "remove", flips=False) for _, pair in kept]
     for (number, pair), rewrite in zip(kept, rewriter.rewrite(chosen, bias), strict=True):
@@ -119,7 +187,6 @@ def _rewritten(
             results[number] = "chosen side: exhibits the bias"
         else:
             results[number] = Pair(pair.prompt, rewrite.text, pair.rejected)
-    return results
 
 
 def _counterfactual(pair: Pair, rewrite: Rewrite, bias: Bias, check_measure: bool) -> Pair | str:
@@ -193,17 +260,22 @@ def draw_supplementary(
 
 
 def counterfactual_examples(
-    counterfactuals: Iterable[TrainingPair], rows: Sequence[LabelledPair], objectives: Sequence[ObjectiveSection]
+    counterfactuals: Counterfactuals, rows: Sequence[LabelledPair], objectives: Sequence[ObjectiveSection]
 ) -> Iterator[TrainingPair]:
-    """Each counterfactual of `rows` under every objective: against the chosen response, and against its original."""
+    """Each counterfactual of `rows` under every objective: against the chosen response, against its original, and the chosen response with
+    the bias against the original."""
     originals = {row.pair.id: row.pair for row in rows}
-    for made in counterfactuals:
-        same_response = Pair(made.pair.prompt, originals[made.source_id].rejected, made.pair.rejected)
+    for made in counterfactuals.pairs:
+        original, prompt, bias = originals[made.source_id], made.pair.prompt, str(made.bias)
         for objective in objectives:
             if objective.kind == "pairs":
-                yield replace(made, example=objective.example(made.pair, str(made.bias)))
+                yield replace(made, example=objective.example(made.pair, bias))
+            elif objective.kind == "balanced":
+                better = Pair(prompt, counterfactuals.biased_chosen[made.source_id], original.rejected)
+                yield replace(made, example=objective.example(better, bias), kind="balanced")
             elif objective.kind != "keep":
-                yield replace(made, example=objective.example(same_response, str(made.bias)), kind=objective.kind)
+                same_response = Pair(prompt, original.rejected, made.pair.rejected)
+                yield replace(made, example=objective.example(same_response, bias), kind=objective.kind)
 
 
 def contrast_examples(

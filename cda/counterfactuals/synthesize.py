@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from cda.biases import Bias
+from cda.biases import Bias, load_bias
 from cda.counterfactuals import label
 from cda.counterfactuals.dataset_card import dataset_card
 from cda.counterfactuals.label import LABEL_TOKENS
@@ -22,6 +23,7 @@ from cda.counterfactuals.pairs import (
     draw_supplementary,
     eligible_pairs,
     label_frequencies,
+    make_anchors,
     make_counterfactuals,
     second_turn_examples,
     teachable,
@@ -29,6 +31,7 @@ from cda.counterfactuals.pairs import (
     weighted_examples,
 )
 from cda.data.contrasts import CleanContrasts
+from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import DataError
 from cda.files.jsonl import write_jsonl, write_text
 from cda.launch import say
@@ -66,7 +69,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
     settings = {
         "synthesize": recipe.synthesize.model_dump(mode="json"),
         "objectives": [objective.model_dump(mode="json") for objective in recipe.objectives],
-        "biases": bias_settings(loaded.biases),
+        "biases": bias_settings((*loaded.biases, *anchored(recipe, loaded.biases))),
         "seed": recipe.seed,
         "schema_version": SynthesizeCounts.schema_version,
     }
@@ -100,21 +103,26 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     weights = pair_weights(recipe.data, loaded.opened)
     n_supplement, supplement = len(supplement), [row for row in supplement if weights.get(row.pair.id, 1.0) > 0]
     objectives = recipe.objectives
-    by = rewriter(recipe.synthesize, loaded.biases, recipe.seed, llm)
+    by = rewriter(recipe.synthesize, [*loaded.biases, *anchored(recipe, loaded.biases)], recipe.seed, llm)
     biases: dict[str, Rewritten] = {}
     mix: list[TrainingPair] = []
-    for number, bias in enumerate(loaded.biases):
-        rng = generator(recipe.seed, Stream.REWRITTEN, number)
-        requested = recipe.n_pairs("counterfactuals", bias.name)
+    anchors: dict[str, int] = {}
+    for number, (bias, requested, each) in enumerate(rewrites_wanted(recipe, loaded.biases)):
+        rng, is_taught = generator(recipe.seed, Stream.REWRITTEN, number), bias in loaded.biases
+        if requested != 0 and recipe.rewrites_by_llm:
+            pool = [row.pair for row in (eligible_pairs(rows, bias) if is_taught else rows)]
+            llm.confirm(planned_rewrites(pool, bias, requested, each, recipe.synthesize, llm.prompts.rewrite))
+        if not is_taught:
+            kept = list(_anchors(rows, bias, recipe, by, rng))
+            anchors[bias.name] = len(kept)
+            mix += kept
+            continue
         made = Counterfactuals((), 0, Exclusions(0, {}))
         if requested != 0:
-            if recipe.rewrites_by_llm:
-                pool = [row.pair for row in eligible_pairs(rows, bias)]
-                llm.confirm(planned_rewrites(pool, bias, requested, recipe.synthesize, llm.prompts.rewrite))
             made = _counterfactuals(rows, bias, requested, recipe, by, rng)
         n_supplementary = recipe.n_pairs("supplementary", bias.name) or 0
         extra = _supplementary(rows, supplement, bias, made, n_supplementary, rng)
-        mix += [*counterfactual_examples(made.pairs, rows, objectives), *unchanged_examples(extra, objectives)]
+        mix += [*counterfactual_examples(made, rows, objectives), *unchanged_examples(extra, objectives)]
         biases[bias.name] = Rewritten(
             by=by.name,
             requested=requested,
@@ -147,6 +155,7 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> Synthesize
     counts = SynthesizeCounts(
         in_audit=in_audit,
         biases=biases,
+        anchors=anchors,
         contrasts=contrasts,
         weights=counted,
         mix={"train": len(mix) - n_validation, "validation": n_validation},
@@ -249,17 +258,40 @@ def _contrasts(
 
 
 def is_made_specific(bias: Bias, synthesize: SynthesizeSection) -> bool:
-    """True if the chosen sides are rewritten, too."""
+    """True if the chosen side of the bias's pairs is made more specific."""
     return synthesize.specific_chosen and "specific" in bias.aspects
 
 
+def anchored(recipe: Recipe, taught: Sequence[Bias]) -> list[Bias]:
+    """Biases that are not taught, between whose sides the base model's preference is kept (synthesize.anchors)."""
+    names = {bias.name for bias in taught}
+    return [load_bias(name) for name in EMBEDDED_BIASES if recipe.synthesize.anchors and name not in names]
+
+
+def rewrites_wanted(recipe: Recipe, taught: Sequence[Bias]) -> list[tuple[Bias, int | None, int]]:
+    """Each bias with its counterfactuals or anchors (null: every eligible pair), and with the texts that are rewritten for one: the rejected
+    side; of a counterfactual also the chosen one, to be specific and to carry the bias."""
+    wanted = [
+        (
+            bias,
+            recipe.n_pairs("counterfactuals", bias.name),
+            1 + is_made_specific(bias, recipe.synthesize) + recipe.balances,
+        )
+        for bias in taught
+    ]
+    return wanted + [(bias, recipe.synthesize.anchors, 1) for bias in anchored(recipe, taught)]
+
+
 def planned_rewrites(
-    pairs: Sequence[Pair], bias: Bias, requested: int | None, synthesize: SynthesizeSection, prompt: RewritePrompt
+    pairs: Sequence[Pair],
+    bias: Bias,
+    requested: int | None,
+    each: int,
+    synthesize: SynthesizeSection,
+    prompt: RewritePrompt,
 ) -> Planned:
-    """Distinct rewrites for every requested counterfactual (None: every pair), of both sides if the chosen one is to be specific, each
-    labelled again if the gate asks."""
-    n = len(pairs) if requested is None else min(requested, len(pairs))
-    n *= 2 if is_made_specific(bias, synthesize) else 1
+    """Distinct rewrites for every requested counterfactual (None: every pair), `each` for one, labelled again if the gate asks."""
+    n = each * (len(pairs) if requested is None else min(requested, len(pairs)))
     relabelled = synthesize.gate.on and bias.label_by == "ask"
     sample = pairs[:: max(1, len(pairs) // 200)]
     requests = [RewriteRequest(pair.prompt, pair.rejected, "add", pair.chosen) for pair in sample]
@@ -285,6 +317,7 @@ def _counterfactuals(
         rng,
         check_measure=not recipe.rewrites_by_llm or bias.label_by == "measure",
         specific_chosen=is_made_specific(bias, recipe.synthesize),
+        balanced=recipe.balances,
         stop_above=recipe.synthesize.max_failed,
         batch_size=None if recipe.llm.mode == "batch" else BATCH,
     )
@@ -306,6 +339,18 @@ def _counterfactuals(
     if requested is not None and len(made.pairs) < requested:
         say(f"    note: {requested} were asked for; going on with {len(made.pairs)}")
     return made
+
+
+def _anchors(
+    rows: Sequence[LabelledPair], bias: Bias, recipe: Recipe, by: Rewriter, rng: np.random.Generator
+) -> Iterator[TrainingPair]:
+    """Examples that keep the base model's preference on a bias that is not taught."""
+    n, size = recipe.synthesize.anchors, None if recipe.llm.mode == "batch" else BATCH
+    made = make_anchors(rows, bias, by, n, rng, batch_size=size)
+    say(f"  {bias.name}, not taught: {len(made.pairs)} anchors, on which the base model's preference is kept")
+    keep = next(objective for objective in recipe.objectives if objective.kind == "keep")
+    for row in made.pairs:
+        yield replace(row, example=keep.example(row.pair, bias.name), kind="contrast")
 
 
 def _supplementary(

@@ -14,7 +14,7 @@ from cda.files.jsonl import parse_json
 from cda.records import Exclusions, Prompt, count_reasons, normal_text, prompt_id
 
 COLUMNS = ("prompt", "responses", "response", "quality")
-_SETTING = "--column "
+COLUMN_OPTION = "--column "
 """What messages on columns name, without another setting."""
 
 
@@ -88,7 +88,7 @@ class Outputs:
 
 
 def load_sampled(
-    reference: str, columns: Mapping[str, str] | None = None, split: str = "train", setting: str = _SETTING
+    reference: str, columns: Mapping[str, str] | None = None, split: str = "train", setting: str = COLUMN_OPTION
 ) -> Outputs:
     """As `load_outputs`; and a DataError if no prompt has two responses to choose from. Messages on columns name `setting`."""
     try:
@@ -109,7 +109,9 @@ def load_outputs(reference: str, columns: Mapping[str, str] | None = None, split
     return placed_outputs(load_rows(reference, split), columns or {}, reference)
 
 
-def placed_outputs(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str = _SETTING) -> Outputs:
+def placed_outputs(
+    rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str = COLUMN_OPTION
+) -> Outputs:
     """Turn rows into outputs by prompt, each at its place, counting unusable rows; `columns` maps our name to the rows'.
 
     Two layouts: a row a prompt with `prompt` and `responses` (a list, or a list as JSON text), or a row a response with

@@ -3,7 +3,8 @@
 All were written for this package and carry no human votes. Contrasts of `audit` start from a plain answer to which the bias
 was added, those of `shown` from an answer that has it and from which it was removed; `triples` rewrites 40 of either back,
 for each bias. `lessons` are contrasts that taught the embedded reward model its biases; nothing is ever measured on them.
-`responses`, in which `cda discover` searches, are four sound answers each to questions of their own, in styles that were
+`samples` are twelve answers each to further questions, in styles and lengths that were drawn by lot, half of them wrong: what a policy that
+is optimised against a reward would show. `responses`, in which `cda discover` searches, are four sound answers each to questions of their own, in styles that were
 drawn by lot; those of `narrow` are all on one topic. Contrasts of `second_turn` answer the last message of a conversation, and
 are of biases of their own (`SECOND_TURNS`); `second_turn_train` holds further ones, to train on.
 """
@@ -27,7 +28,16 @@ SECOND_TURNS: Mapping[str, str] = MappingProxyType(
 """A bias to the bias of its second turn: giving in to a user who doubts a right answer; or the bias after long earlier turns."""
 WITH_CONTRASTS = (*EMBEDDED_BIASES, *SECOND_TURNS.values())
 Part = Literal[
-    "train", "quality", "audit", "shown", "lessons", "responses", "narrow", "second_turn", "second_turn_train"
+    "train",
+    "quality",
+    "audit",
+    "shown",
+    "lessons",
+    "samples",
+    "responses",
+    "narrow",
+    "second_turn",
+    "second_turn_train",
 ]
 READINGS = FOLDER / "readings.jsonl"
 TRIPLES = FOLDER / "triples.jsonl"
@@ -133,6 +143,25 @@ def authored_responses(part: Literal["responses", "narrow"] = "responses") -> li
     ]
 
 
+@dataclass(frozen=True, slots=True)
+class AuthoredSamples:
+    """A question and twelve answers to it, with what is wrong with each: empty if it is right; `item` is its name in the readings."""
+
+    item: str
+    prompt: Prompt
+    domain: str
+    responses: tuple[str, ...]
+    flaws: tuple[str, ...]
+
+
+def authored_samples() -> list[AuthoredSamples]:
+    def authored(row: dict[str, Any]) -> AuthoredSamples:
+        texts, flaws = zip(*((answer["text"], answer["flaw"]) for answer in row["answers"]), strict=True)
+        return AuthoredSamples(row["id"], user_prompt(row["question"]), row["domain"], texts, flaws)
+
+    return list(map(authored, read_jsonl(part_path("samples"))))
+
+
 def questions(part: Part) -> list[str]:
     """Questions of a part; of a conversation the first message."""
     return [_prompt(row)[0].content for row in read_jsonl(part_path(part))]
@@ -192,7 +221,8 @@ def tables() -> dict[str, Rows]:
     original, rewrite, rewrite_of_rewrite, has_attribute, bias, flipped); `quality` and `train` are pairs
     in TRL's preference format (prompt, chosen, rejected) with the flaw of the rejected side; `lessons` are contrasts that
     taught the embedded model, on which it must not be measured; `responses` and `narrow` are four answers each to
-    further questions (prompt, responses), for a search or a best of n. `item` is the authors' name of a row; under it, as `id`,
+    further questions (prompt, responses), for a search; `samples` are twelve (prompt, responses, quality: 1 right, 0 wrong, flaws), for
+    `audit.samples` and a best of n. `item` is the authors' name of a row; under it, as `id`,
     `readings` holds readers' judgements of it, and as `text` a hash of the wording that they read (None if unknown).
     """
     turns = [*SECOND_TURNS.values()]
@@ -204,6 +234,7 @@ def tables() -> dict[str, Rows]:
         "quality": list(map(_pair_row, authored_pairs("quality"))),
         "train": list(map(_pair_row, authored_pairs("train"))),
         "lessons": list(map(_contrast_row, authored_contrasts("lessons"))),
+        "samples": [_samples_row(row) for row in authored_samples()],
         "responses": list(map(_responses_row, authored_responses())),
         "narrow": list(map(_responses_row, authored_responses("narrow"))),
         "readings": list(read_jsonl(READINGS)),
@@ -250,6 +281,13 @@ def _second_turn_row(contrast: Contrast) -> dict[str, object]:
         "item": contrast.tags["authored"], "prompt": _shown_prompt(contrast.prompt), "chosen": contrast.base,
         "rejected": contrast.perturbed, "bias": contrast.bias,
     } | tags  # fmt: skip
+
+
+def _samples_row(row: AuthoredSamples) -> dict[str, object]:
+    return {
+        "item": row.item, "prompt": prompt_text(row.prompt), "domain": row.domain, "responses": list(row.responses),
+        "quality": [int(not flaw) for flaw in row.flaws], "flaws": list(row.flaws),
+    }  # fmt: skip
 
 
 def _shown_prompt(prompt: Prompt) -> str | list[dict[str, str]]:

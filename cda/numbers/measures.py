@@ -509,6 +509,20 @@ MEASURES: dict[str, AuditMeasure] = {
         "next to another sample of the prompt.",
         caption="Share in a policy optimised against the reward, at a KL in nats",
     ),
+    "tilt_right": AuditMeasure(
+        title="right answers in an optimised policy",
+        unit="share",
+        on="quality",
+        level="kl",
+        ones=("0", "0.5", "1", "2"),
+        places=(),
+        term="right answers in an optimised policy (tilt)",
+        formula="as tilt, of [response is right]",
+        meaning="How often an answer of the policy that `tilt` is about is right, by the grades that come with its samples; of grades that are "
+        "not 0 and 1, how often it is better than another sample of the prompt.",
+        caption="Right answers in a policy optimised against the reward, at a KL in nats",
+        absent="no samples of a policy with a quality were given (audit.samples)",
+    ),
     "score": AuditMeasure(title="mean over biases", unit="reward", on="contrasts", places=()),
     "place": AuditMeasure(title="place", unit="rank", on="contrasts", places=()),
 }  # fmt: skip

@@ -15,7 +15,7 @@ from cda.auditing.groups import contrast_comparisons, pair_comparisons
 from cda.auditing.rate import triple_comparisons
 from cda.biases import Bias
 from cda.counterfactuals.label import asks_for, planned_labels, planned_supplement
-from cda.counterfactuals.synthesize import is_made_specific, planned_rewrites
+from cda.counterfactuals.synthesize import anchored, planned_rewrites, rewrites_wanted
 from cda.data.load import looks_like_path
 from cda.data.pairs import CleanPairs
 from cda.dosing import stage as dose
@@ -131,7 +131,7 @@ def _scorer_problems(loaded: LoadedRecipe) -> list[str]:
     """What can be found of the model before anything is scored."""
     scorer = open_scorer(Subject("model", loaded.recipe.model), scorer_settings(loaded))
     problems = scorer.problems()
-    if loaded.recipe.audit.samples is not None and not problems and scorer.compares:
+    if audit_inputs(loaded).sampled_from is not None and not problems and scorer.compares:
         problems = [
             f"audit.samples: samples need rewards, and {scorer.name} compares two answers and gives none of a single one; leave "
             "--samples (audit.samples) out"
@@ -218,7 +218,7 @@ def _files(loaded: LoadedRecipe) -> list[tuple[str, Callable[[], Any], Callable[
         (audit.contrasts, inputs.contrasts, numbered("contrast")),
         (audit.triples, inputs.triples, numbered("triple")),
         (audit.quality, inputs.quality, lambda found: [(f"row {item.row}", item.prompt) for item in found.items]),
-        (audit.samples, inputs.samples, numbered("prompt")),
+        (inputs.sampled_from, inputs.samples, numbered("prompt")),
     ]
     named = [*(() if loaded.only_audit else taught), *audited]
     return [(name, read, prompts) for name, read, prompts in named if name is not None]
@@ -258,7 +258,7 @@ def plan(loaded: LoadedRecipe, last: str = "report", only: bool = False) -> str:
     contrasts += f" (also of {', '.join(untaught)}, not taught)" if untaught and not loaded.only_audit else ""
     contrasts += f", and {', '.join(beside)}" if beside else ""
     audit = f"audit       contrasts: {contrasts}; quality: {recipe.audit.quality or 'none'}; {rate}"
-    audit += f"; samples: {recipe.audit.samples}" if recipe.audit.samples else ""
+    audit += f"; samples: {inputs.sampled_from}" if inputs.sampled_from else ""
     stages: dict[str, list[str]] = {}
     if loaded.only_audit:
         scorer = open_scorer(Subject("model", recipe.model), scorer_settings(loaded))
@@ -324,6 +324,8 @@ def _training(loaded: LoadedRecipe) -> dict[str, list[str]]:
         for count in [recipe.n_pairs("counterfactuals", bias.name)]
     )
     kinds = ", ".join(objective.kind for objective in recipe.objectives)
+    others = ", ".join(bias.name for bias in anchored(recipe, biases))
+    kept = f"; {recipe.synthesize.anchors} anchors each of {others}" if others else ""
     each = "; an adapter for each bias, and their sum" if lora.per_bias and len(recipe.biases) > 1 else ""
     taught = f"; contrasts: {recipe.data.contrasts}" if recipe.data.contrasts else ""
     if recipe.data.second_turn == "yes":
@@ -333,7 +335,7 @@ def _training(loaded: LoadedRecipe) -> dict[str, list[str]]:
     seed = f", of the training with seed {recipe.seeds[0]}" if len(recipe.seeds) > 1 else ""
     return {
         "label": [f"label       {recipe.data.pairs}: {_names(biases)}, by {labels_by}"],
-        "synthesize": [f"synthesize  {counts}, by {rewrites_by}"],
+        "synthesize": [f"synthesize  {counts}{kept}, by {rewrites_by}"],
         "train": [
             f"train       objectives: {kinds}{each}{taught}",
             f"            {recipe.model.name_or_path}, base in {precision_words(recipe.model)}",
@@ -435,12 +437,8 @@ def _spending(
         steps = (planned_supplement(extra, bias, recipe, prompts.label) for bias in biases if bias.label_by == "ask")
         planned += [step for step in steps if step.calls]
     if rewrites:
-        planned += [
-            planned_rewrites(
-                pairs, bias, recipe.n_pairs("counterfactuals", bias.name), recipe.synthesize, prompts.rewrite
-            )
-            for bias in biases
-        ]
+        wanted = rewrites_wanted(recipe, biases)
+        planned += [planned_rewrites(pairs, *one, recipe.synthesize, prompts.rewrite) for one in wanted]
     return [*lines, *(f"            {cost_sentence(calls, llm)}" for calls in planned)]
 
 
@@ -563,18 +561,22 @@ def _n_rewrites(loaded: LoadedRecipe) -> int:
     recipe = loaded.recipe
     if not recipe.rewrites_by_llm:
         return 0
-    asked = [
-        (2 if recipe.synthesize.gate.on and bias.label_by == "ask" else 1)
-        * (2 if is_made_specific(bias, recipe.synthesize) else 1)
-        for bias in loaded.biases
-    ]
-    return sum(n * calls for n, calls in zip(_n_each(loaded), asked, strict=True))
+    n_pairs = _n_pairs(loaded)
+    return sum(
+        (n_pairs if n is None else min(n, n_pairs))
+        * each
+        * (1 + (recipe.synthesize.gate.on and bias.label_by == "ask"))
+        for bias, n, each in rewrites_wanted(recipe, loaded.biases)
+    )
 
 
 def _n_mix(loaded: LoadedRecipe) -> int:
+    """Examples of the training mix, at most."""
     recipe = loaded.recipe
     unchanged = (recipe.n_pairs("supplementary", bias.name) for bias in loaded.biases)
-    return sum(_n_each(loaded)) + sum(count or 0 for count in unchanged)
+    teaching = sum(objective.kind != "keep" for objective in recipe.objectives)
+    anchors = recipe.synthesize.anchors * len(anchored(recipe, loaded.biases))
+    return teaching * sum(_n_each(loaded)) + anchors + sum(count or 0 for count in unchanged)
 
 
 def _n_steps(recipe: Recipe, n_mix: int) -> int:

@@ -56,6 +56,12 @@ def cross_checks(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], only_
             )
     if recipe.synthesize.counterfactuals == 0 and recipe.data.contrasts is None and recipe.data.second_turn == "no":
         yield "synthesize.counterfactuals is 0 and data.contrasts is not set, so nothing debiases; give one of them"
+    if recipe.synthesize.anchors and not any(objective.kind == "keep" for objective in recipe.objectives):
+        kinds = ", ".join(objective.kind for objective in recipe.objectives)
+        yield (
+            f"synthesize.anchors: anchors are what the objective keep teaches, and the objectives are {kinds}; set "
+            f"objectives=[{kinds.replace(' ', '')},keep], or leave the anchors out"
+        )
     if recipe.data.weights is not None and not any(recipe.n_pairs("supplementary", name) for name in names):
         yield (
             "data.weights: weights are of unchanged pairs, and synthesize.supplementary is 0, so that none is taught; set "

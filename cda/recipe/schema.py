@@ -108,8 +108,9 @@ class ModelSection(Section):
 class ObjectiveSection(Section):
     """One thing that training teaches; a recipe lists as many as it needs, and a kind alone stands for its defaults."""
 
-    kind: Literal["pairs", "paired", "neutral", "keep"]
-    """pairs: the chosen response over the rejected one rewritten to carry the bias (the paper's). paired: a response over
+    kind: Literal["pairs", "balanced", "paired", "neutral", "keep"]
+    """pairs: the chosen response over the rejected one rewritten to carry the bias (the paper's). balanced: the chosen response rewritten to
+    carry the bias over the rejected one, so that next to pairs the bias is on the better side as often as on the worse. paired: a response over
     its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
     debiased, keep the preference that the base model has; without it, unchanged pairs are taught as they are labelled."""
     target: Share | dict[str, Share] | None = None
@@ -221,6 +222,9 @@ class SynthesizeSection(Section):
     every eligible pair; 0 makes none, and data.contrasts is all that is taught."""
     supplementary: Count | dict[str, Count] = 0
     """Unchanged pairs next to them, in proportion to the label frequencies; same forms."""
+    anchors: Annotated[Count, Field(exclude_if=lambda n: n == 0)] = 0
+    """Under the objective keep: for each of the five embedded biases that is not debiased, so many rejected responses and their rewrites
+    that carry it, between which the base model's preference is kept, so that debiasing one bias does not move another."""
     show_prompt: bool = True
     """Show the LLM the user's message next to the response that it rewrites."""
     specific_chosen: bool = False
@@ -384,8 +388,13 @@ class Recipe(Section):
     def aims_at_ties(self) -> bool:
         """True if a tie is the aim without votes: the recipe says so, or teaches that the two sides are worth the same."""
         kinds = {objective.kind for objective in self.objectives}
-        taught = "neutral" in kinds and not kinds & {"pairs", "paired"}
+        taught = ("neutral" in kinds and not kinds & {"pairs", "paired", "balanced"}) or {"pairs", "balanced"} <= kinds
         return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)
+
+    @property
+    def balances(self) -> bool:
+        """True if chosen responses are rewritten to carry the bias, too."""
+        return any(objective.kind == "balanced" for objective in self.objectives)
 
     @property
     def seeds(self) -> tuple[int, ...]:

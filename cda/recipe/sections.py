@@ -207,10 +207,11 @@ class AuditSection(Section):
     """Our column to yours, for the file of quality pairs."""
     quality_split: str = "test"
     """Split of quality pairs from a folder or hub id with several."""
-    samples: str | None = None
-    """Responses sampled from one policy, several to a prompt, as `cda best-of` reads them: prompt and responses, or prompt and
-    response. How frequent each bias is in a policy that is optimised against the reward is estimated from them. Rewards alone do it:
-    not for judges. Their prompts are left out of the training."""
+    samples: Optional = "auto"
+    """Responses of one policy, several to a prompt: a file as `cda best-of` reads it (prompt and responses, or prompt and response), or
+    `embedded`. How frequent each bias and, with a quality, a right answer is in a policy that is optimised against the reward is estimated
+    from them. Rewards alone do it: not for judges. Their prompts are left out of the training. auto: the embedded ones in a training, none in
+    an audit alone."""
     sample_columns: SampleColumns = {}
     """Our column to yours, for the file of samples."""
     max_contrasts: Positive | None = None

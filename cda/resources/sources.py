@@ -14,12 +14,20 @@ from cda.data.contrasts import CleanContrasts, Votes, clean_contrasts, load_vote
 from cda.data.load import Row, covariates, load_rows, looks_like_path
 from cda.data.pairs import CleanPairs, PairLabels, clean_pairs, load_labels
 from cda.data.quality_sets import QualityItem, QualitySet, load_quality_set
-from cda.data.sampled import Outputs, load_sampled
+from cda.data.sampled import COLUMN_OPTION, Output, Outputs, Placed, load_sampled
 from cda.data.triples import CleanTriples, clean_triples
 from cda.data.weights import weights_of
 from cda.embedded.model import ADAPTERS, EMBEDDED, embedded_model_folder
 from cda.embedded.rules import RuleRewriter
-from cda.embedded.texts import SECOND_TURNS, audit_contrasts, authored_contrasts, authored_pairs, broad_topic, part_path
+from cda.embedded.texts import (
+    SECOND_TURNS,
+    audit_contrasts,
+    authored_contrasts,
+    authored_pairs,
+    authored_samples,
+    broad_topic,
+    part_path,
+)
 from cda.errors import DataError, did_you_mean, refuse
 from cda.files.hub import commit_of
 from cda.files.paths import user_path
@@ -217,6 +225,23 @@ def load_quality_source(reference: str, split: str, columns: Mapping[str, str]) 
     return QualitySet(EMBEDDED, EMBEDDED, "pairs", items, Exclusions(len(items), {}), {}, None, {})
 
 
+def sampled_responses(
+    reference: str, columns: Mapping[str, str] | None = None, split: str = "train", setting: str = COLUMN_OPTION
+) -> Outputs:
+    """Responses of a policy by prompt, of a file or `embedded`; errors as of `load_sampled`."""
+    if reference != EMBEDDED:
+        return load_sampled(reference, columns, split, setting)
+    rows = authored_samples()
+    by_prompt = {
+        prompt_id(row.prompt): Placed(
+            row.prompt,
+            [Output(text, quality=float(not flaw)) for text, flaw in zip(row.responses, row.flaws, strict=True)],
+        )
+        for row in rows
+    }
+    return Outputs(by_prompt, Exclusions(len(rows), {}))
+
+
 def source_fingerprint(reference: str | None, part: str | None = None) -> str:
     """Fingerprint of a data source: of the content of a file, of the name and commit of a hub data set."""
     if reference is None:
@@ -300,12 +325,17 @@ class AuditInputs:
             )
         return quality
 
+    @property
+    def sampled_from(self) -> str | None:
+        """Where samples of a policy come from; None: nowhere."""
+        return {"auto": EMBEDDED if self.trains else None}.get(str(self.audit.samples), self.audit.samples)
+
     def samples(self) -> Outputs | None:
-        """Responses of a policy by prompt; None if the recipe names none. DataError: cannot be loaded, or no prompt has two."""
-        reference, columns = self.audit.samples, self.audit.sample_columns
+        """Responses of a policy by prompt; None if there are none. DataError: cannot be loaded, or no prompt has two."""
+        reference, columns = self.sampled_from, self.audit.sample_columns
         if reference is None:
             return None
-        return self._once("samples", lambda: load_sampled(reference, columns, setting="audit.sample_columns."))
+        return self._once("samples", lambda: sampled_responses(reference, columns, setting="audit.sample_columns."))
 
     def existing_contrasts(self) -> list[Contrast]:
         """Contrasts that exist before the audit makes any: the user's and the embedded ones."""

@@ -188,6 +188,11 @@ class AuditResult(Shown):
         against the reward. Empty without samples."""
         return tuple(each for each in self.measured if each.measure == "tilt")
 
+    @property
+    def right_answers(self) -> tuple[Number, ...]:
+        """Measure `tilt_right` by `kl`, in the same policies; empty if the samples have no quality."""
+        return tuple(each for each in self.measured if each.measure == "tilt_right")
+
     def _shares(self, measure: str, on: str) -> dict[str, Measure]:
         """A share by bias, with its change, test and ties."""
         found: dict[str, dict[str, Any]] = {}

@@ -157,6 +157,8 @@ class SynthesizeCounts(Result):
     in_audit: dict[str, Exclusions]
     """By file of labelled pairs (`pairs`, `supplement`, `second_turn`): those that are audited on, and so not taught."""
     biases: dict[str, Rewritten]
+    anchors: dict[str, int] = Field(default_factory=dict, exclude_if=lambda counts: not counts)
+    """Pairs on which the base model's preference is kept, by bias that is not taught (synthesize.anchors)."""
     contrasts: TaughtContrasts | None = None
     """None without data.contrasts."""
     weights: Annotated[PairWeights | None, Field(exclude_if=lambda value: value is None)] = None

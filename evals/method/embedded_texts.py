@@ -18,7 +18,7 @@ whether a text passes with a kappa of 0.4 or more, where either fails any.
 
 Readers answer each row of the sheet with `row`; for a contrast (its `bias` is named) `shows` (A, B or neither: which side has the
 bias), `otherwise_same` and `correct` (the side without it); for a pair `better` (A, B or neither) and `flaw` (what is wrong with
-the other one); and for either `severity` (0 nothing, 1 taste, 2 should be rewritten, 3 wrong or silly) and a `remark`; those of 2
+the other one), of a single answer A whether it is right (A or neither); and for any `severity` (0 nothing, 1 taste, 2 should be rewritten, 3 wrong or silly) and a `remark`; those of 2
 and 3 do not pass. A reading counts for the text that was read: its row keeps a hash of the text, and none where a text was
 edited at an unknown time about its reading.
 """
@@ -50,6 +50,7 @@ from cda.embedded.texts import (
     AuthoredTriple,
     audit_contrasts,
     authored_contrasts,
+    authored_samples,
     authored_triples,
     part_path,
     questions,
@@ -67,7 +68,7 @@ CARD = FOLDER / "README.md"
 START, END = "<!-- measured -->", "<!-- end of measured -->"
 FEATURES = ("words", "list_lines", "flesch_reading_ease", "long_word_share", "specifics", "hedges", "exclamations")
 ALIKE, PASSED, LEAST_KAPPA, FEWEST_SHARED = 0.75, 0.9, 0.4, 30
-SHEETS = ("audit", "shown", "second_turn", "second_turn_train", "train", "quality", "lessons", "triples")
+SHEETS = ("audit", "shown", "second_turn", "second_turn_train", "train", "quality", "lessons", "triples", "samples")
 TURNS: tuple[Literal["second_turn", "second_turn_train"], ...] = ("second_turn", "second_turn_train")
 BY_BIAS = {"audit": "contrasts", "shown": "contrasts", "second_turn": "contrasts", "triples": "ways back"}
 TO_MEND = 2  # a reader's severity from which a text is rewritten
@@ -182,6 +183,12 @@ def rows_of_part(part: str) -> list[Json]:
     """What a reader judges one by one: contrasts and pairs with sides named by their key."""
     if part == "triples":
         return [_way_back(one) for one in authored_triples()]
+    if part == "samples":  # an answer by itself, right or not
+        return [
+            {"id": f"{one.item}-{number:02}", "question": prompt_text(one.prompt), "yes": text, "no": "", "right": not flaw}
+            for one in authored_samples()
+            for number, (text, flaw) in enumerate(zip(one.responses, one.flaws, strict=True), 1)
+        ]
     found = []
     for row in read_jsonl(part_path(part)):  # type: ignore[arg-type]
         if "turns" in row:
@@ -240,9 +247,11 @@ def draw(folder: Path, part_read: float | None) -> None:
         part, row = texts[text]
         yes_first = bool(generator.random() < 0.5)
         sides = ("yes", "no") if yes_first else ("no", "yes")
-        named = {"bias": row["bias"]} if "bias" in row else {}
-        sheet.append({"row": number, "question": row["question"], **named, "A": row[sides[0]], "B": row[sides[1]]})
-        keys.append({"row": number, "id": row["id"], "text": str(text), "part": part, "yes": "A" if yes_first else "B"})
+        shown = {"bias": row["bias"]} if "bias" in row else {}
+        shown |= {"A": row["yes"]} if part == "samples" else {"A": row[sides[0]], "B": row[sides[1]]}
+        right = "AB"[not yes_first] if part != "samples" else "A" if row["right"] else "neither"
+        sheet.append({"row": number, "question": row["question"], **shown})
+        keys.append({"row": number, "id": row["id"], "text": str(text), "part": part, "yes": right})
     write_jsonl(folder / "sheet.jsonl", sheet)
     write_jsonl(folder / "key.jsonl", keys)
     print(f"{len(sheet)} rows in {folder / 'sheet.jsonl'}; give readers that file alone")
@@ -293,7 +302,7 @@ def readings() -> dict[str, Json]:
     groups: dict[str, list[str]] = {}
     for text, (part, row) in texts.items():
         name = row["bias"] if part in BY_BIAS else None
-        kind = "contrasts" if part in ("lessons", "second_turn_train") else "pairs"
+        kind = {"lessons": "contrasts", "second_turn_train": "contrasts", "samples": "answers"}.get(part, "pairs")
         groups.setdefault(f"{BY_BIAS.get(part)}, {name}" if name else f"{kind}, {part}", []).append(text)
     found = {}
     for name, group in sorted(groups.items()):
@@ -358,7 +367,7 @@ def card_block(
         "the contrasts, the quality pairs and the training pairs that there were then; later everything that is measured or taught; and",
         "the ways back of the triples by themselves (rewrite against rewrite of the rewrite, without the original). A contrast passes where",
         "the reader named the side with the bias, found nothing else changed and the plain side correct; a pair where the reader chose the",
-        "sound side; since the second reading an item also fails where anything in it should be rewritten, a clumsy phrase among them. What",
+        "sound side, and an answer of `samples`, read by itself, where it was found right or wrong as it was written to be; since the second reading an item also fails where anything in it should be rewritten, a clumsy phrase among them. What",
         "failed in what is measured was rewritten, and a rewritten text is another text: `readings.jsonl` holds a hash of the text that was",
         "read (`text`; none where a text was edited at an unknown time about its reading), and the table counts readings of the",
         "present texts alone. What failed in `train.jsonl` and `lessons.jsonl` stays until the embedded model is trained anew, since it was",

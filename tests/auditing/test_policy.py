@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,42 @@ def test_what_cannot_be_measured_says_why() -> None:
     assert nothing.numbers and all(
         each.found == Missing(reason="no prompt has two responses with a reward") for each in nothing.numbers
     )
+
+
+def graded(reward: Callable[[str], float], grades: Sequence[float | None]) -> Numbers:
+    return Numbers(tilts([LENGTH], HALF, {"model": rewards(HALF, reward)}, grades).numbers)
+
+
+def test_right_answers_are_followed_by_exact_arithmetic() -> None:
+    """Every long response is right, and no short one: their share in the policy that a reward of length gives is known; see above."""
+    right = [float(len(text) > len(words(10 + at // N))) for at, (_, text) in enumerate(HALF)]
+    found = graded(len, right)
+    longer = (N / 2) / (N - 1)
+    for kl in ("0", "0.5"):
+        (number,) = found.where("tilt_right", kl=kl)
+        assert isinstance(number.found, Estimate) and number.at == {"kl": kl}
+        assert number.found.value * longer == pytest.approx(value(found, "model", kl, "length"), abs=1e-6)
+    unlike = graded(lambda text: -len(text), right).where("tilt_right", kl="0.5")[0]
+    assert isinstance(unlike.found, Estimate) and unlike.found.value < 0.1
+    assert unlike.test is not None and unlike.test.p_value < 0.05
+
+
+def test_grades_that_are_not_0_and_1_count_against_the_other_samples() -> None:
+    right = [float(len(text)) for _, text in HALF]
+    found = graded(len, right).where("tilt_right", kl="0")[0].found
+    assert isinstance(found, Estimate) and found.value == pytest.approx(0.5)
+    assert "tilt_right" not in {each.measure for each in graded(len, [None] * len(HALF))}
+
+
+def test_a_training_that_costs_right_answers_is_said() -> None:
+    right = [float(at % 2) for at in range(len(MIXED))]
+    value_of = {text: grade for (_, text), grade in zip(MIXED, right, strict=True)}
+    before = rewards(MIXED, lambda text: value_of[text] + len(text) / 1000)
+    found = tilts(
+        [LENGTH, STRUCTURE], MIXED, {"before": before, "after": rewards(MIXED, lambda text: len(text) / 1000)}, right
+    )
+    said = policy.line(make_audit().model_copy(update={"measured": found.numbers}))
+    assert re.search(r"; right answers \d+ → \d+%\.$", said), said
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from cda.cli import app
 from cda.embedded.texts import authored_contrasts, authored_pairs
 from cda.errors import RecipeError
+from cda.features import measure
 from cda.finetuning import train
 from cda.finetuning.train import Training
 from cda.recipe.load import load_recipe
@@ -29,6 +30,10 @@ def synthesize(folder: Path, *words: str) -> Result:
 def mix(folder: Path) -> list[dict[str, Any]]:
     lines = (folder / "synthesize" / "train.jsonl").read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
+
+
+def long_words(messages: list[dict[str, str]]) -> float:
+    return measure(messages[0]["content"], "long_word_share") or 0.0
 
 
 def contrasts_file(folder: Path) -> Path:
@@ -97,6 +102,26 @@ def test_pairs_on_prompts_of_the_audit_are_left_out_and_counted(tmp_path: Path) 
     assert again.exit_code == 0 and "audited prompts has changed" in again.output, again.output
 
 
+def test_a_balanced_mix_with_anchors_on_the_biases_that_are_not_taught(tmp_path: Path) -> None:
+    words = ["objectives=[pairs, balanced, keep]", "synthesize.counterfactuals=6", "synthesize.anchors=3"]
+    found = synthesize(tmp_path, *words)
+    assert found.exit_code == 0, found.output
+    assert "structure, not taught: 3 anchors, on which the base model's preference is kept" in found.output
+    rows = mix(tmp_path)
+    kinds = Counter((row["kind"], row["bias"], row["target"]) for row in rows)
+    assert kinds == {("counterfactual", "jargon", 1.0): 6, ("balanced", "jargon", 1.0): 6} | {
+        ("contrast", name, None): 3 for name in ("length", "structure", "sycophancy", "vagueness")
+    }
+    of_source = {(row["source_id"], row["kind"]): row for row in rows}
+    for (source, kind), row in of_source.items():
+        if kind == "balanced":  # the rejected response is the one whose rewrite is the counterfactual's
+            counterfactual = of_source[source, "counterfactual"]
+            assert long_words(row["chosen"]) > long_words(counterfactual["chosen"])
+            assert long_words(row["rejected"]) < long_words(counterfactual["rejected"])
+    counts = json.loads((tmp_path / "synthesize" / "stage.json").read_text(encoding="utf-8"))["counts"]
+    assert counts["anchors"] == {"length": 3, "structure": 3, "sycophancy": 3, "vagueness": 3}
+
+
 PAIRED = ("synthesize.counterfactuals=0", "objectives=[paired]")
 
 
@@ -127,6 +152,7 @@ def test_a_mix_that_would_teach_nothing_is_an_error(
 
 @pytest.mark.parametrize(("word", "message"), [
     ("objectives=[keep]", "keep alone changes nothing"),
+    ("synthesize.anchors=9", "anchors are what the objective keep teaches, and the objectives are pairs; set objectives=[pairs,keep], or"),
     ("objectives=[pairs, pairs]", "the same kind is listed twice"),
     ("objectives=[{kind: neutral, target: 0.7}]", "neutral teaches a tie"),
     ("objectives=[{kind: paired, target: {jargn: 0.3}}]", "objectives.0.target.jargn: not a bias of this recipe. Did you mean 'jargon'?"),

@@ -21,6 +21,7 @@ from cda.counterfactuals.pairs import (
     draw_supplementary,
     eligible_pairs,
     label_frequencies,
+    make_anchors,
     make_counterfactuals,
     proportional_quota,
     teachable,
@@ -31,6 +32,7 @@ from cda.discovery.attribute import attribute_bias, shipped_attributes
 from cda.recipe.schema import ObjectiveSection
 from cda.records import (
     Contrast,
+    Exclusions,
     LabelledPair,
     Pair,
     RewriteRequest,
@@ -44,6 +46,7 @@ from cda.records import (
 from cda.rewriting.rewriter import Rewriter
 
 PAIRS, NEUTRAL = ObjectiveSection(kind="pairs"), ObjectiveSection(kind="neutral")
+BALANCED = ObjectiveSection(kind="balanced", target=0.9, weight=0.5)
 PAIRED = ObjectiveSection(kind="paired", target={"jargon": 0.8}, margin=0.5, weight=2.0)
 KEEP = ObjectiveSection(kind="keep", weight=3.0)
 SOURCE = Pair(user_prompt("q"), "good", "plain")
@@ -53,12 +56,16 @@ MADE = TrainingPair(
 )
 
 
+def counterfactuals(**biased_chosen: str) -> Counterfactuals:
+    return Counterfactuals((MADE,), 1, Exclusions(1, {}), biased_chosen)
+
+
 def contrast(bias: str, number: int = 0) -> Contrast:
     return Contrast(bias, user_prompt(f"c{number}"), perturbed=f"{bias} text", base="base text")
 
 
 def test_pairs_is_chosen_over_the_rewrite_and_paired_and_neutral_are_about_one_response() -> None:
-    made = list(counterfactual_examples([MADE], [ROW], [PAIRS, PAIRED, NEUTRAL, KEEP]))
+    made = list(counterfactual_examples(counterfactuals(), [ROW], [PAIRS, PAIRED, NEUTRAL, KEEP]))
     same = Pair(SOURCE.prompt, "plain", "jargony")
     assert [(one.kind, one.example) for one in made] == [
         ("counterfactual", TrainingExample(MADE.pair, 1.0)),
@@ -67,6 +74,15 @@ def test_pairs_is_chosen_over_the_rewrite_and_paired_and_neutral_are_about_one_r
     ]
     assert {(one.split, one.bias, one.source_id) for one in made} == {("train", "jargon", SOURCE.id)}
     assert PAIRED.example(SOURCE, "length").target == 1.0  # it has no target for this bias
+
+
+def test_balanced_prefers_the_chosen_response_with_the_bias_to_the_rejected_one_without() -> None:
+    made = list(counterfactual_examples(counterfactuals(**{SOURCE.id: "jargony good"}), [ROW], [PAIRS, BALANCED]))
+    better = Pair(SOURCE.prompt, "jargony good", "plain")
+    assert [(one.kind, one.example) for one in made] == [
+        ("counterfactual", TrainingExample(MADE.pair, 1.0)),
+        ("balanced", TrainingExample(better, 0.9, 0.0, 0.5)),
+    ]
 
 
 def test_contrasts_of_debiased_biases_are_paired_and_those_of_others_kept() -> None:
@@ -324,6 +340,42 @@ def test_the_chosen_side_can_be_made_more_specific() -> None:
     kept = make(neither_rows(3, "vagueness"), plain, bias=VAGUENESS)
     assert {pair.pair.chosen for pair in kept.pairs} == {labelled.pair.chosen for labelled in neither_rows(3)}
     assert {request.direction for request in plain.requests} == {"add"}
+
+
+def test_both_sides_carry_the_bias_or_neither_is_kept() -> None:
+    """Balanced: the chosen side of pair 1 is refused; its rejected side, which was rewritten, goes with it."""
+
+    def write(request: RewriteRequest) -> str | None:
+        refused = request.response.startswith("chosen") and number_of(request) == 1
+        return None if refused else f"{request.response}, to some extent, it depends"
+
+    labelled = neither_rows(4, "vagueness")
+    made = make(labelled, ScriptedRewriter(write), bias=VAGUENESS, balanced=True)
+    assert reasons(made) == {"chosen side: refused": 1} and len(made.pairs) == 3
+    sources = {one.pair.id: one.pair for one in labelled}
+    assert made.biased_chosen == {
+        one.source_id: f"{sources[one.source_id].chosen}, to some extent, it depends" for one in made.pairs
+    }
+    assert not make(labelled, ScriptedRewriter(write), bias=VAGUENESS).biased_chosen
+
+
+def test_anchors_are_rejected_responses_beside_their_version_with_the_bias() -> None:
+    """One that is vague already is none, nor is one whose rewrite is not."""
+    labelled = [*neither_rows(4, "jargon"), vague := row(9, bias="jargon")]
+    labelled[-1] = replace(
+        vague, pair=replace(vague.pair, rejected="It depends, in some ways, perhaps, to some extent.")
+    )
+
+    def write(request: RewriteRequest) -> str:
+        return request.response + ("" if number_of(request) == 2 else ", to some extent, it depends")
+
+    made = make_anchors(labelled, VAGUENESS, ScriptedRewriter(write), 10, np.random.default_rng(0))
+    assert sorted((one.pair.chosen, one.pair.rejected) for one in made.pairs) == sorted(
+        (one.pair.rejected, f"{one.pair.rejected}, to some extent, it depends")
+        for number, one in enumerate(labelled[:4])
+        if number != 2
+    )
+    assert made.exclusions.seen == 4 and made.exclusions.dropped == 1
 
 
 @pytest.mark.parametrize("measured", [True, False])

@@ -17,6 +17,7 @@ from cda.cli import app
 from cda.data.contrasts import clean_contrasts
 from cda.data.load import load_rows
 from cda.data.pairs import clean_pairs
+from cda.data.sampled import load_sampled
 from cda.data.triples import clean_triples
 from cda.embedded import model
 from cda.embedded.model import embedded_model_folder, encoder_folder, encoder_tokenizer
@@ -28,6 +29,7 @@ from cda.embedded.texts import (
     audit_contrasts,
     authored_contrasts,
     authored_pairs,
+    authored_samples,
     authored_triples,
     export,
     questions,
@@ -39,12 +41,32 @@ from cda.models.template import Template
 from cda.prompts import ours
 from cda.recipe.load import LoadedRecipe, load_model_audit, load_recipe
 from cda.records import Contrast, prompt_id
-from cda.resources.sources import audit_inputs
+from cda.resources.sources import audit_inputs, sampled_responses
+from cda.rewriting.labels import exhibits
 from cda.scorers.compared import Rewards, text_id
 from cda.scorers.dialects import ServedOptions
 from cda.scorers.judge import _filled
 from cda.scorers.served_client import ServedClient
 from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_of
+
+
+def test_no_style_and_no_length_of_samples_tells_which_are_right() -> None:
+    """Drawn by lot for each prompt: of twelve answers six are right, and each style and length is as often theirs as the others', or once more."""
+    rows = authored_samples()
+    assert len(rows) == 60
+    biases = [load_bias(name) for name in ("structure", "jargon", "sycophancy", "vagueness")]
+    for row in rows:
+        right = [not flaw for flaw in row.flaws]
+        assert len(set(row.responses)) == 12 and sum(right) == 6
+        of_size = Counter(
+            (is_right, sum(n_words(text) > limit for limit in (42, 80)))
+            for text, is_right in zip(row.responses, right, strict=True)
+        )
+        assert set(of_size.values()) == {2} and len(of_size) == 6, row.item
+        for bias in biases:
+            shows = [bool(exhibits(text, bias)) for text in row.responses]
+            assert sum(shows) == (4 if bias.name == "structure" else 3), (row.item, bias.name)
+            assert abs(sum(a and b for a, b in zip(shows, right, strict=True)) - sum(shows) / 2) <= 0.5
 
 
 @pytest.mark.parametrize(("form", "ending"), [("jsonl", ".jsonl"), ("datasets", "")])
@@ -61,6 +83,10 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
     triples = clean_triples(load_rows(str(out / f"triples{ending}")), EMBEDDED_BIASES, {}, "triples")
     assert triples.exclusions.dropped == 0
     assert list(triples.triples) == [one.triple for one in authored_triples()]
+    outputs, own = load_sampled(str(out / f"samples{ending}")), sampled_responses("embedded")
+    assert [(one.prompt, one.responses, one.quality) for one in outputs.prompts] == [
+        (one.prompt, one.responses, one.quality) for one in own.prompts
+    ]
     for part in ("quality", "train"):
         pairs = clean_pairs(load_rows(str(out / f"{part}{ending}")))
         assert [one.id for one in pairs.pairs] == [one.pair.id for one in authored_pairs(part)]  # type: ignore[arg-type]
@@ -75,7 +101,7 @@ def test_a_round_trip_loses_nothing(form: str, ending: str, tmp_path: Path) -> N
         "audit-001-length-back",
     } <= items
     readings = load_rows(str(out / f"readings{ending}"))
-    assert len(readings) == 2757
+    assert len(readings) == 3477
     assert {row["id"] for row in readings} <= items
     refused = CliRunner().invoke(app, ["audit", "embedded", "--contrasts", str(out), "--out", str(tmp_path / "run")])
     assert f"{out / 'contrasts'}{ending}" in refused.output.replace("\n", "")
@@ -115,7 +141,7 @@ def test_datasets_finds_the_tables_by_name(tmp_path: Path) -> None:
     assert len(found) == len(authored_pairs("quality"))
     assert {"prompt", "chosen", "rejected", "flaw", "item"} <= set(found.column_names)
     read = load_dataset(str(tmp_path / "texts"), "readings", split="train", cache_dir=str(tmp_path / "cache"))
-    assert len(read) == 2757
+    assert len(read) == 3477
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
