@@ -188,7 +188,7 @@ def triples(path: Path, bias: str) -> Iterator[Row]:
 def scored(path: Path, bias: str, contrasts: Sequence[Row]) -> list[Row]:
     """Scores of both sides of each triple; those that people voted on have the id of their contrast, its votes and majority."""
     voted = {_texts(row, "prompt", "perturbed", "base"): row for row in contrasts}
-    rows = []
+    rows: list[Row] = []
     for number, row in enumerate(load_rows(str(path)), 1):
         contrast = voted.get(_texts(row, "query", "perturbed_response", "base_response"), {})
         rows.append(
@@ -226,7 +226,8 @@ def together(files: Mapping[str, Sequence[Row]]) -> tuple[list[Row], int]:
     another score in the file of another bias. Such a text keeps its first score: a model gives a text one."""
     rows = sorted((row for own in files.values() for row in own), key=lambda row: not row["votes"])
     first: dict[tuple[str, str], object] = {}
-    differing, found = 0, []
+    differing = 0
+    found: list[Row] = []
     for row in rows:
         scores = {}
         for side in ("perturbed", "base"):

@@ -185,7 +185,13 @@ def rows_of_part(part: str) -> list[Json]:
         return [_way_back(one) for one in authored_triples()]
     if part == "samples":  # an answer by itself, right or not
         return [
-            {"id": f"{one.item}-{number:02}", "question": prompt_text(one.prompt), "yes": text, "no": "", "right": not flaw}
+            {
+                "id": f"{one.item}-{number:02}",
+                "question": prompt_text(one.prompt),
+                "yes": text,
+                "no": "",
+                "right": not flaw,
+            }
             for one in authored_samples()
             for number, (text, flaw) in enumerate(zip(one.responses, one.flaws, strict=True), 1)
         ]
