@@ -42,7 +42,7 @@ def audited(work: Path, way: str) -> AuditResult:
     """The audit of a way's three trainings, made unless it is there."""
     run = work / way.replace(" ", "-")
     if not (run / "audit" / "audit.json").is_file():
-        words = [*WAYS[way], "train.seeds=3", f"run.folder={run}"]
+        words = [*WAYS[way], "train.seeds=3", "audit.max_samples=null", f"run.folder={run}"]
         subprocess.run([sys.executable, "-m", "cda", "train", "joint", "--yes", *words], check=True)
     return load(AuditResult, run / "audit" / "audit.json", "cda audit")
 
