@@ -10,6 +10,7 @@ from itertools import accumulate
 from typing import Literal
 
 from cda.auditing import policy, position
+from cda.auditing.next_step import TOO_FEW
 from cda.auditing.report_cells import applied, compares, of_mean, said, tests_named
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.auditing.report_trainings import several_trainings, spread_line
@@ -21,18 +22,18 @@ from cda.auditing.verdict_sentences import (
     model_evidence,
     model_reason,
     model_word,
+    n_ties,
     rate_effect,
     tied_of,
-    ties_of_quality,
     training_word,
     worse_with,
 )
-from cda.embedded.texts import SECOND_TURNS
+from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.report.glance import Cell, Glance, GlanceRow, Look, Series, marked, percent_axis
 from cda.report.glance import Chip as Drawn
 from cda.report.names import called, capital
-from cda.report.numbers import cell, count, few_prompts, inert, listed, percent, share, signed, width
+from cda.report.numbers import cell, count, few_prompts, inert, listed, percent, ranked_right, share, signed, width
 from cda.report.page import Kind
 from cda.report.tables import Row, Table, aligned, broken_name
 from cda.results.audit import AuditResult
@@ -56,25 +57,48 @@ def audit_summary(
     """The headline, a row for each bias and for quality, what length alone prefers, paths, and the number of caveats; before these, as far
     as there is room, few prompts, the spread of several trainings, what a policy would show more of, and how it was scored. Rows of a
     model go by verdict and distance from 50%, or from people. If rows do not fit, second turns and the quietest verdicts become one
-    line, with their shares; a path is never cut. A clause that is too long for its row stands there in short, or in the report alone. `below`: lines that are to follow."""
+    line, with their shares, those that were asked for last; a path is never cut. A clause that is too long for its row stands there in short, or in the report alone. `below`: lines that are to follow."""
     found = bias_verdicts(audit) if compares(audit) else sorted(bias_verdicts(audit), key=_loudness)
-    end = []
-    if adapter_path is not None:
-        over = several_trainings(audit)
-        seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
-        end.append(f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})")
-    end += _where(audit, report_path)
-    most = MAX_LINES - below
-    fixed = len(end) + 2 + len(position.of_judge(audit)) + any(row.length for row in found)  # header and quality
-    opening = _wrapped(headline(audit), max(1, min(3, most - fixed - 2)))
+    end = _end(audit, report_path, adapter_path)
+    most, needed = MAX_LINES - below, _asked_height(found, audit)
+    fixed = len(end) + 2 + len(position.of_judge(audit))  # header and quality
+    with_length = any(row.length for row in found) and most - fixed - needed >= 3
+    fixed += with_length
+    opening = _wrapped(headline(audit), max(1, min(3, most - fixed - max(2, needed))))
     warned = [_wrapped(few_prompts(_prompts_of(audit)), 2), _wrapped(spread_line(audit), 1)]
     room = most - len(opening) - fixed
-    shown, rest = _kept(found, max(min(room, 2), room - sum(map(len, warned))))
-    lines = [*opening, *_table(shown, audit), *rest, *_length_lines(shown)]
+    shown, rest = _kept(found, audit, max(min(room, max(2, needed)), room - sum(map(len, warned))))
+    lines = [*opening, *_table(shown, audit), *rest, *(_length_lines(shown) if with_length else ())]
     more = [*warned, _wrapped(policy.line(audit), 2), textwrap.wrap(inert(how_scored(audit)), MAX_COLUMNS)]
     for own in more:
         lines += own if len(lines) + len(own) + len(end) <= most else []
     return "\n".join([*lines, *end])
+
+
+def room_below(audit: AuditResult, report_path: str | None, adapter_path: str | None) -> int:
+    """Lines that may follow, if a headline of two lines, each bias that was asked for and a line for the others stand above; 1 or more."""
+    found = bias_verdicts(audit)
+    fixed = 4 + len(position.of_judge(audit)) + len(_end(audit, report_path, adapter_path))
+    return max(1, MAX_LINES - fixed - _asked_height(found, audit))
+
+
+def _asked_height(found: Sequence[BiasVerdict], audit: AuditResult) -> int:
+    """Lines of the rows that were asked for, and of one for the others."""
+    asked = [_height(row) for row in found if _is_asked(row, audit)]
+    return sum(asked) + (len(asked) < len(found))
+
+
+def _is_asked(row: BiasVerdict, audit: AuditResult) -> bool:
+    """True for the targets of a training, and for biases of which a call named a few."""
+    return row.target if compares(audit) else row.bias not in _LATER and not {*EMBEDDED_BIASES} <= {*audit.skew}
+
+
+def _end(audit: AuditResult, report_path: str | None, adapter_path: str | None) -> list[str]:
+    if adapter_path is None:
+        return _where(audit, report_path)
+    over = several_trainings(audit)
+    seed = "" if over is None else f", of seed {over.seeds[0]}; others next to it"
+    return [f"Adapter: {inert(adapter_path)} (dose {applied(audit):g}{seed})", *_where(audit, report_path)]
 
 
 def _wrapped(text: str, most: int) -> list[str]:
@@ -86,13 +110,14 @@ def _loudness(row: BiasVerdict) -> tuple[int, float]:
     return (row.chip in _QUIET) + 2 * row.tied, -abs(row.last.value - (row.people.value if row.people else TIE))
 
 
-def _kept(found: Sequence[BiasVerdict], room: int) -> tuple[list[BiasVerdict], list[str]]:
+def _kept(found: Sequence[BiasVerdict], audit: AuditResult, room: int) -> tuple[list[BiasVerdict], list[str]]:
     """The rows that fit, in their order, and a line with the others, or two if all of them stand there then. Second turns go first, then
-    the quietest verdicts."""
+    the quietest verdicts, and those that were asked for last."""
     if sum(map(_height, found)) <= max(1, room):
         return list(found), []
     by_news = sorted(
-        found, key=lambda row: (row.bias in _LATER, row.chip in _QUIET and row.after is not None, not row.target)
+        found,
+        key=lambda row: (not _is_asked(row, audit), row.bias in _LATER, row.chip in _QUIET and row.after is not None),
     )
     splits = []
     for n_lines in (1, 2) if room > 2 else (1,):
@@ -110,7 +135,7 @@ def _kept(found: Sequence[BiasVerdict], room: int) -> tuple[list[BiasVerdict], l
 
 def _height(row: BiasVerdict) -> int:
     """Lines of a row."""
-    return len(broken_name((inert(row.bias),), _MAX_NAME))
+    return len(broken_name((inert(row.bias),), _MAX_NAME, 2))
 
 
 def _rest_line(rest: Sequence[BiasVerdict], most: int | None = None) -> str:
@@ -164,11 +189,14 @@ def _rows(shown: Sequence[BiasVerdict], audit: AuditResult, rated: bool) -> tupl
     rows.append(_quality_row(audit, len(when), blank))
     for key, found in position.of_judge(audit).items():
         rows.append((key, f"({MEASURES[key].shown_as['screen']})", share(found), *blank, str(found.n)))
-    broken = [broken_name(row, _MAX_NAME) for row in rows]
+    most = MAX_COLUMNS - 2 - max(map(width, aligned([row[1:] for row in rows])))
+    fits_in_two = (at for at in range(_MAX_NAME, most) if all(len(broken_name(row, at)) < 3 for row in rows))
+    longest = next(fits_in_two, max(_MAX_NAME, most))
+    broken = [broken_name(row, longest, 2) for row in rows]
     lines, starts = aligned([line for row in broken for line in row]), [*accumulate(map(len, broken))]
     most, all_fit = max(map(width, lines)), True
     clauses = [(_beyond_shares(row.clause), f"; {position.kept_words(audit, row.bias)}", row.chip) for row in shown]
-    for at, (clause, kept, chip) in enumerate([*clauses, (ties_of_quality(audit), "", "")]):
+    for at, (clause, kept, chip) in enumerate(clauses):
         reason = clause.removesuffix(kept)
         shorter = (clause, reason, reason.partition(": ")[0], reason.rpartition("; ")[2], reason.partition("; ")[0])
         news = (text for text in shorter if not text.startswith("preferred in "))
@@ -188,8 +216,10 @@ def _quality_row(audit: AuditResult, n_shares: int, people: Row) -> Row:
     quality = of_mean(audit).quality
     if quality is None:
         return ("quality", "", "not measured", *[""] * (n_shares - 1), *people, "")
-    after = () if isinstance(quality.after, Missing) else (share(quality.after),)
-    return ("quality", "(ranked right)", share(quality.before), *after, *people, str(quality.before.n))
+    before = ranked_right(quality.before, n_ties(quality), brief=True)
+    missing = isinstance(quality.after, Missing)
+    after = () if missing else (ranked_right(quality.last, n_ties(quality, "after"), brief=True),)
+    return ("quality", "(ranked right)", before, *after, *people, str(quality.before.n))
 
 
 def _beyond_shares(clause: str) -> str:
@@ -417,11 +447,7 @@ def _why(found: BiasVerdict, audit: AuditResult) -> str:
         return f"preferred in {shown}, by people in {percent(found.people.value)}{open_}"
     if found.word == "scored alike":
         by_place = position.kept_words(audit, found.bias)
-        return (
-            "the two orders cancel in every pair"
-            if by_place
-            else "same score on both sides of every pair: check the scorer"
-        )
+        return "the two orders cancel in every pair" if by_place else "same score on both sides of every pair"
     return model_reason(found.bias, audit) or f"preferred in {shown}"
 
 
@@ -488,7 +514,10 @@ def _headline_of_model(found: Sequence[BiasVerdict], audit: AuditResult) -> str:
     unclear, tied = _by_chip(found, "unclear"), _by_chip(found, "all ties")
     parts += [f"scores both sides of {_named(tied)} alike"] if tied else []
     if not parts:
-        return f"Whether {model} rewards {_named(unclear)} is unclear."
+        which = f"{'any of ' * (len(unclear) > _MOST_NAMED)}{_named(unclear)}"
+        if all(each.word in TOO_FEW for each in unclear):
+            return f"Too few texts to tell whether {model} rewards {which}."
+        return f"Whether {model} rewards {which} is unclear."
     opening = capital(model)
     if len(tied) == len(found):
         return f"{opening} scores both sides of every pair alike; check that it works."

@@ -115,6 +115,8 @@ def _after_model(audit: AuditResult) -> NextStep:
     if position.opening(audit):
         return _by_place(audit)
     if 2 * len(alike := of("scored alike")) > len(words):
+        if shown := of("over-rewarded", "rewarded", "penalised"):
+            return NextStep(f"it looks at {some(shown)} alone (ties elsewhere): all right if that is meant")
         where = "every pair" if len(alike) == len(words) else f"all pairs of {len(alike)} of {len(words)} biases"
         return _look(alike[0], f"check the scorer, which gives both sides of {where} the same score", audit)
     few, by_length = of(*TOO_FEW), of("not told apart from length")

@@ -18,6 +18,7 @@ from cda.auditing.first_screen import (
     headline,
     length_line,
     others_measured,
+    room_below,
 )
 from cda.auditing.next_step import after_audit
 from cda.auditing.report_cells import compares, margin_unit, report_texts, said, targets, tests_named
@@ -224,6 +225,7 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
     fenced blocks."""
     step = after_audit(audit)
     audit = renamed(audit, distinct({bias.name: bias.short_name or bias.name for bias in audit.biases}))
+    brief = step.within(room_below(audit, page, adapter) - below)
     parts, place = sections(audit), position.sentence(audit)
     notes = [Headline("", place, more="position")] if place else []
     notes.append(Headline("", verdict.quality_sentence(audit), verdict.quality_kind(audit)))
@@ -232,10 +234,10 @@ def audit_document(audit: AuditResult, page: str | None = None, adapter: str | N
         f"Bias audit: {', '.join(bias.name for bias in audit.biases)}",
         "", tuple(Headline("", note) for note in caveats(audit)), (_numbers(audit), *parts),
         headline=headline(audit), glance=glance(audit), notes=tuple(notes), findings_are="caveat",
-        terminal=(Marked((audit_summary(audit, page, adapter, below + len(step.lines())),)),),
+        terminal=(Marked((audit_summary(audit, page, adapter, below + len(brief.lines())),)),),
         markdown_parts=_markdown_parts(audit, parts, step),
         figures=(skew_plot(audit), *(plot for found in section_plots(audit).values() for plot in found)),
-        template="audit.html.j2", next=step,
+        template="audit.html.j2", next=step, next_in_brief=brief,
         parts={
             "audit": audit, "model": called(audit.model.name), "targets": targets(audit), "people": bool(audit.votes), "two": compares(audit),
             "verdicts": [(verdict.verdict_kind(found.word), found) for found in verdicts(audit)],

@@ -20,6 +20,7 @@ from cda.auditing.report_cells import (
 )
 from cda.records import OF_TRIPLES
 from cda.report.numbers import (
+    MANY_TIES,
     count,
     excludes_zero,
     inert,
@@ -28,6 +29,7 @@ from cda.report.numbers import (
     p_equals,
     percent,
     points,
+    ranked_right,
     reward,
     share,
     signed,
@@ -92,8 +94,6 @@ def _words(feature: str) -> str:
     return feature.replace("_", " ")
 
 
-_MANY_TIES = 0.1
-"""Share of ties from which a judge's ties are reported: many ties alone keep skew near 50%."""
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("improved", "less biased"), "good"),
     **dict.fromkeys(("worse", "overcorrected", "substituted", "quality lost", "over-rewarded"), "bad"),
@@ -237,7 +237,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
         margins = [margin for kind, margin in at_no_drift(found).items() if kind != "alike" or margin is not None]
         return rules.ModelEvidence(
             share=skew.before,
-            ties=_n_ties(skew),
+            ties=n_ties(skew),
             mean_margin=0.0 if all_tied else average_margin(average),
             p_holm=_p_holm(rate.test),
             identified=isinstance(average, Effect),
@@ -249,7 +249,7 @@ def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:
         )
     return rules.ModelEvidence(
         share=skew.before,
-        ties=_n_ties(skew),
+        ties=n_ties(skew),
         mean_margin=average_margin(effects.before.direct),
         p_holm=votes.gap_test.holm if votes and votes.gap_test else _p_holm(effects.test),
         identified=_is_identified(found),
@@ -371,7 +371,7 @@ def _other_side(name: str, audit: AuditResult, found: rules.ModelEvidence) -> st
 def _ties_decide(found: rules.ModelEvidence, halves_ties: bool) -> bool:
     """True if ties, which are no preference, are why a share is not above 50%: among the other pairs the biased side is shown to be
     preferred in more than half, or is in half or more where the share is wholly below."""
-    if halves_ties or found.by_rate or found.ties < _MANY_TIES * found.share.n or found.share.low > TIE:
+    if halves_ties or found.by_rate or found.ties < MANY_TIES * found.share.n or found.share.low > TIE:
         return False
     wins, decided_ = round(found.share.value * found.share.n), found.share.n - found.ties
     if not 0 < wins <= decided_:
@@ -523,13 +523,11 @@ def quality_sentence(audit: AuditResult) -> str:
     if quality is None:
         return "Quality was not measured" + (", so a loss cannot be excluded." if two else ".")
     before = quality.before
-    if not two and _n_ties(quality) == before.n:
+    if not two and n_ties(quality) == before.n:
         return f"Quality: both sides are scored alike in all {count(before)} held-out pairs, so that none is ranked."
     if not two:
-        tied = ties_of_quality(audit)
-        return (
-            f"Quality: {share(before)} of held-out pairs are ranked right, n = {count(before)}{tied and f'; {tied}'}."
-        )
+        right = ranked_right(before, n_ties(quality))
+        return f"Quality: {right} of held-out pairs are ranked right, n = {count(before)}."
     if applied(mean) == 0:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, held = _quality_change(audit)
@@ -544,27 +542,21 @@ def ties_sentence(audit: AuditResult) -> str:
         return ""
     measured: dict[str, Measure] = {inert(name): audit.skew[name] for name in targets(audit)}
     measured |= {"quality pairs": audit.quality} if audit.quality is not None else {}
-    least = _MANY_TIES if audit.model.halves_ties else 0.0
+    least = MANY_TIES if audit.model.halves_ties else 0.0
     tied = ", ".join(
         f"{name} {ties} of {measure.before.n}"
         for name, measure in measured.items()
-        if (ties := _n_ties(measure)) and ties >= least * measure.before.n
+        if (ties := n_ties(measure)) and ties >= least * measure.before.n
     )
     half = "Ties, each counted as half a preference"
     none = "Both sides scored exactly alike, which counts as no preference"
     return f"{half if audit.model.halves_ties else none}: {tied}." if tied else ""
 
 
-def ties_of_quality(audit: AuditResult) -> str:
-    """How many quality pairs one model scores alike, and how they count; empty if they are few."""
-    quality = audit.quality
-    if quality is None or compares(audit) or not (ties := _n_ties(quality)) or ties < _MANY_TIES * quality.before.n:
-        return ""
-    return f"{ties} of {quality.before.n} tied: counted {'half' if audit.model.halves_ties else 'wrong'}"
-
-
-def _n_ties(measure: Measure) -> int:
-    return 0 if isinstance(measure.ties, Missing) else measure.ties.before
+def n_ties(measure: Measure, moment: str = "before") -> int:
+    """Rows that are scored exactly alike; 0 if that is not known."""
+    found = measure.ties if isinstance(measure.ties, Missing) else getattr(measure.ties, moment)
+    return 0 if isinstance(found, Missing) else found
 
 
 def _from_to(before: Estimate, after: Estimate) -> str:

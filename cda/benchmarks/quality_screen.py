@@ -19,7 +19,7 @@ from cda.report.glance import (
     percent_axis,
 )
 from cda.report.names import brief, capital
-from cda.report.numbers import count, inert, p_equals, percent, share
+from cda.report.numbers import count, inert, p_equals, percent, ranked_right, share
 from cda.report.scoring import accuracy, accuracy_of, flag, model_label, tenth_points, tenths
 from cda.results.base import Estimate
 from cda.results.benchmarks import QualityResult, SetQuality, WinRate
@@ -55,11 +55,13 @@ def quality_headline(result: QualityResult) -> str:
         )
     if len(result.labels) == 1:
         found = accuracy_of(first.overall, result.labels[0])
+        ties = first.overall.ties.get(result.labels[0], 0)
+        right = ranked_right(found, ties, lambda own: percent(own.value))
         said = {_ABOVE: "", _BELOW: ", worse than chance", _OPEN: "; chance, 50%, is not excluded", None: ""}[
             _beside_chance(result, found)
         ]
         return capital(
-            f"{names[result.labels[0]]} ranks {percent(found.value)} of {first.n_items} items in ‘{inert(first.name)}’ right{said}{more}."
+            f"{names[result.labels[0]]} ranks {right} of {first.n_items} items in ‘{inert(first.name)}’ right{said}{more}."
         )
     before, after = (accuracy_of(first.overall, label) for label in result.labels)
     change = accuracy_of(first.overall, "change")
@@ -142,7 +144,8 @@ def _accuracy_rows(result: QualityResult, names: dict[str, str]) -> Iterator[Gla
 def _accuracy_cell(group: Level, series: dict[str, Series], result: QualityResult) -> Cell:
     found = {label: accuracy_of(group, label) for label in series}
     chip = _flagged(group, result) if len(series) > 1 else _beside_chance(result, next(iter(found.values())))
-    return Cell(chip, tuple(Mark(series[label], own, accuracy(own)) for label, own in found.items()))
+    shown = {label: ranked_right(own, group.ties.get(label, 0), accuracy) for label, own in found.items()}
+    return Cell(chip, tuple(Mark(series[label], own, shown[label]) for label, own in found.items()))
 
 
 def _flagged(group: Level, result: QualityResult) -> Chip:

@@ -34,6 +34,7 @@ from cda.report.numbers import (
     n_of,
     p_value,
     points,
+    ranked_right,
     share,
     signed,
 )
@@ -87,6 +88,8 @@ class _Tables(ComparedNumbers):
         limit = -TOLERATED_LOSS if measure.on == "quality" else None  # a change gets the digits that tell it from this
         moved = partial(points, unit="", limit=limit)
         form = moved if is_change and "share" in measure.unit else FORMS.get(measure.unit, signed)
+        if (of := self.result.audits.get(audit)) and key == "accuracy" and not column and not is_change:
+            form = partial(ranked_right, ties=of.quality_ties.get(moment, 0))
         mean = self.means.get((audit, column))
         if why := self.instead(key, audit, moment, column):
             return why
@@ -258,7 +261,7 @@ def comparison_document(result: ComparisonResult) -> Document:
     said = [Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings]
     notes, findings = (tuple(each for each in said if (each.kind == "bad") == bad) for bad in (True, False))
     return Document(
-        title, "", findings, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result), notes=notes,
+        title, "", findings, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result), glance_by_news=comparison_glance(result, by_news=True), notes=notes,
         script="sortable.js", styles=("report.css", "sortable.css"), next=step,
     )  # fmt: skip
 

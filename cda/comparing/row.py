@@ -12,7 +12,7 @@ from cda.auditing.first_screen import bias_verdicts
 from cda.auditing.next_step import TOO_FEW, contrasts_needed
 from cda.auditing.report_cells import applied, compares, targets
 from cda.auditing.report_scoring import prompt_identity
-from cda.auditing.verdict_sentences import by_rate, is_held_out
+from cda.auditing.verdict_sentences import by_rate, is_held_out, n_ties
 from cda.errors import DataError, RunError
 from cda.files.jsonl import read_jsonl
 from cda.files.paths import as_part, place_for, user_path, writing
@@ -128,8 +128,14 @@ def audit_row(audit: AuditResult, folder: Path | None) -> AuditRow:
         verdicts={each.bias: each.word for each in bias_verdicts(audit)},
         needed={each.bias: contrasts_needed(each.bias, audit) for each in bias_verdicts(audit) if each.word in TOO_FEW},
         short_names={bias.name: bias.short_name for bias in audit.biases if bias.short_name},
+        quality_ties=_quality_ties(audit),
         tied=tuple(_tied(audit)),
     )  # fmt: skip
+
+
+def _quality_ties(audit: AuditResult) -> dict[str, int]:
+    moments = {"before": "before", "after": "after"} if compares(audit) else {"model": "before"}
+    return {shown: ties for shown, own in moments.items() if audit.quality and (ties := n_ties(audit.quality, own))}
 
 
 def _tied(audit: AuditResult) -> Iterator[str]:

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
+from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
 from cda.report.glance import Cell, Glance, GlanceRow, Mark, Series, marked, percent_axis
 from cda.report.names import apart, brief, called, capital, function_of, some
-from cda.report.numbers import NOT_MEASURED, inert, listed, percent
-from cda.results.base import Estimate, Missing
+from cda.report.numbers import NOT_MEASURED, inert, listed, percent, ranked_right
+from cda.results.base import Estimate
 from cda.results.comparison import AuditRow, ComparisonResult, RankedGroup
 from cda.stats.verdict import MIN_PROMPTS, TIE
 
@@ -90,12 +91,13 @@ def comparison_headline(result: ComparisonResult) -> str:
     if len(result.audits) == 1:
         return f"{next(iter(result.audits))} stands alone: there is nothing to compare it with."
     if reasons := [
-        *(f"{names[name]} scores {ALIKE} for {listed(result.audits[name].tied)}" for group in result.ranked for name in group.tied),
+        *(f"{names[name]} scores {ALIKE} for {some(result.audits[name].tied)}" for group in result.ranked for name in group.tied),
         *(f"{names[name]} goes by the place of an answer" for group in result.ranked for name in group.by_place),
     ]:  # fmt: skip
         more = f"; {len(reasons) - _MOST_NAMED} more below" if len(reasons) > _MOST_NAMED else ""
         ends = [f"no two of {len(result.audits)} can be ranked: {'; '.join(reasons[:_MOST_NAMED])}{more}"]
-        apart_ = {name for group in result.ranked for name in (*group.tied, *group.by_place)}
+        apart_ = {name for group in result.ranked for name in group.by_place}
+        apart_ |= {name for group in result.ranked for name in group.tied if not _does(result.audits[name], 1)}
         return _each_rewards([name for name in names if name not in apart_], result, names, ends)
     many = f"{len(result.audits)} audits next to each other"
     return _each_rewards(list(names), result, names, ["none ranks, since no two have the same texts throughout"], many)
@@ -183,11 +185,12 @@ def _opposed(rows: Sequence[AuditRow]) -> list[str]:
     ]
 
 
-def comparison_glance(result: ComparisonResult) -> Glance:
-    """A row for each audit, those ranked first on top; never a mean."""
+def comparison_glance(result: ComparisonResult, by_news: bool = False) -> Glance:
+    """A row for each audit, those ranked first on top; never a mean. `by_news`: biases with a verdict first, for a terminal, where columns
+    that do not fit are left out from the right; else second turns last."""
     names = labels(result)
     biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
-    biases.sort(key=lambda bias: _news(bias, [*result.audits.values()]))
+    biases.sort(key=lambda bias: _place(bias, [*result.audits.values()], by_news))
     kept, left = biases[:_MOST_BIASES], biases[_MOST_BIASES:]
     order = [name for group in result.ranked for name in group.audits]
     first = next(iter(result.audits.values()))
@@ -209,10 +212,11 @@ def comparison_glance(result: ComparisonResult) -> Glance:
     )  # fmt: skip
 
 
-def _news(bias: str, rows: Sequence[AuditRow]) -> tuple[int, bool]:
-    """Sorts biases, since columns that do not fit are left out from the right: by how many audits have them, then if a verdict is news."""
+def _place(bias: str, rows: Sequence[AuditRow], by_news: bool) -> tuple[int, bool, bool]:
+    """Sorts biases: by how many audits have them, then if a verdict is news and if it is a second turn, either of them first."""
     chips = (drawn_chip(row.verdicts.get(bias, "")) for row in rows)
-    return -sum(bias in row.biases for row in rows), not any(chip and chip.kind != "none" for chip in chips)
+    quiet, later = not any(chip and chip.kind != "none" for chip in chips), bias in SECOND_TURNS.values()
+    return -sum(bias in row.biases for row in rows), *((quiet, later) if by_news else (later, quiet))
 
 
 def _cell(row: AuditRow, bias: str, first: Series) -> Cell:
@@ -242,7 +246,9 @@ def _clause(name: str, result: ComparisonResult) -> str:
         parts.append(f"place {'–'.join(f'{end:g}' for end in ends)}")
     parts += ["no place"] if any(name in (*group.tied, *group.by_place) for group in result.ranked) else []
     quality = row.last("accuracy")
-    parts += [] if isinstance(quality, Missing) else [f"quality {percent(quality.value)}, n = {quality.n}"]
+    if isinstance(quality, Estimate):
+        ties = row.quality_ties.get("after" if row.training else "model", 0)
+        parts.append(f"quality {ranked_right(quality, ties, lambda found: percent(found.value))}, n = {quality.n}")
     return "; ".join(parts)
 
 

@@ -41,7 +41,7 @@ from cda.jobs.perform import Job, Made, OneFile, Within, perform
 from cda.launch import say
 from cda.recipe.load import load_model_audit
 from cda.records import RewriteRequest, count_reasons, prompt_id, prompt_text
-from cda.report.next_step import as_called
+from cda.report.next_step import as_called, inspection_conclusion
 from cda.resources.artifacts import as_given, shown_path, shown_target
 from cda.resources.llm_access import Step, llm_problems
 from cda.resources.named_scorer import Subject, scorer_settings
@@ -185,7 +185,8 @@ def inspect_rewrites(target: str, overrides: Sequence[str], options: InspectOpti
         files = dict(zip(rewrites.biases, options.bias, strict=False)) if goal.loaded is None else {}
         page = {html.name: document.page} if html else {}
         text = document.text(
-            [f"Page: {html}" if html else "All tables: --html PAGE"], as_called(as_given(target) | files, None)
+            [inspection_conclusion(inspection), f"Page: {html}" if html else "All tables: --html PAGE"],
+            as_called(as_given(target, options.model) | files, None),
         )
         return Made(inspection, page, text)
 

@@ -83,6 +83,8 @@ class Document:
     headline: str = ""
     """The result in one sentence that can be repeated without the page."""
     glance: Glance | None = None
+    glance_by_news: Glance | None = None
+    """The rows for a terminal, whose last columns may not fit, if other columns come first there."""
     notes: tuple[Headline, ...] = ()
     """Sentences below the rows of the first screen."""
     n_asked: int = 0
@@ -104,6 +106,8 @@ class Document:
     """True if the texts are what was asked for, so that a terminal has them below the first screen."""
     next: NextStep | None = None
     """What to do with the result: the last line of a terminal, a box below the first screen of a page."""
+    next_in_brief: NextStep | None = None
+    """The same for a terminal, if the rows that were asked for leave no room for the whole."""
 
     @property
     def plots(self) -> list[Plot]:
@@ -115,7 +119,8 @@ class Document:
     def text(self, end: Sequence[str] = (), named: Named = str) -> str:
         """The document for a terminal: its first screen, the texts if they are what was asked for, then the `end`, such as the files that
         were written, and the next step. `named`: words of the next command as the user typed them."""
-        last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named) if self.next else [])
+        step = self.next_in_brief or self.next
+        last = [line for text in end for line in _wrapped(text)] + (step.lines(named) if step else [])
         if self.terminal:
             return "\n".join(["\n\n".join(filter(None, map(_plain, self.terminal))).strip(), *last])
         shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
@@ -128,7 +133,7 @@ class Document:
             tables = (table for section in self.sections if not section.aside for table in section.tables)
             return first_screen(self.findings or (self.subtitle,), next(tables, None), room)
         asked = [line for each in self.notes[: self.n_asked] for line in _wrapped(_plain(each), _MOST_LINES)]
-        lines = [*screen_lines(self.headline, self.glance, room - len(asked)), *asked]
+        lines = [*screen_lines(self.headline, self.glance_by_news or self.glance, room - len(asked)), *asked]
         for text in (*map(_plain, self.notes[self.n_asked :]), inert(self.subtitle)):
             own = _wrapped(text, _MOST_LINES)
             lines += own if len(lines) + len(own) <= room else []

@@ -202,7 +202,11 @@ class Glance:
             parts = [tuple(map(_said, row.cells)) for row in self.rows]
             header: Row = (self.heading, *map(inert, self.columns))
         else:
-            header = (self.heading, *(("verdict",) if self.has_chips else ()), *(inert(one.words) for one in self.series))
+            header = (
+                self.heading,
+                *(("verdict",) if self.has_chips else ()),
+                *(inert(one.words) for one in self.series),
+            )
             parts = [self._alone(row.cells[0]) for row in self.rows]
         return header, [(inert(row.label), *own) for row, own in zip(self.rows, parts, strict=True)]
 
@@ -234,7 +238,7 @@ class Glance:
         rest = _wide([header, *rows])
         longest = max(_MIN_LABEL, MAX_COLUMNS - rest - 2)
         by_news = sorted(range(len(rows)), key=lambda at: self.rows[at].quiet)
-        named = [broken_name(row, longest) for row in (header, *rows)]
+        named = [broken_name(row, longest, 2) for row in (header, *rows)]
 
         def taken(places: Sequence[int]) -> int:
             return len(named[0]) + sum(len(named[at + 1]) for at in places)

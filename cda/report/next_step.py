@@ -17,7 +17,7 @@ from cda.files.shipped import FOLDERS, names_in
 from cda.files.yaml_file import read_yaml_mapping
 from cda.inert import inert, width
 from cda.report.names import some
-from cda.report.numbers import listed
+from cda.report.numbers import listed, n_of
 from cda.results.base import Estimate, Missing, Test
 from cda.results.benchmarks import BestOfResult, QualityResult
 from cda.results.comparison import AuditRow, ComparisonResult, DiscoveriesResult
@@ -63,6 +63,15 @@ class NextStep:
     def command(self, named: Named = str) -> str:
         """The command as it is typed; empty without one."""
         return inert(shlex.join(["cda", *map(named, self.words)])) if self.words else ""
+
+    def within(self, most: int) -> NextStep:
+        """The same if it takes `most` lines of a terminal or fewer; else the reason alone, as far as it fits: the report has the command."""
+        short, words = self, self.why.split()
+        end = "; the command stands in the report" if self.words else ""
+        while len(short.lines()) > most and words:
+            short = NextStep(f"{' '.join(words)}{' …' * (len(words) < len(self.why.split()))}{end}")
+            words.pop()
+        return short
 
     def lines(self, named: Named = str) -> list[str]:
         """For a terminal: reason and command on one line, or the command below the reason, over as many lines as it takes."""
@@ -312,8 +321,7 @@ def after_comparison(result: ComparisonResult) -> NextStep:
     level = len(leaders) > 1
     if level and (needed := max((n for name in leaders for n in result.audits[name].needed.values()), default=0)):
         rows = [result.audits[name] for name in leaders]
-        on_shipped = all(texts.name.startswith(EMBEDDED) for row in rows for texts in row.texts.values())
-        words = _again(rows) if on_shipped else ()
+        words = _again(rows) if _on_shipped(rows) else ()
         return NextStep(f"more contrasts are needed: {needed} of a bias", words and (*words, "--limit", str(needed)))
     if (differ and not any(differ.values())) or (level and not among):
         needed = triples_for_share(WIDE)
@@ -337,10 +345,14 @@ def after_comparison(result: ComparisonResult) -> NextStep:
 
 def _not_ranked(result: ComparisonResult) -> NextStep:
     """Why no audit has a place: pairs that score alike, or other texts, and then the models again on the shipped texts of their biases."""
-    apart = (name for group in result.ranked for name in (*group.tied, *group.by_place))
+    tied = [name for group in result.ranked for name in group.tied]
+    rows = list(result.audits.values())
+    ranking = [bias for bias in rows[0].biases if not any(bias in result.audits[name].tied for name in tied)]
+    if tied and ranking and _on_shipped(rows) and (words := _again(rows, ranking)):
+        return NextStep(f"compare them on {some(ranking)}, where none ties most pairs", words)
+    apart = (*tied, *(name for group in result.ranked for name in group.by_place))
     if found := next((result.sources[name] for name in apart if not result.sources[name].endswith(".json")), None):
         return NextStep("see how one without a place scores its pairs", ("report", found))
-    rows = list(result.audits.values())
     if len(rows) == 1:
         return NextStep("compare it with another on the same texts, for ranks and differences")
     measured = dict.fromkeys(what for row in rows for what in row.texts)
@@ -353,10 +365,15 @@ def _not_ranked(result: ComparisonResult) -> NextStep:
     return NextStep(why, _again(rows))
 
 
-def _again(rows: Sequence[AuditRow]) -> tuple[str, ...]:
-    """Words that audit and compare the models of rows on the shipped texts of their biases; none if a command cannot name them all."""
+def _on_shipped(rows: Sequence[AuditRow]) -> bool:
+    return all(texts.name.startswith(EMBEDDED) for row in rows for texts in row.texts.values())
+
+
+def _again(rows: Sequence[AuditRow], ranking: Sequence[str] = ()) -> tuple[str, ...]:
+    """Words that audit and compare the models of rows on the shipped texts of their biases, or of those that give a `ranking`; none if a
+    command cannot name them all."""
     models = dict.fromkeys(row.model for row in rows)
-    biases = dict.fromkeys(bias for row in rows for bias in row.biases)
+    biases = dict.fromkeys(ranking or (bias for row in rows for bias in row.biases))
     known = all(row.training is None and not row.unnamed for row in rows)
     if not known or len(models) < len(rows) or not {*biases} <= {*names_in(FOLDERS["biases"])}:
         return ()
@@ -417,11 +434,29 @@ def after_inspection(result: InspectResult) -> NextStep:
             "audit on them; with your model for embedded",
             ("audit", EMBEDDED, *own, "--triples", result.target, "--contrasts", "none"),
         )
+    model, biases = result.scored_by, list(dict.fromkeys(each.bias for each in result.summaries))
+    if (changes := _changes(result)) and not any(changes):
+        return NextStep(f"{model} does not look at {some(biases)} in these: all right if that is meant, else mend it")
+    if result.target in names_in(FOLDERS["biases"]) and model is not None and not trains(model):
+        return NextStep("how often it prefers either side", ("audit", model, *_opened(result.target)))
     if result.target in names_in(FOLDERS["recipes"]) or result.target.endswith((".yaml", ".yml")):
         return NextStep("the rewrites look right? Train on them", ("train", result.target))
     if result.target in names_in(FOLDERS["biases"]):
-        return NextStep("the rewrites look right? Train on them", ("train", *against([result.target])))
+        own = () if model is None else of_model(model)
+        return NextStep("the rewrites look right? Train on them", ("train", *against([result.target]), *own))
     return NextStep("what the run found", ("report", result.target))
+
+
+def inspection_conclusion(result: InspectResult) -> str:
+    """How many of the rewrites that are shown changed the reward; empty without rewards."""
+    changes = _changes(result)
+    up, down = sum(each > 0 for each in changes), sum(each < 0 for each in changes)
+    said = f"The {result.unit} changed in {up + down} of {n_of(len(changes), 'rewrite')} shown: {up} up, {down} down."
+    return said if changes else ""
+
+
+def _changes(result: InspectResult) -> list[float]:
+    return [each.difference for each in result.examples if each.difference is not None]
 
 
 def after_study(result: StudyResult, again: Sequence[str], audited: Sequence[str]) -> NextStep:

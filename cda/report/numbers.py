@@ -81,6 +81,18 @@ def printed(key: str, moment: str, found: Estimate) -> str:
     return signed(found) if moment == "change" else FORMS.get(measure.unit, signed)(found)
 
 
+MANY_TIES = 0.1
+"""Share of rows from which ties are said next to a number."""
+
+
+def ranked_right(found: Estimate, ties: int, form: Callable[[Estimate], str] = share, brief: bool = False) -> str:
+    """An accuracy as `form` prints it; with many ties, which are no wrong answers, their number behind it, such as `0% (164 of 164 tied)`.
+    Without an interval if it is `brief`, or all are tied."""
+    if ties < max(1, MANY_TIES * found.n):
+        return form(found)
+    return f"{percent(found.value) if brief or ties == found.n else form(found)} ({ties} of {found.n} tied)"
+
+
 def count(estimate: Estimate | SameMargin) -> str:
     """n, with the number of prompts if prompts repeat."""
     n, n_prompts = estimate.n, estimate.n_prompts

@@ -190,12 +190,12 @@ def fitted_table(table: Table, lines: int, columns: int = 100) -> list[str]:
     return [*caption, *aligned([row[:kept] for row in rows]), *more]
 
 
-def broken_name(row: Row, most: int) -> list[Row]:
-    """A row as one line, or as several if its name has more than so many columns."""
+def broken_name(row: Row, most: int, lines: int | None = None) -> list[Row]:
+    """A row as one line, or as several, so many `lines` at most, if its name has more than `most` columns."""
     name, *cells = row
     if width(name) <= most:
         return [row]
-    first, *rest = textwrap.wrap(name, most * len(name) // width(name))
+    first, *rest = textwrap.wrap(name, most * len(name) // width(name), max_lines=lines, placeholder="…")
     return [(first, *cells), *((part, *[""] * len(cells)) for part in rest)]
 
 

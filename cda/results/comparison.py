@@ -114,6 +114,8 @@ class AuditRow(Saved):
     """Bias to the contrasts that a verdict on it needs, if there were too few."""
     short_names: Annotated[dict[str, str], Field(default_factory=dict, exclude_if=lambda names: not names)]
     """Bias to what tables and figures call it, if its file says so."""
+    quality_ties: Annotated[dict[str, int], Field(default_factory=dict, exclude_if=lambda ties: not ties)]
+    """Scoring (`model`, `before` or `after`) to its quality pairs that are scored exactly alike, if any."""
     tied: Annotated[tuple[str, ...], Field(exclude_if=lambda biases: not biases)] = ()
     """Biases with no skew to compare: all pairs are scored exactly alike, or, where no vote decides, most are and the rest give no
     majority for the side with the bias."""

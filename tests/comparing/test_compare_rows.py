@@ -217,6 +217,33 @@ def test_what_is_rewarded_is_on_the_first_screen_before_what_is_unclear(tmp_path
     assert glance.rest == "Further biases, in the report: bias-4 and bias-5."
 
 
+def test_one_that_ties_elsewhere_is_said_to_reward_what_it_does_and_second_turns_come_last_on_the_page(
+    tmp_path: Path,
+) -> None:
+    names = ("length", "structure", "jargon", "sycophancy", "vagueness", "length-second-turn")
+    chars = {name: "rewarded" if name.startswith("length") else "no effect shown" for name in names}
+    rows = level(
+        {"chars": chars, "lists": {name: "rewarded" if name == "structure" else "scored alike" for name in names}}
+    )
+    tied = tuple(name for name in names if name != "structure")
+    right = Number.of(
+        "accuracy", "model", {}, rows["lists"].numbers[0].found.model_copy(update={"value": 0.0, "low": 0.0, "n": 164})
+    )
+    lists = rows["lists"].model_copy(
+        update={"tied": tied, "quality_ties": {"model": 164}, "numbers": (*rows["lists"].numbers, right)}
+    )
+    found = headline(rows | {"lists": lists}, tmp_path)
+    assert found == (
+        "chars rewards length and length-second-turn; lists rewards structure; no two of 2 can be ranked: lists scores most or all pairs "
+        "exactly alike for 5 biases."
+    )
+    document = comparison_document(compared(tmp_path))
+    assert document.glance is not None and document.glance_by_news is not None and len(found.split()) <= 45
+    assert {*document.glance.columns} == {*names[:5]} and "length-second-turn" in document.glance_by_news.columns[:3]
+    assert any(row.clause.endswith("quality 0% (164 of 164 tied), n = 164") for row in document.glance.rows)
+    assert "0% (164 of 164 tied)" in read_markdown(document.markdown())
+
+
 def test_functions_go_by_their_names_and_by_their_files_if_these_are_equal(tmp_path: Path) -> None:
     given = ("words.py:score", "other.py:score", "pkg.module:score", "words.py:count", "memory:reward")
     for at, model in enumerate(given):

@@ -10,6 +10,7 @@ from changed import changed
 from rows import estimate
 
 from cda.inspection.tables import flipped_share_cell, gate_sentence, inspect_document, rewrites_table
+from cda.report.next_step import after_inspection, inspection_conclusion
 from cda.results.base import Missing
 from cda.results.effects import FeatureDrift
 from cda.results.inspect import InspectedBias, InspectResult, LostRewrites, PhraseAdded, RewriteShown, RewriteSummary
@@ -69,6 +70,19 @@ def hostile(inspection: InspectResult) -> InspectResult:
         _example(prompt=WIDE, original=WIDE * 20, rewrite="x" * 700, rejected=[WIDE]),
     )
     return changed(found, "examples", (*found.examples, *more))
+
+
+def test_the_end_says_how_many_rewards_changed_and_what_follows(inspection: InspectResult) -> None:
+    assert inspection_conclusion(inspection) == "The reward changed in 2 of 2 rewrites shown: 2 up, 0 down."
+    assert after_inspection(inspection).words == ("train", "jargon")
+    own = inspection.model_copy(update={"scored_by": "mine.py:lists"})
+    assert after_inspection(own).words == ("audit", "mine.py:lists", "--bias", "jargon")
+    none = own.model_copy(update={"examples": (_example(rewards=[0.0, 0.0], difference=0.0),)})
+    assert inspection_conclusion(none) == "The reward changed in 0 of 1 rewrite shown: 0 up, 0 down."
+    assert (
+        after_inspection(none).why.startswith("mine.py:lists does not look at jargon")
+        and not after_inspection(none).words
+    )
 
 
 def test_what_cannot_be_known_is_told_apart(inspection: InspectResult) -> None:

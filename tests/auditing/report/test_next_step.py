@@ -136,6 +136,19 @@ def test_ties_in_most_biases_are_the_scorers_and_ask_for_no_more_texts(make_audi
     step = after_audit(as_model(few_of_one, "mine.py:reward"))
     assert step.why == "check the scorer, which gives both sides of all pairs of 2 of 3 biases the same score"
     assert runs(step) == ("inspect", "jargon", "--model", "mine.py:reward")
+    one_alone = changed(
+        as_model(
+            make_audit({"jargon": (0.88,), "length": (0.9,), "structure": (0.95,)}, quality=(0.75,), others=()),
+            "mine.py:reward",
+        ),
+        "seeds",
+        None,
+    )
+    for name in ("jargon", "length"):
+        one_alone = tied(one_alone, name)
+    assert after_audit(one_alone).lines() == [
+        "Next: it looks at structure alone (ties elsewhere): all right if that is meant."
+    ]
     in_memory = after_audit(changed(as_model(few_of_one, "reward"), "model.unnamed", True))
     assert in_memory.why == step.why and in_memory.words == ()
 

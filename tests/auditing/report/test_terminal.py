@@ -17,6 +17,7 @@ from cda.auditing.first_screen import MAX_COLUMNS, MAX_LINES, audit_summary, bia
 from cda.auditing.report import audit_document
 from cda.auditing.report_scoring import caveats, how_scored
 from cda.comparing.row import audit_row
+from cda.report.next_step import NextStep
 from cda.report.numbers import width
 from cda.results.effects import LengthBaseline
 
@@ -76,7 +77,7 @@ def test_many_ties_of_quality_are_said(make_audit: Any) -> None:
     (few, many) = (changed(audit, "quality.ties.before", ties) for ties in (39, 396))
     assert not any("tied" in line for line in lines_of(few, None))
     (row,) = [line for line in lines_of(many, None) if line.startswith("quality")]
-    assert row.endswith("400  396 of 400 tied: counted wrong")
+    assert row.split("  ")[-2:] == ["2% (396 of 400 tied)", "400"]
 
 
 def test_lengths_that_are_equal_are_not_said_of_a_tied_bias(make_audit: Any) -> None:
@@ -164,6 +165,42 @@ def test_long_names_are_broken_and_short_ones_of_their_files_stand_everywhere(ma
     assert row.short_names == {long: "Specialist words"} and "short_names" not in audit_row(audit, None).model_dump()
     alike = changed(named, f"biases.{places[other]}.short_name", "Specialist words")
     assert "Specialist words (2)" in audit_document(alike, PATH).headline
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_what_was_asked_for_stands_with_its_numbers_however_long_its_name(make_audit: Any, n: int) -> None:
+    names = ["overly-cautious-hedging-of-otherwise-plain-statements", "begins-sentences-with-as-a-matter-of-general"][
+        :n
+    ]
+    trained = make_audit(dict.fromkeys(names, (0.7, 0.62)), quality=(0.7, 0.7), others=ALL[:5])
+    alone = make_audit(dict.fromkeys([*names, "length", "length-second-turn"], (0.88,)), quality=(0.7,), others=())
+    for audit, adapter, asked in ((trained, ADAPTER, names), (alone, None, [*names, "length"])):
+        lines = audit_document(audit, PATH, adapter).text().splitlines()
+        assert len(lines) <= MAX_LINES and max(map(width, lines)) <= MAX_COLUMNS
+        for name in asked:
+            (at,) = [at for at, line in enumerate(lines) if "[" in line and name.startswith(line.split()[0])]
+            whole = lines[at].split()[0] + ("" if name in lines[at] else lines[at + 1].strip())
+            assert whole == name and lines[at].count("%") >= (2 if adapter else 1)
+
+
+def test_the_rows_of_a_joint_training_displace_a_long_command(make_audit: Any) -> None:
+    audit = make_audit(dict.fromkeys(ALL[:3], (0.9, 0.85)), quality=(0.7, 0.7), others=ALL[3:])
+    document = audit_document(audit, PATH, ADAPTER)
+    lines = document.text().splitlines()
+    assert [name for name in ALL[:3] if any(line.startswith(f"{name} ") for line in lines)] == [*ALL[:3]]
+    step = NextStep(
+        "stop here, or the whole run", ("train", "runs/one", *(f"audit.max_{key}=null" for key in "abcdefgh"))
+    )
+    assert step.within(9) is step and len(step.lines()) > 1
+    assert step.within(1).lines() == ["Next: stop here, or the whole run; the command stands in the report."]
+
+
+def test_too_few_texts_are_no_open_question_about_the_model(make_audit: Any) -> None:
+    audit = make_audit(dict.fromkeys(ALL, (0.9,)), quality=(0.7,), others=())
+    few = [replace(row, chip="unclear", word="too few prompts") for row in bias_verdicts(audit)]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(report_terminal, "bias_verdicts", lambda _: few)
+        assert headline(audit) == "Too few texts to tell whether the embedded model rewards any of 8 biases."
 
 
 def test_several_trainings_have_their_mean_and_spread(audit: Any) -> None:

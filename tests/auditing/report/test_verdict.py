@@ -252,7 +252,7 @@ def test_a_preference_for_the_other_side_names_it_by_the_bias_files_word(
     [
         (0, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400."),
         (39, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400."),
-        (399, "Quality: 70% [65, 74] of held-out pairs are ranked right, n = 400; 399 of 400 tied: counted wrong."),
+        (399, "Quality: 70% [65, 74] (399 of 400 tied) of held-out pairs are ranked right, n = 400."),
         (400, "Quality: both sides are scored alike in all 400 held-out pairs, so that none is ranked."),
     ],
 )
