@@ -202,7 +202,11 @@ class Glance:
             parts = [tuple(map(_said, row.cells)) for row in self.rows]
             header: Row = (self.heading, *map(inert, self.columns))
         else:
-            header = (self.heading, *(("verdict",) if self.has_chips else ()), *(inert(one.words) for one in self.series))
+            header = (
+                self.heading,
+                *(("verdict",) if self.has_chips else ()),
+                *(inert(one.words) for one in self.series),
+            )
             parts = [self._alone(row.cells[0]) for row in self.rows]
         return header, [(inert(row.label), *own) for row, own in zip(self.rows, parts, strict=True)]
 
