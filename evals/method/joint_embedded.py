@@ -38,7 +38,7 @@ def audited(work: Path) -> AuditResult:
     """The audit of three trainings, made unless it is there."""
     run = work / "joint"
     if not (run / "audit" / "audit.json").is_file():
-        words = ["train.seeds=3", "audit.max_samples=null", f"run.folder={run}"]
+        words = ["train.seeds=3", "audit.max_samples=null", "audit.triples=null", f"run.folder={run}"]
         subprocess.run([sys.executable, "-m", "cda", "train", "joint", "--yes", *words], check=True)
     return load(AuditResult, run / "audit" / "audit.json", "cda audit")
 
