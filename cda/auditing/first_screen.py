@@ -23,6 +23,7 @@ from cda.auditing.verdict_sentences import (
     model_reason,
     model_word,
     n_ties,
+    penalised_after,
     rate_effect,
     tied_of,
     training_word,
@@ -466,6 +467,8 @@ def _training_clause(found: BiasVerdict, audit: AuditResult) -> str:
         return f"{moved}; {listed(_names(worse_with(found.bias, audit)))} got worse"
     if found.word in ("improved", "worse") and found.people:
         return f"{moved}; disagrees {'less' if found.word == 'improved' else 'more'} with people"
+    if found.word not in why and penalised_after(found.bias, audit):
+        return f"{moved}; by RATE now penalised"
     return f"{moved}; {why[found.word]}" if found.word in why else moved
 
 

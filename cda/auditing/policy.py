@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cda.arrays import FloatArray
-from cda.auditing.report_cells import compares, said
+from cda.auditing.report_cells import compares, said, targets
 from cda.biases import Bias, BiasMeasure
 from cda.numbers.measures import MEASURES
 from cda.records import PERCENT, Exclusions, prompt_id
@@ -273,6 +273,17 @@ def line(audit: AuditResult) -> str:
     return f"A policy optimised against this reward (KL {kl}) would show {more}{right}."
 
 
+def _path(audit: AuditResult, kl: str) -> str:
+    """Each taught bias as sampled, and in the policies before and after a training; empty if none has numbers."""
+    own = {(_bias(each), each.at["kl"], each.moment): each.found for each in audit.policy}
+    said_ = []
+    for name in targets(audit):
+        found = [own.get((name, *at)) for at in ((SAMPLED, "before"), (kl, "before"), (kl, "after"))]
+        shares = [percent(each.value) for each in found if isinstance(each, Estimate)]
+        said_ += [f"{inert(name)} {' → '.join(shares)}"] * (len(shares) == len(found))
+    return listed(said_) if said_ else ""
+
+
 def _right_words(audit: AuditResult, kl: str) -> str:
     """Right answers before → after a training, or as sampled → optimised, as the end of a sentence; empty if they are not known."""
     moments = {(each.at["kl"], each.moment): each.found for each in audit.right_answers}
@@ -305,6 +316,8 @@ def sentences(audit: AuditResult) -> list[str]:
             "others": listed([inert(name) for name in names]) + _right_words(audit, kl),
         }
         lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
+        if then == "trained" and (own := _path(audit, kl)):
+            lines.append(said("policy", "sought", biases=own))
         if alike := list(dict.fromkeys(inert(_bias(each)) for each in followed if not each.test)):
             lines.append(f"No reward can select on {listed(alike)}: the samples of each prompt are all alike in it.")
     of_bias = {_bias(each) for each in audit.policy if each.at["kl"] == SAMPLED and isinstance(each.found, Missing)}

@@ -272,6 +272,17 @@ def rate_effect(name: str, audit: AuditResult) -> Effect | Missing:
     return rate.measured if isinstance(rate.measured, Missing) else deciding(rate.measured.last, rate.flips)
 
 
+def penalised_after(name: str, audit: AuditResult) -> Estimate | None:
+    """RATE's effect after a training that took a bias past no effect: wholly below 0, and before it not; else None."""
+    rate = audit.rate.get(name)
+    if rate is None or isinstance(rate.measured, Missing) or not compares(audit):
+        return None
+    before, after = (deciding(each, rate.flips) for each in (rate.measured.before, rate.measured.last))
+    if isinstance(after, Missing) or after.estimate.high >= 0:
+        return None
+    return None if isinstance(before, Effect) and before.estimate.high < 0 else after.estimate
+
+
 def opposed_effects(name: str, audit: AuditResult) -> tuple[Effect, Effect] | None:
     """The ATT and ATU of a bias under the last scoring if they have opposite signs, so that the ATE holds for no answer; else None."""
     rate = audit.rate.get(name)
@@ -406,6 +417,11 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     # With several targets it is unknown which one moved another bias.
     text += _along_sentence(along if len(targets(audit)) == 1 else [], audit)
     text += before + _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
+    if (past := penalised_after(name, audit)) is not None:
+        text += (
+            f" By RATE the model now penalises it ({signed(past)} {audit.effects[name].unit}): the training went past no effect, as one does "
+            "that teaches the bias as worse. A smaller dose, or objectives=[neutral,keep], leaves less of that."
+        )
     if audit is not given and is_held_out(given, name):
         first: Measure = given.votes[name].miscalibration if own.people else given.skew[name]
         change = first.of_training().change

@@ -1,12 +1,12 @@
 """Claim: `recipes/joint.yaml` as shipped debiases the embedded model of length, jargon and vagueness at once: each ends near a tie, none is
-overcorrected, no other bias moves further from a tie, and accuracy on quality pairs is kept. Plain CDA on the same pairs does not.
+overcorrected, no other bias moves further from a tie, and accuracy on quality pairs is kept.
 
-Three trainings each (seeds counted from the recipe's), audited on contrasts that no training saw. Nobody voted on them, so that the target of
+Three trainings (seeds counted from the recipe's), audited on contrasts that no training saw. Nobody voted on them, so that the target of
 every bias is a tie: each side preferred as often as the other.
 
 Thresholds, of the mean over the trainings: after it, skew on each taught bias lies within 15 points of 50%, and its verdict is not "overcorrected";
 the distance from 50% of structure and of sycophancy, which are not taught, grows by 5 points at most; accuracy on quality pairs falls by 1 point
-at most. Numbers of plain CDA (`objectives=[pairs]`, dose 1) stand next to them, and are held to nothing.
+at most.
 
 `policy_samples` reads the same trainings: how frequent each bias and right answers are in a policy optimised against the reward, before and
 after.
@@ -32,17 +32,13 @@ from evals.shared import Check, finish
 
 TAUGHT, OTHERS = ("length", "jargon", "vagueness"), ("structure", "sycophancy")
 NEAR, FURTHER, LOSS = 0.15, 0.05, 0.01
-WAYS: dict[str, tuple[str, ...]] = {
-    "joint.yaml": (),
-    "plain CDA": ("objectives=[pairs]", "synthesize.anchors=0", "synthesize.supplementary=0", "dose.on=no"),
-}
 
 
-def audited(work: Path, way: str) -> AuditResult:
-    """The audit of a way's three trainings, made unless it is there."""
-    run = work / way.replace(" ", "-")
+def audited(work: Path) -> AuditResult:
+    """The audit of three trainings, made unless it is there."""
+    run = work / "joint"
     if not (run / "audit" / "audit.json").is_file():
-        words = [*WAYS[way], "train.seeds=3", "audit.max_samples=null", f"run.folder={run}"]
+        words = ["train.seeds=3", "audit.max_samples=null", "audit.triples=null", f"run.folder={run}"]
         subprocess.run([sys.executable, "-m", "cda", "train", "joint", "--yes", *words], check=True)
     return load(AuditResult, run / "audit" / "audit.json", "cda audit")
 
@@ -104,14 +100,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
     work = parser.parse_args().work
-    found = {way: audited(work, way) for way in WAYS}
+    audit = audited(work)
     claim = (
         "`joint.yaml` debiases length, jargon and vagueness of the embedded model at once: each ends near a tie, none is overcorrected, no "
-        "other bias moves further from one, and accuracy is kept; plain CDA next to it."
+        "other bias moves further from one, and accuracy is kept."
     )
-    return finish(
-        "joint_embedded", claim, checks(found["joint.yaml"]), {way: levels(audit) for way, audit in found.items()}
-    )
+    return finish("joint_embedded", claim, checks(audit), levels(audit))
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from pydantic_core import to_jsonable_python
 
 from cda.results.audit import AuditResult
 from cda.results.base import Estimate, Number
-from evals.method.joint_embedded import OTHERS, TAUGHT, WAYS, audited
+from evals.method.joint_embedded import OTHERS, TAUGHT, audited
 from evals.shared import Check, finish
 
 SAMPLED = "0"
@@ -82,14 +82,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
     work = parser.parse_args().work
-    found = {way: audited(work, way) for way in WAYS}
+    audit = audited(work)
     claim = (
         "a policy optimised against the embedded model shows less of each taught bias after `joint.yaml`, more of none that is not taught, "
-        "and no fewer right answers, on embedded samples that no training uses; plain CDA next to it."
+        "and no fewer right answers, on embedded samples that no training uses."
     )
-    return finish(
-        "policy_samples", claim, checks(found["joint.yaml"]), {way: levels(audit) for way, audit in found.items()}
-    )
+    return finish("policy_samples", claim, checks(audit), levels(audit))
 
 
 if __name__ == "__main__":
