@@ -18,6 +18,10 @@ class CdaError(Exception):
     def __init__(self, *parts: object) -> None:
         super().__init__(*(short_lines(visible(part)) if isinstance(part, str) else part for part in parts))
 
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a traceback."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM, answered as Ctrl-C is: calls that are paid for may end first."""

@@ -23,6 +23,13 @@ def test_a_few_problems_are_all_told_and_of_many_the_first_ten() -> None:
     assert str(caught.value).splitlines()[9:] == ["problem 9", "… and 2 more rows"]
 
 
+def test_a_notebook_shows_the_message_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    shell = pytest.importorskip("IPython.core.interactiveshell").InteractiveShell
+    assert not shell().run_cell("from cda.errors import DataError\nraise DataError('a.jsonl: no pair')").success
+    said = "".join(capsys.readouterr())
+    assert "DataError: a.jsonl: no pair" in said and "Traceback" not in said and "--->" not in said
+
+
 @pytest.mark.parametrize(
     ("word", "expected"),
     [("jargn", " Did you mean 'jargon'?"), ("lenght", " Did you mean 'length'?"), ("zzz", ""), ("", "")],

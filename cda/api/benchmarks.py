@@ -13,6 +13,7 @@ from cda.benchmarks.best_of_n import BIASES, run_best_of_n
 from cda.benchmarks.quality import measure_quality
 from cda.calibration.calibrate import run_calibrate
 from cda.dosing.stage import run_mixed
+from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import RecipeError
 from cda.files.paths import refuse_prose
 from cda.finetuning.applied import asked_subjects
@@ -152,7 +153,9 @@ def audit_data(data: Data, /, **options: Unpack[DataArguments]) -> DataAudit:
     file = as_reference(data, "pairs", terms.inputs)
     labels, by = (tuple(map(str, several(options[name]))) for name in ("labels", "by"))
     if options["out"] is None:
-        others = [*terms.words, *several(biases), *(f"{ours}={theirs}" for ours, theirs in columns.items())]
+        named = several(biases)
+        own = [] if {*named} == {*EMBEDDED_BIASES} else named  # these are measured without a name, too
+        others = [*terms.words, *own, *(f"{ours}={theirs}" for ours, theirs in columns.items())]
         others += [] if split == "train" else [split]
         inputs = {"of": file, "by": list(by) or None, "labels": list(labels) or None, "limit": options["limit"]}
         set_at(settled, "run.folder", str(RUNS / f"data{folder_suffix('data', inputs, others)}"))

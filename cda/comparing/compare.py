@@ -55,7 +55,7 @@ from cda.results.comparison import (
 )
 from cda.run import fingerprint
 from cda.scorers.kinds import scorer_kind
-from cda.scorers.own_code import bare_name
+from cda.scorers.own_code import bare_name, same_name
 from cda.stats.estimators import ROUNDING, paired_change
 from cda.stats.means import CROSSED
 from cda.stats.multiplicity import benjamini_hochberg, holm
@@ -654,7 +654,7 @@ def _planned(
         own = terms.apart(loaded).recipe.run_path if terms["out"] is None else user_path(terms["out"]) / recipe.name
         name = bare_name(recipe.model.name_or_path)
         if not isinstance(target, str | PathLike) and any(each.name == name for each in planned):
-            found.append(f"{terms.where}: two objects of the name {name}; rename one of the functions")
+            found.append(f"{terms.where}: {same_name(name)}")
         if any(each.run == own for each in planned):  # org/model and org-model
             own = own.with_name(f"{own.name}-{fingerprint(name)[:6]}")
         planned.append(_PlannedAudit(name, own, target))

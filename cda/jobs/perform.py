@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from shutil import rmtree
@@ -72,7 +72,12 @@ class ResultsFolder:
             out.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise self._refused(error.strerror) from None
-        yield out
+        try:
+            yield out
+        except BaseException:
+            with suppress(OSError):
+                out.rmdir()  # unless it holds something
+            raise
 
     def _free(self) -> Path:
         command, file, *_ = self.made_by
@@ -237,10 +242,9 @@ def _publish(result: Shown, folder: Path, made: Made[R], figures: str | None, lo
         file: result,
     }
     names = [name for name, content in files.items() if content != {}]
-    said = [
-        *([made.remark] if made.remark else []),
-        f"Written: {', '.join([str(folder / names[0]), *names[1:], *made.elsewhere])}",
-    ]
+    beside = ", ".join([str(folder / names[0]), *names[1:]])
+    elsewhere = (f"./{file}" if Path(file).name == file else file for file in made.elsewhere)
+    said = [*([made.remark] if made.remark else []), f"Written: {'; '.join([beside, *elsewhere])}"]
     if is_main():
         _write_together(folder, files)
         if figures is not None:

@@ -31,7 +31,7 @@ from cda.resources.artifacts import folder_suffix
 from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
 from cda.scorers.own import opened_model
-from cda.scorers.own_code import bare_name
+from cda.scorers.own_code import bare_name, same_name
 from cda.terminal import progress_bars, quiet_libraries
 
 RUNS = Path("runs")
@@ -353,8 +353,6 @@ def loaded_with_folder(
             loaded = replace(loaded, recipe=loaded.recipe.model_copy(update={"run": run}))
         if scorer is not None:
             if other == loaded.recipe.model.name_or_path:
-                raise RecipeError(
-                    [f"model and {argument}: two objects of the name {bare_name(other)}; rename one of the functions"]
-                )
+                raise RecipeError([f"model and {argument}: {same_name(other)}"])
             loaded.opened.once(("scorer", bare_name(str(other))), lambda: scorer)
         yield loaded, other

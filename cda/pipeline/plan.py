@@ -319,9 +319,9 @@ def _training(loaded: LoadedRecipe) -> dict[str, list[str]]:
         notes = [f"            {note}" for note in fit.template.notes() if own]
     counts = "; ".join(
         f"{bias.name} {'every eligible pair' if count is None else f'{count} counterfactuals'} + "
-        f"{recipe.n_pairs('supplementary', bias.name) or 0} unchanged"
+        f"{'up to ' if unchanged < (recipe.n_pairs('supplementary', bias.name) or 0) else ''}{unchanged} unchanged"
         for bias in biases
-        for count in [recipe.n_pairs("counterfactuals", bias.name)]
+        for count, unchanged in [(recipe.n_pairs("counterfactuals", bias.name), _unchanged(loaded, bias))]
     )
     kinds = ", ".join(objective.kind for objective in recipe.objectives)
     others = ", ".join(bias.name for bias in anchored(recipe, biases))
@@ -570,13 +570,23 @@ def _n_rewrites(loaded: LoadedRecipe) -> int:
     )
 
 
+def _unchanged(loaded: LoadedRecipe, bias: Bias) -> int:
+    """Unchanged pairs of a bias: those that are asked for, and of a file on this machine at most all of its pairs."""
+    data, wanted = loaded.recipe.data, loaded.recipe.n_pairs("supplementary", bias.name) or 0
+    if not wanted or not is_local(unchanged_source(data)[0]):
+        return wanted
+    if data.supplement is not None:
+        return min(wanted, len(supplementary_pairs(data, loaded.opened).pairs))
+    return min(wanted, len(training_pairs(data, loaded.opened).pairs[: data.max_pairs]))
+
+
 def _n_mix(loaded: LoadedRecipe) -> int:
     """Examples of the training mix, at most."""
     recipe = loaded.recipe
-    unchanged = (recipe.n_pairs("supplementary", bias.name) for bias in loaded.biases)
+    unchanged = sum(_unchanged(loaded, bias) for bias in loaded.biases)
     teaching = sum(objective.kind != "keep" for objective in recipe.objectives)
     anchors = recipe.synthesize.anchors * len(anchored(recipe, loaded.biases))
-    return teaching * sum(_n_each(loaded)) + anchors + sum(count or 0 for count in unchanged)
+    return teaching * sum(_n_each(loaded)) + anchors + unchanged
 
 
 def _n_steps(recipe: Recipe, n_mix: int) -> int:

@@ -195,10 +195,11 @@ def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
     by = "Biases and length alone" if has_texts else "Biases alone"
     told = f"{by} tell {share(found.told)} of the choices of {found.n} pairs, each from pairs of other prompts"
     capped = f"; {found.capped} were cut there" if found.capped else ""
-    yield f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}. Effective n {found.effective_n:,.0f} of {found.n:,}."
+    weights = f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}."
+    yield f"Rows and weights: {file}. {weights} Effective n {found.effective_n:,.0f} of {found.n:,}."
     yield f"{told} ({found.folds} folds)."
-    trains = f" A training takes data.supplement={file} data.weights=weight." if has_texts else ""
-    yield f"Rows and weights: {file}.{trains}"
+    if has_texts:
+        yield f"A training takes data.supplement={file} data.weights=weight."
 
 
 def _notes(result: DataResult) -> tuple[Headline, ...]:

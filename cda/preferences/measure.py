@@ -144,7 +144,7 @@ def choice_odds(
 
     def odds(term: str) -> ChoiceOdds:
         others = tuple(other for other in terms if other != term)
-        alone = isinstance(regression, OddsRegression) and not others
+        alone = isinstance(adjusted.get(term), LogOdds) and not others
         return ChoiceOdds(
             per="doubling of the words" if term == WORDS else "having it",
             crude=crude.get(term, _NO_TEXTS),

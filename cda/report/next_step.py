@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path, PurePath
 
 from cda.embedded.model import EMBEDDED
-from cda.embedded.texts import SECOND_TURNS, WITH_CONTRASTS
+from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS, WITH_CONTRASTS, audit_contrasts
 from cda.files.shipped import FOLDERS, names_in
 from cda.files.yaml_file import read_yaml_mapping
 from cda.inert import inert, width
@@ -168,15 +168,26 @@ def after_data(result: DataResult) -> NextStep:
         words = ("train", *against(shown), f"data.supplement={result.rows}", "data.weights=weight")
         n = min(_UNCHANGED, found.n)
         return NextStep(f"train {listed(shown)} away, with the weights", (*words, f"synthesize.supplementary={n}"))
+    labels = tuple(word for file in result.labels for word in ("--labels", file))
     if shown:
         words = ("data", result.pairs, *(word for name in shown for word in _opened(name)), "--rows", "rows.jsonl")
-        labels = tuple(word for file in result.labels for word in ("--labels", file))
         return NextStep(
             f"list the pairs that {listed(shown)} {'decide' if len(shown) > 1 else 'decides'}", (*words, *labels)
         )
-    rates = [each.contingency.selection_rate for each in result.biases if isinstance(each.contingency, Contingency)]
-    if needed := more_needed(rates):
-        return other_widths(f"nothing is shown; {POINTS} need about {needed} pairs with a bias on one side")
+    tables = {each.name: each.contingency for each in result.biases if isinstance(each.contingency, Contingency)}
+    rates = ((more_needed([table.selection_rate]) or 0, name) for name, table in tables.items())
+    needed, name = max(rates, default=(0, ""))
+    if needed:
+        there = tables[name].selection_rate.n
+        more = needed - there
+        why = (
+            f"nothing is shown; {POINTS} need about {needed} pairs with {name} on one side, {more} more than there are"
+        )
+        if result.not_drawn:
+            words = ("data", result.pairs, *(word for bias in result.biases for word in _opened(bias.name)), *labels)
+            return NextStep(f"{why}: leave out --limit, which left {result.not_drawn}", () if result.llm else words)
+        further = math.ceil(more / there * result.n_pairs)
+        return NextStep(f"{why}: collect about {further} further pairs of this kind, such as from the same source")
     return NextStep("nothing needs doing: no bias is shown to decide the choices")
 
 
@@ -309,9 +320,11 @@ def after_best_of(result: BestOfResult) -> NextStep:
 def after_comparison(result: ComparisonResult) -> NextStep:
     """The one in the first place, if it is shown to be there alone; else how many texts would tell them apart, or in what they differ."""
     leaders = next((result.leaders(group) for group in result.ranked if group.audits), [])
+    ties = {name for name, row in result.audits.items() if {*row.biases} == {*row.tied}}
     differ = {
         (name, bias): found.test.holm < SIGNIFICANT
         for name, on in result.paired.items()
+        if not ties & {name, result.against}
         for bias, found in on.items()
         if not isinstance(found, Missing)
     }
@@ -319,13 +332,11 @@ def after_comparison(result: ComparisonResult) -> NextStep:
         bias for (name, bias), shown in differ.items() if shown and {name, result.against} <= {*leaders}
     )
     level = len(leaders) > 1
-    if level and (needed := max((n for name in leaders for n in result.audits[name].needed.values()), default=0)):
-        rows = [result.audits[name] for name in leaders]
-        words = _again(rows) if _on_shipped(rows) else ()
-        return NextStep(f"more contrasts are needed: {needed} of a bias", words and (*words, "--limit", str(needed)))
+    rows = [result.audits[name] for name in leaders] or [row for name, row in result.audits.items() if name not in ties]
+    if level and (needed := max((n for row in rows for n in row.needed.values()), default=0)):
+        return _with_more("more contrasts are needed", rows, needed)
     if (differ and not any(differ.values())) or (level and not among):
-        needed = triples_for_share(WIDE)
-        return other_widths(f"no difference is shown; {POINTS} need {needed} contrasts")
+        return _with_more("no difference is shown", rows)
     if not leaders:
         return _not_ranked(result)
     if level:
@@ -341,6 +352,21 @@ def after_comparison(result: ComparisonResult) -> NextStep:
         return NextStep(f"train {name} away from the first one", ("train", *against([name]), *of_model(row.model)))
     source = result.sources[leader]
     return NextStep("the first one by itself", () if source.endswith(".json") else ("report", source))
+
+
+def _with_more(why: str, rows: Sequence[AuditRow], needed: int = 0) -> NextStep:
+    """Audits on so many contrasts, or on those that narrower intervals need: shipped ones that were not drawn, or where to take them."""
+    texts = [(name, found) for row in rows for name, found in row.texts.items()]
+    there = max((found.n for name, found in texts if name.startswith("contrasts of ")), default=0)
+    half = WIDE if there < triples_for_share(WIDE) else WIDE / 2
+    points, needed = "" if needed else f"± {100 * half:g} points need ", needed or triples_for_share(half)
+    why = f"{why}: {points}{needed} contrasts of a bias, and {there} are there"
+    if not all(found.name.startswith(EMBEDDED) for _, found in texts):
+        return NextStep(f"{why}; leave out --limit or raise it if it was given, else write more contrasts")
+    if there >= len(audit_contrasts(EMBEDDED_BIASES[:1])):
+        return NextStep(f"{why}, all that are shipped; write more (--contrasts)")
+    words = _again(rows)
+    return NextStep(f"{why}; leave out --limit, or raise it", words and (*words, "--limit", str(needed)))
 
 
 def _not_ranked(result: ComparisonResult) -> NextStep:

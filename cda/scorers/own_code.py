@@ -358,6 +358,12 @@ def bare_name(name: str) -> str:
     return name.removeprefix(MEMORY)
 
 
+def same_name(name: str) -> str:
+    """What is wrong with two objects in memory of one name, and what to do."""
+    own = "give each function a name of its own, by `def NAME` or `function.__name__ = 'NAME'`"
+    return f"two objects of the name {bare_name(name)}; {own}"
+
+
 def is_own(name: str) -> bool:
     """True if a name has the form of a user's scorer.
 

@@ -40,12 +40,15 @@ class _Rows:
     x: FloatArray
     ids: NDArray[np.str_]
     terms: tuple[str, ...]
+    told_by: tuple[str, ...] = ()
+    """Terms that left with the rows whose choice they tell."""
 
     def without(self, terms: Sequence[str], rows: NDArray[np.bool_] | None = None) -> _Rows:
-        """Without these terms, and without the rows that are True."""
+        """Without these terms, and without the rows that are True, whose choice they tell."""
         kept = [at for at, term in enumerate(self.terms) if term not in terms]
         left = np.ones(len(self.x), dtype=bool) if rows is None else ~rows
-        return _Rows(self.x[left][:, kept], self.ids[left], tuple(self.terms[at] for at in kept))
+        told_by = self.told_by if rows is None else (*self.told_by, *terms)
+        return _Rows(self.x[left][:, kept], self.ids[left], tuple(self.terms[at] for at in kept), told_by)
 
 
 def choice_log_odds(
@@ -72,10 +75,10 @@ def choice_log_odds(
     rows = _Rows(np.column_stack(columns), np.asarray(prompt_ids, dtype=str), tuple(differences))
     fitted: dict[str, LogOdds | Missing] = {}
     while rows.terms:
-        left = _without_few(rows, missing)
-        left = _without_one_sided(left, missing)
-        left = _without_combinations(left, missing)
-        if left is rows:
+        # each check may leave a term without differences, which the next one does not stand: begin again after every change
+        checks = (check(rows, missing) for check in (_without_few, _without_one_sided, _without_combinations))
+        left = next((left for left in checks if left is not rows), None)
+        if left is None:
             beta = maximum(rows.x)
             if beta is not None:
                 fitted = _estimates(rows, beta)
@@ -88,12 +91,14 @@ def choice_log_odds(
 def _without_few(rows: _Rows, missing: dict[str, Missing]) -> _Rows:
     """Without terms in which too few prompts' pairs differ."""
     gone = {}
+    untold = f" whose choice is not told by {' and '.join(rows.told_by)} already" if rows.told_by else ""
     for at, term in enumerate(rows.terms):
         n_prompts = len(set(rows.ids[rows.x[:, at] != 0]))
         if n_prompts == 0:
-            gone[term] = "no pair differs in it"
+            gone[term] = f"no pair differs in it{untold}"
         elif n_prompts < FEWEST_PROMPTS:
-            gone[term] = f"pairs of {n_prompts} prompts differ in it; {FEWEST_PROMPTS} are needed"
+            prompts = "1 prompt" if n_prompts == 1 else f"{n_prompts} prompts"
+            gone[term] = f"pairs of {prompts} differ in it{untold}; {FEWEST_PROMPTS} are needed"
     missing |= {term: Missing(reason=reason) for term, reason in gone.items()}
     return rows.without(list(gone)) if gone else rows
 

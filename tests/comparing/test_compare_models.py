@@ -348,7 +348,14 @@ def test_each_target_counts_once_and_two_runs_of_a_model_are_told_apart(tmp_path
 def test_mistakes_are_refused_before_anything_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     wrong: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {
-        "two objects of the name a": ((liking("a", 1), liking("a", 2)), {}),
+        r"two objects of the name a; give each function a name of its own, by `def NAME` or": (
+            (liking("a", 1), liking("a", 2)),
+            {},
+        ),
+        "two objects of the name lambda": (
+            (lambda _, texts: [0.0 for _ in texts], lambda _, texts: [1.0 for _ in texts]),
+            {},
+        ),
         "jargon is a recipe": (("jargon", judging), {}),
         "'embedded'": (("embeded", judging), {}),
         r"two or more to compare, or a folder of them; found none": ((), {}),
@@ -405,6 +412,9 @@ def test_an_audit_of_mostly_ties_is_in_no_mean_and_no_rank_of_that_bias(tmp_path
 
     models = (liking("strong", 2.0), liking("mild", 0.3), rarely)
     comparison = cda.compare(*models, contrasts=contrasts(), out=tmp_path / "out", **COMMON)
+    few = cda.compare(liking("strong", 0.0), rarely, contrasts=contrasts()[:12], out=tmp_path / "few", **COMMON)
+    step = few.document().next
+    assert step is not None and step.why == "see how one without a place scores its pairs"
     assert comparison.audits["rarely"].tied == ("jargon",) and comparison.ranked[0].tied == ("rarely",)
     (mean,) = comparison.means
     assert mean.audits == ("strong", "mild") and not comparison.numbers.where("rank_by_skew", audit="rarely")
@@ -425,7 +435,9 @@ def test_audits_of_too_few_contrasts_say_how_many_a_verdict_needs(tmp_path: Path
     assert re.search(
         rf"verdicts need (about )?({' to '.join(map(str, sorted({*needed.values()})))}) contrasts of a bias", text
     )
-    assert few.document().next.why == f"more contrasts are needed: {max(needed.values())} of a bias"  # type: ignore[union-attr]
+    assert few.document().next.why.startswith(  # type: ignore[union-attr]
+        f"more contrasts are needed: {max(needed.values())} contrasts of a bias, and "
+    )
     rows = few.export(tmp_path / "rows")
     assert {json.loads(file.read_text())["needed"]["jargon"] for file in rows} == {*needed.values()}
 

@@ -35,14 +35,16 @@ def bias(skew: float, wrong: float | None = None, rate: float | None = None, hal
     return found | ({} if rate is None else {"rate_standardised": number(rate, half, "SD")})
 
 
-def row(model: str, biases: dict[str, dict[str, Estimate]], content: str | None = "c", **given: Any) -> AuditRow:
+def row(
+    model: str, biases: dict[str, dict[str, Estimate]], content: str | None = "c", n: int = 100, **given: Any
+) -> AuditRow:
     numbers = [
         Number(measure=key, moment="model", at={"bias": name}, found=found)
         for name, own in biases.items()
         for key, found in own.items()
     ]
     numbers.append(Number(measure="accuracy", moment="model", at={}, found=number(0.7)))
-    texts = {f"contrasts of {name}": MeasuredTexts(name="embedded", n=100, content=content) for name in biases}
+    texts = {f"contrasts of {name}": MeasuredTexts(name="embedded", n=n, content=content) for name in biases}
     fixed = {"cda_version": "0.1.0", "date": "2026-11-24", "revision": None, "content": None, "training": None,
              "kind": "reward model", "scored": {"precision": "bf16"}, "texts": texts, "numbers": tuple(numbers)}  # fmt: skip
     return AuditRow(**{**fixed, "model": model, **given})
@@ -186,24 +188,44 @@ def test_a_headline_of_long_verdicts_names_fewer_biases(tmp_path: Path) -> None:
 
 def test_too_few_contrasts_are_said_with_the_command_that_measures_more(tmp_path: Path) -> None:
     few = {"length": "too few prompts", "jargon": "too few prompts"}
-    rows = level({"a": few, "b": few}, needed={"length": 53, "jargon": 30})
+    rows = level({"a": few, "b": few}, n=20, needed={"length": 53, "jargon": 30})
     assert headline(rows, tmp_path) == (
         "a and b are not shown to reward length or jargon; not told apart: 40 points from no preference on average over 2 biases; verdicts need "
         "about 30 to 53 contrasts of a bias."
     )
     step = comparison_document(compared(tmp_path)).next
-    assert step is not None and step.why == "more contrasts are needed: 53 of a bias"
+    assert step is not None and step.why == (
+        "more contrasts are needed: 53 contrasts of a bias, and 20 are there; leave out --limit, or raise it"
+    )
     assert step.command() == "cda compare a b --bias length --bias jargon --limit 53"
     own = {name: texts.model_copy(update={"name": "mine.jsonl"}) for name, texts in rows["a"].texts.items()}
     headline({name: each.model_copy(update={"texts": own}) for name, each in rows.items()}, tmp_path)
     step = comparison_document(compared(tmp_path)).next
-    assert step is not None and step.why.startswith("more contrasts are needed") and not step.command()
+    assert (
+        step is not None
+        and not step.command()
+        and step.why
+        == (
+            "more contrasts are needed: 53 contrasts of a bias, and 20 are there; leave out --limit or raise it if it was given, "
+            "else write more contrasts"
+        )
+    )
 
 
 def test_the_next_step_names_no_first_one_where_none_is_best(tmp_path: Path) -> None:
-    headline(level({name: {"length": "rewarded"} for name in ("a", "b")}), tmp_path)
-    step = comparison_document(compared(tmp_path)).next
-    assert step is not None and step.why.startswith("no difference is shown; ± 10 points need ")
+    said = {
+        10: "± 10 points need 93 contrasts of a bias, and 10 are there; leave out --limit, or raise it",
+        100: "± 5 points need 381 contrasts of a bias, and 100 are there; leave out --limit, or raise it",
+        140: "± 5 points need 381 contrasts of a bias, and 140 are there, all that are shipped; write more (--contrasts)",
+    }
+    for n, why in said.items():
+        headline(level({name: {"length": "rewarded"} for name in ("a", "b")}, n=n), tmp_path)
+        step = comparison_document(compared(tmp_path)).next
+        assert step is not None and step.why == f"no difference is shown: {why}"
+        assert step.command() == {
+            10: "cda compare a b --bias length --limit 93",
+            100: "cda compare a b --bias length --limit 381",
+        }.get(n, "")
     headline({"a": row("a", {"length": bias(0.6)}), "b": row("b", {"length": bias(0.9)})}, tmp_path)
     step = comparison_document(compared(tmp_path)).next
     assert step is not None and step.command() == "cda train length model.name_or_path=a"

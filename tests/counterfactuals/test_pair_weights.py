@@ -73,6 +73,9 @@ def test_weights_belong_to_the_file_of_the_unchanged_pairs(tmp_path: Path) -> No
     words = (f"data.pairs={pairs}", f"data.supplement={supplement}", "data.weights=weight", *SMALL)
     planned = run("synthesize", tmp_path / "run", *words, "--dry-run")
     assert planned.exit_code == 0 and f"of {supplement}: effective n 48 of 60" in planned.output, planned.output
+    assert "jargon 6 counterfactuals + 20 unchanged" in planned.output
+    beyond = run("synthesize", tmp_path / "run", *words, "synthesize.supplementary=200", "--dry-run")
+    assert "jargon 6 counterfactuals + up to 60 unchanged" in beyond.output, beyond.output
     assert run("synthesize", tmp_path / "run", *words).exit_code == 0
     assert len({row["weight"] for row in mix(tmp_path / "run") if row["kind"] == "supplementary"}) == 2
 

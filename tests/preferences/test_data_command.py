@@ -122,11 +122,67 @@ def test_what_an_option_asked_for_stands_on_the_first_screen_with_five_biases() 
     result = run("embedded", "--rows", "rows.jsonl", "--by", "domain", "--out", "found")
     lines = result.output[result.output.index("In the embedded texts") :].strip().split("\n")
     assert len(lines) <= MAX_LINES and all(width(line) <= MAX_COLUMNS for line in lines), result.output
-    assert any(line.startswith("Weights of mean 1") and "Effective n" in line for line in lines)
+    weights = [line for line in lines if line.startswith("Rows and weights: rows.jsonl. Weights of mean 1, from ")]
+    assert len(weights) == 1 and re.search(r"Effective n \d+ of 336\.$", weights[0])
     assert any(line.startswith("The choices mind length differently by domain") for line in lines)
-    assert "Written: found/report.html, data.md, data.json, rows.jsonl" in lines
+    assert "Written: found/report.html, data.md, data.json; ./rows.jsonl" in lines
     assert any(line.startswith("structure  ▲ favoured") for line in lines)
     assert "3 more: ? length 55%, ? sycophancy 20%, ? vagueness 54%" in lines
+
+
+def two_marks(n: int = 20) -> list[dict[str, str]]:
+    """Praise on the chosen and vagueness on the rejected side of the same half of the pairs."""
+    marks = ("Great question! ", " It may perhaps depend on various factors.")
+    return [
+        {"prompt": f"Question {at}?", "chosen": f"{first}It is {at} so.", "rejected": f"It is not {at} so.{last}"}
+        for at in range(n)
+        for first, last in [marks if at % 2 else ("", "")]
+    ]
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 20, 40])
+def test_biases_that_always_go_together_have_a_reason_in_place_of_odds(n: int) -> None:
+    found = cda.audit_data(two_marks(n), biases=["sycophancy", "vagueness"], rows="rows.jsonl", progress=False)
+    for bias, side in (("sycophancy", "chosen"), ("vagueness", "rejected")):
+        odds = found.bias(bias).odds
+        assert not isinstance(odds, cda.Missing) and isinstance(odds.adjusted, cda.Missing), odds
+        if n >= 20 and bias == "sycophancy":
+            assert f"in all {n // 2} pairs that differ in it the {side} side has more" in odds.adjusted.reason
+        elif n >= 20:
+            assert odds.adjusted.reason == "no pair differs in it whose choice is not told by sycophancy already"
+        else:
+            assert "differ" in odds.adjusted.reason
+
+
+def test_a_call_that_fails_leaves_no_empty_folder() -> None:
+    foreign = [{"prompt": "Warum?", "chosen": f"Это так {at}.", "rejected": "Это не так."} for at in range(12)]
+    with pytest.raises(CdaError, match="English only"):
+        cda.audit_data(foreign, biases="jargon", out="failed", progress=False)
+    assert not Path("failed").exists()
+
+
+def test_the_shipped_biases_by_name_and_by_default_have_one_folder() -> None:
+    file = written(two_marks())
+    names = ["vagueness", "length", "structure", "jargon", "sycophancy"]
+    folders = [cda.audit_data(file, biases=each, progress=False).folder for each in (None, names, "jargon")]
+    assert folders[0] == folders[1] != folders[2]
+
+
+def test_too_few_pairs_are_followed_by_where_more_come_from() -> None:
+    pairs = [
+        {key: row[key] for key in ("prompt", "chosen", "rejected")} for row in rows(60) if row["source"] == "forum"
+    ]
+    file = written(pairs)
+    lacking = cda.audit_data(file, biases="structure", progress=False).document().next
+    assert lacking is not None and not lacking.command()
+    assert re.fullmatch(
+        r"nothing is shown; ± 10 points need about (\d+) pairs with structure on one side, (\d+) more than there are: "
+        r"collect about \2 further pairs of this kind, such as from the same source",
+        lacking.why,
+    )
+    limited = cda.audit_data(file, biases="structure", limit=20, progress=False).document().next
+    assert limited is not None and limited.why.endswith(" more than there are: leave out --limit, which left 10")
+    assert limited.command() == f"cda data {file} --bias structure"
 
 
 def test_an_interval_of_odds_that_says_nothing_is_no_number() -> None:

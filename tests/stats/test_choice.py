@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from collections.abc import Callable
+from itertools import combinations_with_replacement, groupby
 from math import exp, log, sqrt
 
 import numpy as np
@@ -108,6 +109,54 @@ def test_a_term_that_cannot_be_estimated_is_named_and_the_others_stay() -> None:
     assert "in all 20 pairs that differ in it the chosen side has more of it" in reason(found["sure"])
     alone = choice_log_odds({"good": good[20:]}, ids(n)[20:])["good"]
     assert estimated(found["good"]).estimate.value == pytest.approx(estimated(alone).estimate.value)
+
+
+def test_a_term_whose_pairs_another_decides_is_missing_with_that_reason() -> None:
+    good = np.where(np.arange(60) % 3 == 0, -1.0, 1.0) * (np.arange(60) >= 20)
+    sure, within, hardly = (np.where((np.arange(60) >= low) & (np.arange(60) < 20), 1.0, 0.0) for low in (0, 10, 8))
+    hardly[20:23] = -1.0
+    found = choice_log_odds({"sure": sure, "within": within, "hardly": hardly, "good": good}, ids(60))
+    assert "in all 20 pairs that differ in it the chosen side" in reason(found["sure"])
+    assert reason(found["within"]) == "no pair differs in it whose choice is not told by sure already"
+    assert reason(found["hardly"]) == (
+        "pairs of 3 prompts differ in it whose choice is not told by sure already; 10 are needed"
+    )
+    assert estimated(found["good"]).estimate.n == 40
+
+
+DESIGNS: dict[str, Callable[[np.random.Generator, int], Floats]] = {
+    "none": lambda _, n: np.zeros(n),
+    "all chosen": lambda _, n: np.ones(n),
+    "all rejected": lambda _, n: -np.ones(n),
+    "half chosen": lambda _, n: (np.arange(n) % 2).astype(float),
+    "other half rejected": lambda _, n: -((np.arange(n) + 1) % 2).astype(float),
+    "one pair": lambda _, n: (np.arange(n) == 0).astype(float),
+    "mixed": lambda rng, n: rng.choice([-1.0, 0.0, 1.0], n),
+    "length": lambda rng, n: rng.normal(size=n),
+    "tiny": lambda rng, n: 1e-9 * rng.normal(size=n),
+    "huge": lambda rng, n: 1e9 * rng.normal(size=n),
+}
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("n", [1, 2, 9, 10, 11, 24])
+@pytest.mark.parametrize("n_terms", [1, 2, 3])
+def test_every_small_design_gives_numbers_or_reasons(n: int, n_terms: int) -> None:
+    """Terms of every kind next to each other, and one that is the sum of them."""
+    n_odds, rng = 0, np.random.default_rng(n)
+    for kinds in combinations_with_replacement(DESIGNS, n_terms):
+        columns = {f"{kind} {at}": DESIGNS[kind](rng, n) for at, kind in enumerate(kinds)}
+        if n_terms > 1:
+            columns["sum"] = np.sum([*columns.values()], axis=0)
+        for n_prompts in {n, max(1, n // 2)}:
+            for term, found in choice_log_odds(columns, [str(row % n_prompts) for row in range(n)]).items():
+                if isinstance(found, Missing):
+                    assert found.reason, (kinds, term)
+                    continue
+                n_odds += 1
+                ends = (found.estimate.low, found.estimate.value, found.estimate.high, found.standard_error)
+                assert np.isfinite(ends).all() and 0 <= found.test.p_value <= 1, (kinds, term)
+    assert (n_odds > 0) == (n >= 10)
 
 
 def test_terms_that_add_up_or_decide_together_are_named() -> None:
