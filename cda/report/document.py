@@ -112,10 +112,10 @@ class Document:
             [plot for section in self.sections for plot in section.plots] if self.figures is None else [*self.figures]
         )
 
-    def text(self, end: Sequence[str] = (), named: Named = str) -> str:
+    def text(self, end: Sequence[str] = (), named: Named = str, python: bool = False) -> str:
         """The document for a terminal: its first screen, the texts if they are what was asked for, then the `end`, such as the files that
-        were written, and the next step. `named`: words of the next command as the user typed them."""
-        last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named) if self.next else [])
+        were written, and the next step. `named`: words of the next command as the user typed them; a call for those who use `python`."""
+        last = [line for text in end for line in _wrapped(text)] + (self.next.lines(named, python) if self.next else [])
         if self.terminal:
             return "\n".join(["\n\n".join(filter(None, map(_plain, self.terminal))).strip(), *last])
         shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
@@ -250,7 +250,7 @@ def _marked(block: Block) -> list[str]:
         case Marked():
             return list(block.lines)
         case NextStep():
-            command = fenced_block(block.shared()) if block.words else []
+            command = fenced_block("\n".join(block.shared())) if block.words else []
             return ["", f"**Next:** {escaped(block.why)}{':' if command else '.'}", "", *command, ""]
         case TextPair():
             texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))
