@@ -175,12 +175,13 @@ def _of_equal_length(names: Sequence[str], audit: AuditResult) -> NextStep:
     which, source = some(names, most=3), audit.sources.contrasts
     own = source not in (EMBEDDED, OF_TRIPLES)
     lengths = [length for name in names if (length := audit.effects[name].before.length)]
-    if own and lengths and all(each.words.low <= TIE <= each.words.high for each in lengths):
+    even_words = bool(lengths) and all(each.words.low <= TIE <= each.words.high for each in lengths)
+    if own and even_words:
         even = all(each.characters.low <= TIE <= each.characters.high for each in lengths)
         more = "add some whose biased side is the shorter one" if even else "even out the characters, too"
         return NextStep(f"{which} may still be length, though both sides have about as many words: {more}")
     file = source if own else "contrasts-to-even-out/contrasts.jsonl"
-    why = f"{which} may be length alone: in {Path(file).name}, rewrite one side of each contrast so that both have about as many words, and empty its id; then audit on it"
+    why = f"{which} may be length alone: in {Path(file).name}, rewrite one side of each contrast so that both have about as many {'characters' if even_words else 'words'}, and empty its id; then audit on it"
     kept = _given(audit, *_OF_CONTRASTS, biases=False, out=False)
     words = ("audit", audit.model.name, *_flags(_references(names, audit)), "--contrasts", file, *kept, *_asked(audit))
     return NextStep(why, words) if own else NextStep(why, ("texts", str(Path(file).parent)), words)
