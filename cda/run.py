@@ -17,7 +17,7 @@ import hashlib
 import json
 import platform
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -126,6 +126,8 @@ class Manifest(BaseModel):
 
     recipe: dict[str, Any] = {}
     """The resolved recipe."""
+    command: list[str] = []
+    """Of a quick look at a training: the command without `--limit`."""
     versions: dict[str, str] = {}
     git: str | None = None
     """Commit of this package's checkout."""
@@ -284,10 +286,11 @@ class RunFolder:
             raise RunError(f"{self.path}: stage '{name}' has not been run; start with `cda {name} <recipe>`")
         return output
 
-    def write_manifest(self, recipe: Mapping[str, Any], stages: list[str]) -> None:
+    def write_manifest(self, recipe: Mapping[str, Any], stages: list[str], command: Sequence[str] = ()) -> None:
         """Write manifest.json, with the records of those of the stages that have finished."""
         manifest = Manifest(
             recipe=dict(recipe),
+            command=[*command],
             versions=versions(),
             git=git_commit(),
             python=platform.python_version(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Unpack
@@ -48,6 +49,7 @@ from cda.jobs.terms import (
 from cda.llm.purse import Purse
 from cda.pipeline.stages import carry_out
 from cda.recipe.load import LoadedRecipe, is_recipe, load_recipe
+from cda.recipe.words import flat
 from cda.records import Rewrite
 from cda.resources.artifacts import shown_path, shown_target
 from cda.resources.llm_access import share_purse
@@ -173,11 +175,12 @@ def train(recipe: str | Path, /, **options: Unpack[TrainArguments]) -> Run:
 
 def train_run(recipe: str | Path, terms: Terms) -> Run:
     """The run of a recipe, up to a stage."""
-    settings, model = terms.nested(), terms["model"]
-    if model is not None:
-        set_at(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
+    settings = terms.nested()
     with terms.quiet():
         loaded = terms.agreed(load_recipe(str(recipe), terms["overrides"] or (), settings, terms.where))
+        if terms["limit"] is not None:
+            whole = (word for name, value in terms.but(limit=None).nested().items() for word in flat(name, value))
+            loaded = replace(loaded, command=("train", str(recipe), *whole, *(terms["overrides"] or ())))
         return carry_out(terms.apart(loaded), terms["until"], terms["only"], terms["figures"], terms["dry_run"])
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,7 @@ from cda.auditing.verdict_sentences import (
 )
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS, WITH_CONTRASTS
-from cda.jobs.options import LIMITED
-from cda.jobs.terms import of_limit_alone, set_at
+from cda.jobs.terms import of_limit_alone
 from cda.recipe.presets import value_at
 from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection
@@ -51,7 +50,7 @@ from cda.results.base import Estimate
 from cda.results.skew import BiasSkew
 from cda.scorers.kinds import scorer_kind
 from cda.stats.sample_size import triples_for_change, triples_for_share
-from cda.stats.verdict import MIN_PROMPTS, PROMPTS_TO_CHOOSE, TOLERATED_LOSS
+from cda.stats.verdict import MIN_PROMPTS, PROMPTS_TO_CHOOSE, TIE, TOLERATED_LOSS
 
 _DATA = [
     "contrasts",
@@ -84,23 +83,10 @@ _FLIPPED = 0.3
 def after_audit(audit: AuditResult) -> NextStep:
     """The next step after an audit of a model as it is, or before and after its training."""
     step = _after_training(audit) if compares(audit) else _after_model(audit)
-    if not audit.model.unnamed or step.words[:1] not in (("audit",), ("inspect",)):
+    if not audit.model.unnamed:
         return step
-    return NextStep(f"{step.why}: {_called(step.words[2:])}" if step.words[0] == "audit" else step.why)
-
-
-def _called(words: Sequence[str]) -> str:
-    """The call for a model in memory that an audit's options and settings stand for."""
-    given: dict[str, object] = {}
-    for word, *values in _pairs(words):
-        path, _, value = (word[2:], "", values[0]) if values else word.partition("=")
-        parsed: Any = value
-        with suppress(ValueError):
-            parsed = json.loads(value)
-        if path == "bias":
-            parsed, path = [*given.get("biases", ()), value], "biases"  # type: ignore[misc]  # a list so far
-        set_at(given, path, parsed)
-    return f"cda.audit({', '.join(['model', *(f'{name}={value!r}' for name, value in given.items())])})"
+    name = audit.model.name if f"‘{audit.model.name}’" in str(getattr(audit.model, "how", "")) else "model"
+    return replace(step, in_memory=name)
 
 
 # A model as it is.
@@ -158,7 +144,13 @@ def _take_away(names: Sequence[str], by_length: Sequence[str], audit: AuditResul
             f"{which}: calibrate by people's votes; a model (no function) can be saved and trained: cda.train({names[0]!r}, model=FOLDER)"
         )
     if trains(model, audit.model.unnamed):
-        words = ("train", *against(_references(names, audit)), *_model_words(audit), *_data_words(audit))
+        words = (
+            "train",
+            *against(_references(names, audit)),
+            *of_model(model),
+            *_asked(audit, ("model",)),
+            *_data_words(audit),
+        )
         return NextStep(f"train {which} away", words)
     flags = _flags(_references(names, audit))
     if any(_chooses(name, audit) for name in names):
@@ -179,11 +171,22 @@ def _chooses(name: str, audit: AuditResult) -> bool:
 
 
 def _of_equal_length(names: Sequence[str], audit: AuditResult) -> NextStep:
-    """Contrasts whose sides are equally long; the embedded ones are where to start, since rules and rewrites change the length too."""
-    why = f"{some(names, most=3)} may be length alone: even out the sides of the contrasts, and audit on these (--contrasts)"
-    if audit.sources.contrasts not in (EMBEDDED, OF_TRIPLES):
-        return NextStep(why)
-    return NextStep(f"{why}; texts to start from", ("texts", "contrasts-to-even-out"))
+    """Contrasts whose sides are equally long; the embedded ones are where to start, since rules and rewrites change the length too. What
+    else tells a bias from length, if the sides have about as many words already."""
+    names = [name for name in names if name not in SECOND_TURNS.values()] or names  # the files are of single turns
+    which, source = some(names, most=3), audit.sources.contrasts
+    own = source not in (EMBEDDED, OF_TRIPLES)
+    lengths = [length for name in names if (length := audit.effects[name].before.length)]
+    even_words = bool(lengths) and all(each.words.low <= TIE <= each.words.high for each in lengths)
+    if own and even_words:
+        even = all(each.characters.low <= TIE <= each.characters.high for each in lengths)
+        more = "add some whose biased side is the shorter one" if even else "even out the characters, too"
+        return NextStep(f"{which} may still be length, though both sides have about as many words: {more}")
+    file = source if own else "contrasts-to-even-out/contrasts.jsonl"
+    why = f"{which} may be length alone: in {Path(file).name}, rewrite one side of each contrast so that both have about as many {'characters' if even_words else 'words'}, and empty its id; then audit on it"
+    kept = _given(audit, *_OF_CONTRASTS, biases=False, out=False)
+    words = ("audit", audit.model.name, *_flags(_references(names, audit)), "--contrasts", file, *kept, *_asked(audit))
+    return NextStep(why, words) if own else NextStep(why, ("texts", str(Path(file).parent)), words)
 
 
 def _by_another_prompt(why: str, audit: AuditResult, prompts: Mapping[str, str] = OTHER_PROMPTS) -> NextStep | None:
@@ -302,7 +305,8 @@ def _by_rewrites(name: str, audit: AuditResult) -> NextStep:
 
 
 def _look(name: str, why: str, audit: AuditResult) -> NextStep:
-    return NextStep(why, ("inspect", _references([name], audit)[0], "--model", audit.model.name, *_asked(audit)))
+    words = ("inspect", _references([name], audit)[0], "--model", audit.model.name, *_asked(audit))
+    return NextStep(why, () if audit.model.unnamed else words)
 
 
 def _share(name: str, audit: AuditResult) -> Estimate:
@@ -329,7 +333,8 @@ def _after_training(audit: AuditResult) -> NextStep:
         return _less(run, audit)
     unmoved = [name for name, word in words.items() if word in ("left as it is", *_WEAK)]
     nothing = bool(unmoved) and all(nothing_to_take_away(name, audit) for name in unmoved)
-    if (unmoved or loss_of_quality(audit) == "not excluded") and (whole := _without_limit(audit)):
+    whole = () if audit.run is None else audit.run.command
+    if (unmoved or loss_of_quality(audit) == "not excluded") and whole:
         shares = {name: _share(name, audit) for name in unmoved[:_MOST_NAMED]}
         said = f"{not_rewarded(shares)}: stop here, or" if nothing else "this was a quick look (--limit);"
         return NextStep(f"{said} the whole run", whole)
@@ -343,7 +348,10 @@ def _after_training(audit: AuditResult) -> NextStep:
         return _more_quality(run, audit)
     if _weak(words):
         return _stronger(run, [name for name, word in words.items() if word in _WEAK], audit)
-    return NextStep("the bias is down, and nothing else is worse: make it one model", _done(run))
+    return NextStep(
+        "the bias is down, and nothing else is worse: make it one model",
+        () if run is None else ("merge", run, "--out", f"{run}-merged"),
+    )
 
 
 _WEAK = ("no change shown", "noise not excluded")
@@ -357,10 +365,6 @@ def _again(run: str | None, *settings: str) -> tuple[str, ...]:
     """The same run with other settings, in a folder of its own, by the last word; none if the run is not known."""
     *own, name = settings
     return () if run is None else ("train", run, *own, f"run.folder={run}-{name}")
-
-
-def _done(run: str | None) -> tuple[str, ...]:
-    return () if run is None else ("merge", run, "--out", f"{run}-merged")
 
 
 def _less(run: str | None, audit: AuditResult) -> NextStep:
@@ -425,18 +429,6 @@ def _drawn_again(run: str | None, why: str, skew: BiasSkew, needed: int) -> Next
     return other_widths(f"{why}, {skew.before.n} are there")
 
 
-def _without_limit(audit: AuditResult) -> tuple[str, ...]:
-    """The run's command with everything that `--limit` took a part of; empty if it was not given."""
-    if audit.run is None or audit.run.folder is None:
-        return ()
-    run, known = audit.run.folder, {path: value_at(audit.run.settings, *path.split(".")) for path in LIMITED.split()}
-    limits = {*map(str, known.values())}
-    if len(limits) > 1 or limits == {"None"}:
-        return ()
-    whole = run.removesuffix(of_limit_alone(Path(), limits.pop()))
-    return ("train", run, *(f"{path}=null" for path in known), *([f"run.folder={whole}"] if whole != run else []))
-
-
 def _more_to_learn(why: str, run: str | None, audit: AuditResult) -> NextStep:
     """More pairs, if some were not drawn or not rewritten; else twice the epochs."""
     made, settings = audit.stages.synthesize, {} if audit.run is None else audit.run.settings
@@ -445,14 +437,9 @@ def _more_to_learn(why: str, run: str | None, audit: AuditResult) -> NextStep:
         more.append("synthesize.counterfactuals=null")
     if more:
         return NextStep(f"{why}: teach it on more pairs", _again(run, *more, "more"))
-    return NextStep(f"{why}: teach it for more epochs", _again(run, *_twice(audit), "more"))
-
-
-def _twice(audit: AuditResult) -> tuple[str, ...]:
-    """Twice the epochs of the run."""
-    settings = {} if audit.run is None else audit.run.settings.get("train")
-    epochs = settings.get("num_train_epochs", 3) if isinstance(settings, Mapping) else 3
-    return (f"train.num_train_epochs={2 * float(epochs):g}",) if isinstance(epochs, int | float) else ()
+    epochs = value_at(settings, "train", "num_train_epochs") or 3
+    twice = f"train.num_train_epochs={2 * float(str(epochs)):g}"
+    return NextStep(f"{why}: teach it for more epochs", _again(run, twice, "more"))
 
 
 # Words of commands.
@@ -499,7 +486,8 @@ def _given(
     if (seed := settings.get("seed", 42)) != 42:
         words += ["--seed", str(seed)]
     folder = (settings.get("run") or {}).get("folder")
-    if out and folder and folder != of_limit_alone(Path("runs") / str(settings.get("name")), limit):
+    default_folder = of_limit_alone(Path("runs") / str(settings.get("name")), limit)
+    if out and folder and folder != default_folder and not str(folder).startswith(f"{default_folder}-of-"):
         words += ["--out", str(folder)]
     return tuple(words)
 
@@ -507,11 +495,6 @@ def _given(
 def _beside(audit: AuditResult, name: str) -> tuple[str, ...]:
     """A folder next to that of the audit, which is kept."""
     return ("--out", f"{f'runs/{audit.recipe}' if audit.run is None else audit.run.folder}-{name}")
-
-
-def _model_words(audit: AuditResult) -> tuple[str, ...]:
-    """The model for a training, read as it was in the audit."""
-    return (*of_model(audit.model.name), *_asked(audit, ("model",)))
 
 
 def _asked(audit: AuditResult, sections: Sequence[str] = JUDGED) -> list[str]:

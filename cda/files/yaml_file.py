@@ -78,14 +78,18 @@ def _line(location: tuple[str, ...], kind: str, message: str, value: object, mod
         section = _section_at(model, location[:-1])
         if gone := getattr(section, "gone", {}).get(location[-1]):
             return f"{where}: {path}: {gone}"
-        known = _fields_at(model, location[:-1])
-        hint = did_you_mean(location[-1], known) or _elsewhere(location[-1], model)
-        return f"{where}: {path}: unknown key.{hint} Known: {', '.join(known)}"
+        return f"{where}: {unknown_key(path, _fields_at(model, location[:-1]), model)}"
     if kind == "missing":
         return f"{where}: {path}: missing; it has no default"
     message = message.removeprefix("Value error, ").removeprefix("Assertion failed, ")
     message = message[0].lower() + message[1:] if message else "not allowed"
     return f"{where}: {path or '(top level)'}: {message}, found {_short(value)}"
+
+
+def unknown_key(path: str, known: Sequence[str], model: type[BaseModel]) -> str:
+    """A problem with a key, by its dotted path in a model, where others are known."""
+    hint = did_you_mean(key := path.rpartition(".")[2], known) or _elsewhere(key, model)
+    return f"{path}: unknown key.{hint} Known: {', '.join(known)}"
 
 
 def _elsewhere(key: str, model: type[BaseModel]) -> str:

@@ -61,6 +61,11 @@ def python_call() -> Iterator[None]:
         _CALL.reset(before)
 
 
+def from_python() -> bool:
+    """True within a call from Python, False in a command."""
+    return _CALL.get() is not None
+
+
 def file_of(rows: list[dict[str, object]], name: str, folder: Path) -> str:
     """A file of these rows, named after what they are given as and their content; equal rows share one, which is never overwritten.
 

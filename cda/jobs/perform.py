@@ -12,6 +12,7 @@ from typing import Generic, Protocol, TypeVar
 from cda.errors import DataError, RunError
 from cda.files.jsonl import write_json, write_jsonl, write_page
 from cda.files.paths import free_place, place_for, refuse_link, unwritable, user_path, writing
+from cda.jobs.given import from_python
 from cda.launch import check_processes, is_main
 from cda.llm.purse import FOLDER as FOLDER_OF_PURSE
 from cda.recipe.load import LoadedRecipe
@@ -249,7 +250,7 @@ def _publish(result: Shown, folder: Path, made: Made[R], figures: str | None, lo
         _write_together(folder, files)
         if figures is not None:
             said.append(document.write_figures(folder, figures))
-    result.placed(folder, document.text(said, as_called(made.names, folder)))
+    result.placed(folder, document.text(said, as_called(made.names, folder), from_python()))
 
 
 def _kept(step: NextStep, recipe: Recipe) -> NextStep:

@@ -19,17 +19,19 @@ from cda.data.load import load_rows
 from cda.data.tables import rows_in
 from cda.errors import RecipeError
 from cda.files.paths import is_a_file, prose_problem, refuse_prose, user_path
+from cda.files.yaml_file import unknown_key
 from cda.inert import clipped
 from cda.installed import check_installed
 from cda.jobs.given import file_of, python_call
 from cda.jobs.options import Biases, Confirm, Data, Model, Option, defaults_of, options_of
 from cda.launch import use_all_cores
 from cda.recipe.load import Consent, LoadedRecipe, is_recipe, load_model_audit
-from cda.recipe.schema import ModelSection
+from cda.recipe.schema import ModelSection, Recipe
 from cda.report.drawing import FigureForm
 from cda.resources.artifacts import folder_suffix
 from cda.results.audit import AuditResult
 from cda.results.kinds import FILES
+from cda.run import RunFolder
 from cda.scorers.own import opened_model
 from cda.scorers.own_code import bare_name, same_name
 from cda.terminal import progress_bars, quiet_libraries
@@ -166,8 +168,13 @@ class Terms:
         return {name: as_reference(data, name, self.inputs) for name, data in given.items() if data is not None}
 
     def nested(self) -> dict[str, object]:
-        """Settings by section, with those that options stand for; `"none"` as data sets nothing at all, as on the command line."""
+        """Settings by section, with those that options stand for; RecipeError for unknown ones from Python. `"none"` as data sets nothing at all, as on the command line."""
+        names = sorted({*self.known, *Recipe.model_fields} - {"overrides"})
+        if self["overrides"] is None and (wrong := [name for name in nested(self.settings) if name not in names]):
+            raise RecipeError([f"{self.function}: {unknown_key(name, names, Recipe)}" for name in wrong])
         settings = nested(self.settings)
+        if (model := self["model"]) is not None:
+            set_at(settings, "model", model if isinstance(model, dict) else {"name_or_path": str(model)})
         for name, option in self.known.items():
             value = self.files.get(name, self[name])
             value = several(value) if option.several else str(value) if isinstance(value, Path) else value
@@ -188,11 +195,17 @@ class Terms:
         return replace(loaded, consent=self.consent, notes=tuple(notes), fresh=bool(self["fresh"]))
 
     def apart(self, loaded: LoadedRecipe) -> LoadedRecipe:
-        """Settings with a default folder of its own for a quick look (`limit`), which displaces no larger run."""
+        """Settings with a default folder of its own for a quick look (`limit`), which displaces no larger run, and for an audit of
+        other biases or texts than those of the audit in the default folder."""
         recipe = loaded.recipe
-        if self["limit"] is None or recipe.run.folder is not None:
+        if recipe.run.folder is not None:
             return loaded
-        run = recipe.run.model_copy(update={"folder": of_limit_alone(recipe.run_path, self["limit"])})
+        folder = str(recipe.run_path) if self["limit"] is None else of_limit_alone(recipe.run_path, self["limit"])
+        held, asked = RunFolder(Path(folder)).manifest(), _measured(recipe.model_dump(mode="json"))
+        others = [value for name, value in asked.items() if value != _measured(held.recipe)[name]]
+        if loaded.only_audit and "audit" in held.stages and others:
+            folder += folder_suffix("audit", {"of": others[0] or "none"}, [str(asked)])
+        run = recipe.run.model_copy(update={"folder": folder})
         return replace(loaded, recipe=recipe.model_copy(update={"run": run}))
 
     @property
@@ -217,6 +230,13 @@ def of_limit_alone(folder: Path, limit: object) -> str:
     ('runs/jargon-limit-20', '-limit-20')
     """
     return f"{folder if folder.name else ''}-limit-{limit}"
+
+
+def _measured(recipe: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The biases and texts of an audit, by its settings."""
+    audit = recipe.get("audit") or {}
+    texts = {name: audit.get(name) for name in ("contrasts", "triples", "quality", "samples")}
+    return {"of": sorted(recipe.get("biases") or ()), **texts}
 
 
 def nested(given: Mapping[str, object]) -> dict[str, object]:

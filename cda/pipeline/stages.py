@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any
 
 from pydantic_core import to_jsonable_python
@@ -22,13 +23,14 @@ from cda.dosing import stage as dose
 from cda.errors import CdaError, DataError, ModelError, MovedError, RecipeError, RunError
 from cda.files.hub import untold
 from cda.files.jsonl import read_json, read_jsonl, write_json, write_text
-from cda.files.paths import is_a_file, own_folder, user_path
+from cda.files.paths import is_a_file, own_folder, refuse_link, user_path
 from cda.files.reads import answering, contents, states
 from cda.finetuning import applied, train
 from cda.finetuning.applied import NAME, applied_dose, chosen_dose
 from cda.finetuning.applied import NAME as ADAPTER
 from cda.finetuning.train import Training, tracked, trainings
 from cda.inspection.inspect import with_rewrites
+from cda.jobs.given import from_python
 from cda.jobs.perform import PAGE, Job, LockedRun, Made, ResultsFolder, perform
 from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
@@ -42,7 +44,7 @@ from cda.recipe.load import LoadedRecipe, Opened
 from cda.recipe.schema import Recipe
 from cda.report.document import Document
 from cda.report.drawing import FigureForm
-from cda.report.next_step import after_stage
+from cda.report.next_step import COLUMNS, after_stage
 from cda.resources.artifacts import of_this_version, stage_counts
 from cda.resources.dry_run import plan_text, planned
 from cda.resources.llm_access import llm_counts, note_models
@@ -155,7 +157,7 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
                 clear_failure(folder.path)
                 _run(loaded, folder, last, only, figures, progress)
             if step := after_stage(last, str(folder.path)):
-                say("\n".join(["", *step.lines()]))
+                say("\n".join(["", *step.lines(python=from_python())]))
         else:
             _run(loaded, folder, last, only, figures, RunProgress([]))
     except BaseException as error:
@@ -234,7 +236,7 @@ def _run(
             _tell_settled(loaded, folder)
         if is_main():
             names = [each.stage(name) for name, each in _steps(STAGES[:-1], several)]
-            folder.write_manifest(loaded.recipe.model_dump(mode="json"), names)
+            folder.write_manifest(loaded.recipe.model_dump(mode="json"), names, loaded.command)
 
 
 def check_earlier(loaded: LoadedRecipe, last: str) -> None:
@@ -366,7 +368,8 @@ def _is_reused(stage: Stage, folder: RunFolder, fresh: bool = False) -> bool:
         return True
     reason = "of --fresh" if is_done else folder.why_redo(stage) if is_main() else None
     kept = f" (the earlier one goes to {folder.path / SUPERSEDED})"
-    say(f"\n{stage.name}" + (f": made again, because {reason}{kept}" if reason else ""))
+    notice = f"{stage.name}: made again, because {reason}{kept}" if reason else stage.name
+    say("\n" + fill(notice, COLUMNS, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False))
     return False
 
 
@@ -386,13 +389,17 @@ def write_report(
         page, text = document.page(), document.markdown()
     if out is None:
         own_folder(folder)
+        drawn_before = folder / "figures"
+        if drawn_before.is_dir() and drawn_before.stat().st_mtime < file.stat().st_mtime:  # of an earlier audit
+            refuse_link(drawn_before)
+            shutil.rmtree(drawn_before)
     write_text(html, page)
     write_text(folder / "report.md", text)
     if has_adapter and out is None:
         write_adapter_cards(run_folder, audit)
     with of_this_version(file):
         drawn = [] if figures is None else [document.write_figures(folder, figures)]
-        say(f"  {headline(audit)}" if brief else f"\n{document.text(drawn)}")
+        say(f"  {headline(audit)}" if brief else f"\n{document.text(drawn, python=from_python())}")
     return html
 
 
@@ -454,7 +461,9 @@ def _facts(run_folder: RunFolder, names: Sequence[str]) -> RunFacts:
             llm = {model: LLMUse(**use) for model, use in record.counts.get("llm", {}).items()}
             stages[name] = StageRun(seconds=record.seconds, finished=record.finished, llm=llm)
     own = {"git": manifest.git, "python": manifest.python, "platform": manifest.platform}
-    return RunFacts(**own, folder=str(run_folder.path), settings=manifest.recipe, stages=stages)
+    return RunFacts(
+        **own, folder=str(run_folder.path), settings=manifest.recipe, command=tuple(manifest.command), stages=stages
+    )
 
 
 def train_result(run_folder: RunFolder) -> TrainResult:

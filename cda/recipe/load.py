@@ -75,6 +75,8 @@ class LoadedRecipe:
     """What was measured before is measured again (`--fresh`)."""
     brief: bool = False
     """It is one of several that are compared: a terminal has its headline alone."""
+    command: tuple[str, ...] = ()
+    """Of a quick look at a training: words of the command without its limit."""
     prompts: Prompts = field(default_factory=ours)
     """The LLM's instructions; the judge's with the recipe's own order and place of reasons."""
     notes: tuple[str, ...] = ()

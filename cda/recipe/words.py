@@ -18,14 +18,15 @@ def given_words(recipe: Recipe, sections: Sequence[str] = JUDGED) -> list[str]:
     known = recipe.model_dump(mode="json", exclude_defaults=True, include=set(sections))
     named = [f"llm.model={name}" for name in recipe.model.kind.llms(recipe.model.name_or_path)]
     skipped = (*named, f"model.max_length_tokens={AUDIT_LENGTH}", "model.preset", "model.name_or_path")
-    words = (word for section in sections if known.get(section) for word in _flat(section, known[section]))
+    words = (word for section in sections if known.get(section) for word in flat(section, known[section]))
     return [word for word in words if word not in skipped and word.partition("=")[0] not in skipped]
 
 
-def _flat(path: str, value: object) -> Iterator[str]:
+def flat(path: str, value: object) -> Iterator[str]:
+    """A setting, or those of a section, as words."""
     if isinstance(value, Mapping) and value:
         for key, inner in value.items():
-            yield from _flat(f"{path}.{key}", inner)
+            yield from flat(f"{path}.{key}", inner)
     else:
         yield f"{path}={written(value)}"
 

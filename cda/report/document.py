@@ -116,11 +116,11 @@ class Document:
             [plot for section in self.sections for plot in section.plots] if self.figures is None else [*self.figures]
         )
 
-    def text(self, end: Sequence[str] = (), named: Named = str) -> str:
+    def text(self, end: Sequence[str] = (), named: Named = str, python: bool = False) -> str:
         """The document for a terminal: its first screen, the texts if they are what was asked for, then the `end`, such as the files that
-        were written, and the next step. `named`: words of the next command as the user typed them."""
+        were written, and the next step. `named`: words of the next command as the user typed them; a call for those who use `python`."""
         step = self.next_in_brief or self.next
-        last = [line for text in end for line in _wrapped(text)] + (step.lines(named) if step else [])
+        last = [line for text in end for line in _wrapped(text)] + (step.lines(named, python) if step else [])
         if self.terminal:
             return "\n".join(["\n\n".join(filter(None, map(_plain, self.terminal))).strip(), *last])
         shown = [] if not self.shows_texts else [text for section in self.sections for text in section.texts]
@@ -255,7 +255,7 @@ def _marked(block: Block) -> list[str]:
         case Marked():
             return list(block.lines)
         case NextStep():
-            command = fenced_block(block.shared()) if block.words else []
+            command = fenced_block("\n".join(block.shared())) if block.words else []
             return ["", f"**Next:** {escaped(block.why)}{':' if command else '.'}", "", *command, ""]
         case TextPair():
             texts = (block.prompt, block.first, *([] if block.second is None else [block.second]))

@@ -3,13 +3,16 @@ verdicts; the functions here for every other kind of result."""
 
 from __future__ import annotations
 
+import json
 import math
 import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path, PurePath
+from typing import Any
 
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS, WITH_CONTRASTS, audit_contrasts
@@ -37,6 +40,8 @@ WIDE = 0.1
 """Half of an interval of a share from which more texts are the next step, if nothing is shown."""
 POINTS = f"± {100 * WIDE:g} points"
 _OPENING, _GOES_ON = "Next: ", " \\"
+_FUNCTIONS = ("audit", "calibrate", "compare", "data", "dose", "quality", "train")
+"""Commands that a function of the API does as well."""
 _MANY_FAILED, _MOST_DIFFERING = 0.2, 3
 _UNCHANGED = 200
 """Pairs that are taught as they are, next to counterfactuals."""
@@ -55,14 +60,18 @@ class NextStep:
     """A clause in lower case, without a full stop."""
     words: tuple[str, ...] = ()
     """Words of the command behind `cda`; `./` opens a path in the folder of the result. Empty if there is nothing to run."""
+    then: tuple[str, ...] = ()
+    """Words of a second command, for after what the reason says."""
+    in_memory: str = ""
+    """Name in Python of a model in memory, the first argument; no command can name it."""
 
-    def shared(self) -> str:
-        """The command for a page, which others may read: without folders of this machine; empty without one."""
-        return self.command(_without_folders)
+    def shared(self) -> list[str]:
+        """The commands for a page, which others may read: without folders of this machine; none if there is nothing to run."""
+        return [self._typed(words, _without_folders)[0] for words in (self.words, self.then) if words]
 
     def command(self, named: Named = str) -> str:
-        """The command as it is typed; empty without one."""
-        return inert(shlex.join(["cda", *map(named, self.words)])) if self.words else ""
+        """The first command as it is typed; empty without one."""
+        return self._typed(self.words, named)[0] if self.words else ""
 
     def within(self, most: int) -> NextStep:
         """The same if it takes `most` lines of a terminal or fewer; else the reason alone, as far as it fits: the report has the command."""
@@ -73,21 +82,60 @@ class NextStep:
             words.pop()
         return short
 
-    def lines(self, named: Named = str) -> list[str]:
-        """For a terminal: reason and command on one line, or the command below the reason, over as many lines as it takes."""
+    def lines(self, named: Named = str, python: bool = False) -> list[str]:
+        """For a terminal: reason and command on one line, or the commands below the reason, over as many lines as they take; as calls in
+        `python`."""
         opening = f"{_OPENING}{inert(self.why)}"
         if not self.words:
             return textwrap.wrap(f"{opening}.", COLUMNS, break_long_words=False)
-        both = f"{opening}: {self.command(named)}"
-        if width(both) <= COLUMNS:
+        typed = [self._typed(words, named, python) for words in (self.words, self.then) if words]
+        both = f"{opening}: {typed[0][0]}"
+        if not self.then and width(both) <= COLUMNS:
             return [both]
-        lines = [*textwrap.wrap(f"{opening}:", COLUMNS, break_long_words=False), "   "]
-        for word in map(inert, map(shlex.quote, ("cda", *map(named, self.words)))):
+        reason = textwrap.wrap(f"{opening}:", COLUMNS, break_long_words=False)
+        return [*reason, *(line for _, lines in typed for line in lines)]
+
+    def _typed(self, words: Sequence[str], named: Named, python: bool = False) -> tuple[str, list[str]]:
+        """A command or call on one line, and over several: a shell joins those of a command, those of a call end with its arguments."""
+        given = [named(word) for word in words]
+        if words[0] in _FUNCTIONS and (python or self.in_memory):
+            name, *arguments = map(inert, _call(given, self.in_memory))
+            one, broken = f"{name}({', '.join(arguments)})", [f"{name}(", *(f"    {each}," for each in arguments), ")"]
+            return one, [f"    {line}" for line in ([one] if width(one) <= COLUMNS - 4 else broken)]
+        lines = ["   "]
+        for word in map(inert, map(shlex.quote, ("cda", *given))):
             if width(lines[-1]) + width(word) + len(_GOES_ON) >= COLUMNS and lines[-1].strip():
                 lines[-1] += _GOES_ON
                 lines.append("     ")
             lines[-1] += f" {word}"
-        return lines
+        return inert(shlex.join(["cda", *given])), lines
+
+
+def _call(words: Sequence[str], in_memory: str) -> list[str]:
+    """The function of the API that does the same as a command, and its arguments; the first is the model `in_memory` if there is one."""
+    first, given, rest = list[str](), dict[str, Any](), iter(words[1:])
+    for word in rest:
+        path, equals, text = (word[2:], "=", next(rest)) if word.startswith("--") else word.partition("=")
+        if not equals:
+            first.append(repr(word) if first or not in_memory else in_memory)
+            continue
+        value: Any = text[1:-1].split(",") if text.startswith("[") else text
+        with suppress(ValueError):
+            value = json.loads(text)
+        if several := {"bias": "biases", "labels": "labels"}.get(path):
+            path, value = several, [*given.get(several, ()), text]
+        *sections, last = ("model.preset" if path == "model" else path).split(".")
+        into = given
+        for section in sections:
+            into = into.setdefault(section, {})
+        into[last] = value
+    if words[0] == "quality" and len(first) > 2:  # of several files
+        first = [first[0], f"[{', '.join(first[1:])}]"]
+    return [
+        f"cda.{'audit_data' if words[0] == 'data' else words[0]}",
+        *first,
+        *(f"{name}={value!r}" for name, value in given.items()),
+    ]
 
 
 def other_widths(why: str, half: float = WIDE) -> NextStep:
@@ -259,7 +307,7 @@ def after_discovery(result: DiscoverResult | TopicsResult) -> NextStep:
     if trains(name, result.model.unnamed):
         return NextStep("train the first one away", ("train", file, *of_model(name)))
     if result.model.unnamed:
-        return NextStep(f"measure the first one on your model: cda.audit(model, biases={file!r})")
+        return NextStep("measure the first one on your model", ("audit", "model", "--bias", file), in_memory="model")
     return NextStep("measure the first one by itself", ("audit", name, "--bias", file))
 
 
@@ -274,7 +322,7 @@ def after_quality(result: QualityResult) -> NextStep:
     first, last = result.scorings[0], result.scorings[-1]
     if first is last:
         if first.facts.unnamed:
-            return NextStep("measure its biases, too: cda.audit(model)")
+            return NextStep("measure its biases, too", ("audit", "model"), in_memory="model")
         return NextStep("measure its biases, too", ("audit", first.target))
     changes = [each.overall.of("accuracy", "change") for each in result.sets if not each.win_rates]
     known = [each for each in changes if each is not None]
@@ -313,7 +361,7 @@ def after_best_of(result: BestOfResult) -> NextStep:
     if trains(model.model, model.facts.unnamed):
         return NextStep(f"train {name} away", ("train", *against([name]), *of_model(model.model)))
     if model.facts.unnamed:
-        return NextStep(f"measure it on contrasts: cda.audit(model, biases={name!r})")
+        return NextStep("measure it on contrasts", ("audit", "model", *_opened(name)), in_memory="model")
     return NextStep(f"is {name} itself rewarded, or what goes with it?", ("audit", model.model, *_opened(name)))
 
 

@@ -387,7 +387,7 @@ class Shown(Saved, Documented):
     _folder: Path | None = PrivateAttr(default=None)
 
     def __str__(self) -> str:
-        return self.document().text()
+        return self.document().text(python=True)
 
     @property
     def folder(self) -> Path | None:

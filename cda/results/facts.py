@@ -245,4 +245,6 @@ class RunFacts(Result):
     """The run's folder."""
     settings: dict[str, JsonValue] = Field(default_factory=dict)
     """The recipe as it was resolved; empty if the manifest is damaged."""
+    command: Annotated[tuple[str, ...], Field(exclude_if=lambda words: not words)] = ()
+    """After a quick look (`--limit`) at a training, the words behind `cda` of the same training without the limit."""
     stages: dict[str, StageRun]

@@ -20,7 +20,9 @@ from typer.main import get_command
 import cda
 from cda.cli import app
 from cda.files.jsonl import write_jsonl
+from cda.pipeline.stages import _facts
 from cda.results.base import NOT_TRAINED
+from cda.run import RunFolder
 
 
 def by_length(prompts: list[list[dict[str, str]]], responses: list[str]) -> list[int]:
@@ -118,6 +120,41 @@ def test_a_quick_look_displaces_no_whole_audit(small: dict[str, Any]) -> None:
     assert not (whole.folder / "superseded").exists()
     assert cda.audit(by_length, **small, limit=5, out="mine").folder == Path("mine")
     assert look.model.how == "Scored by the Python function ‘by_length’"
+
+
+def test_an_audit_of_other_biases_displaces_none_and_figures_stay_with_their_audit(small: dict[str, Any]) -> None:
+    first = cda.audit(by_length, **small, figures="svg")
+    other = cda.audit(by_length, **{**small, "biases": ["structure"]})
+    assert other.folder.name.startswith("audit-memory-by_length-of-structure-") and set(other.skew) == {"structure"}
+    assert set(cda.load(first.folder).audit.skew) == {"jargon"} and not (first.folder / "superseded").exists()
+    assert cda.audit(by_length, **{**small, "biases": ["structure"]}).folder == other.folder
+    assert (first.folder / "report" / "figures").is_dir()
+    named = cda.audit(by_length, **{**small, "biases": ["structure"]}, out=first.folder)
+    assert named.folder == first.folder and not (first.folder / "report" / "figures").exists()
+
+
+def test_a_misspelt_keyword_is_answered_with_options_too(small: dict[str, Any]) -> None:
+    with pytest.raises(
+        cda.RecipeError, match=r"cda.audit: limt: unknown key. Did you mean 'limit'\? Known: .*contrasts.* limit"
+    ):
+        cda.audit(by_length, limt=3)
+    assert "Next: " in str(found := cda.audit(by_length, **small)) and "cda.audit( by_length, " in " ".join(
+        str(found).split()
+    )
+
+
+def test_after_a_quick_look_at_a_training_the_same_command_without_the_limit_is_kept(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr("cda.api.runs.carry_out", lambda loaded, *_: seen.append(loaded))
+    cda.train("joint", limit=20, seed=7, data={"max_pairs": 60}, out="mine")
+    cda.train("joint", seed=7)
+    words = ("train", "joint", "seed=7", "data.max_pairs=60", "run.folder=mine")
+    assert [loaded.command for loaded in seen] == [words, ()]
+    assert seen[0].recipe.data.max_pairs == seen[0].recipe.audit.max_contrasts == 20
+    RunFolder(tmp_path).write_manifest({}, [], seen[0].command)
+    assert _facts(RunFolder(tmp_path), []).command == words
 
 
 def test_the_folder_of_a_finished_audit_stands_for_its_settings(small: dict[str, Any]) -> None:

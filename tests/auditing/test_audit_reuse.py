@@ -44,7 +44,7 @@ def test_an_audit_by_a_function_is_made_again_once_something_that_it_read_has_ch
     assert skew(again) == skew(first) != 0.5
     (tmp_path / "weights.txt").write_text("-1")
     said, other = audit(own)
-    assert f"audit: made again, because {tmp_path / 'weights.txt'} has changed" in said
+    assert f"audit: made again, because {tmp_path / 'weights.txt'} has changed" in " ".join(said.split())
     assert skew(other) == pytest.approx(1 - skew(first))
     monkeypatch.setenv("MY_FACTOR", "-1")
     said, back = audit(own)

@@ -115,10 +115,10 @@ def test_one_declaration_makes_the_argument_and_the_option() -> None:
 
 
 def test_options_stand_for_settings_and_what_is_no_option_is_one() -> None:
-    terms = Terms.of("paint", Named, {"colour": "blue", "seed": 3, "audit": {"by": "x"}, "unsaid": True})
-    settings = {"seed": 3, "audit": {"by": "x", "colour": "blue"}, "unsaid": True, "run": {"name": "blue"}}
+    terms = Terms.of("paint", Named, {"colour": "blue", "seed": 3, "audit": {"by": "x"}, "name": "run"})
+    settings = {"seed": 3, "audit": {"by": "x", "colour": "blue"}, "name": "run", "run": {"name": "blue"}}
     assert terms.nested() == settings and terms.given == ["colour"]
-    assert terms.but(colour=None).nested() == {"seed": 3, "audit": {"by": "x"}, "unsaid": True}
+    assert terms.but(colour=None).nested() == {"seed": 3, "audit": {"by": "x"}, "name": "run"}
     votes = Terms.of("cda.audit", options.AuditArguments, {"votes": "none", "limit": 4, "biases": "a", "budget_usd": 0})
     limits = dict.fromkeys(("max_contrasts", "max_triples", "max_quality", "max_samples"), 4)
     assert votes.nested() == {"audit": {"votes": None} | limits, "biases": ["a"], "llm": {"budget_usd": 0}}

