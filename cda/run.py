@@ -29,7 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from cda.errors import DataError, RunError
 from cda.files.hub import commits
 from cda.files.jsonl import read_json, write_json
-from cda.files.paths import own_folder, refuse_link
+from cda.files.paths import is_a_file, own_folder, refuse_link
 from cda.files.reads import changed, changed_reads, contents, sha256_of
 from cda.provenance import git_commit, versions
 
@@ -323,7 +323,7 @@ class RunFolder:
 def _record(folder: Path) -> StageRecord:
     path = folder / _RECORD
     try:
-        record = StageRecord.model_validate(read_json(path)) if path.is_file() else StageRecord()
+        record = StageRecord.model_validate(read_json(path)) if is_a_file(path) else StageRecord()
         json.dumps(record.model_dump(), allow_nan=False)  # it is copied into the manifest
     except (DataError, ValueError):
         return StageRecord()

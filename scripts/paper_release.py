@@ -282,6 +282,8 @@ def write(release: Release, out: Path) -> None:
             if of := re.fullmatch(rf"{_SIZE}_(.+)", path.stem.removeprefix(f"{bias}_scored_")):
                 run = f"{of[1]}-{path.parent.name}_{of[2]}"
                 all_scores.setdefault(run, {})[bias] = scored(path, bias, contrasts)
+            else:
+                release.read.discard(path)
         for path in release.files(_COUNTERFACTUALS, bias)[:1]:
             files["counterfactuals"] += counterfactual(path, bias)
         for path in release.files(_SUPPLEMENT, bias)[:1]:

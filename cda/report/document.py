@@ -119,7 +119,7 @@ class Document:
     def text(self, end: Sequence[str] = (), named: Named = str, python: bool = False) -> str:
         """The document for a terminal: its first screen, the texts if they are what was asked for, then the `end`, such as the files that
         were written, and the next step. `named`: words of the next command as the user typed them; a call for those who use `python`."""
-        step = self.next_in_brief or self.next
+        step = self.next if python else self.next_in_brief or self.next  # a notebook has room
         last = [line for text in end for line in _wrapped(text)] + (step.lines(named, python) if step else [])
         if self.terminal:
             return "\n".join(["\n\n".join(filter(None, map(_plain, self.terminal))).strip(), *last])

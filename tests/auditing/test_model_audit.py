@@ -46,7 +46,7 @@ def test_a_folder_with_pairs_and_votes(llama: Path, audit: Any, votes: Path, tmp
     assert (human["value"], human["n"], human["n_prompts"]) == (8 / 22, 22, 11)
     assert people["left_out"] == {"split": 1, "tie": 1}
     assert people["agreement"]["n_votes"] == 3 * (N - 2) + 4
-    assert people["noise_ceiling"]["reason"] == "votes on 12 prompts, and a noise ceiling needs 20"
+    assert people["noise_ceiling"]["reason"] == "votes on 12 prompts, and a noise ceiling needs at least 20"
     assert found["scorings"] == ["model"] and "accuracy" not in {each["measure"] for each in found["measured"]}
     assert found["effects"]["jargon"]["test"]["p_holm"] <= 1
     flips = found["rate"]["jargon"]["flips"]

@@ -93,7 +93,7 @@ def test_every_part_of_the_release_becomes_rows(written: Any, tmp_path: Path, ca
     assert (before[29]["id"], before[29]["votes"]) == ("jargon-triple-30", [])
     said = capsys.readouterr().out
     assert (
-        "jargon: 24 pairs with people's votes, 24 verdicts of LLM judges, 31 triples, 5 files of scores, 11 labelled"
+        "jargon: 24 pairs with people's votes, 24 verdicts of LLM judges, 31 triples, 4 files of scores, 11 labelled"
         in said
     )
 
@@ -126,8 +126,8 @@ def test_scores_after_a_training_against_several_biases_have_its_name(
     shutil.copy(scores / "jargon" / "jargon_scored_2B.jsonl", together)
     shutil.copy(together, together.with_name("jargon_scored_2B.jsonl"))  # whose run has no name
     written()
-    found = {path.stem for path in (tmp_path / "files" / "scores" / "jargon").iterdir()}
-    assert found == {"2B-base", "2B-750_3", "3B-base", "3B-750_3", "gpt-4o", "2B-vagueness_jargon_length_500"}
+    found = {path.stem for path in (tmp_path / "files" / "scores").glob("*.jsonl")}
+    assert found == {"2B-base", "3B-base", "2B-trained", "3B-trained", "2B-vagueness_jargon_length_500"}
     said = capsys.readouterr().out
     assert (
         "not recognised: 1 files (data/fine_tuned_model_scores/vagueness_jargon_length/jargon_scored_2B.jsonl)" in said

@@ -143,7 +143,7 @@ def test_the_next_command_keeps_the_options_that_still_apply(scorer: str, tmp_pa
         scorer, tmp_path / "out", quality="none", seed=7, **{"audit.second_turn": "no", "score.scorer_version": "2"}
     )
     command = found.summary[found.summary.index("Next: ") :]
-    for kept in ("--quality none", "seed=7", "audit.second_turn=no", "score.scorer_version=2", "--bias length"):
+    for kept in ("quality='none'", "seed=7", "'second_turn': 'no'", "'scorer_version': 2", "biases=['length']"):
         assert kept in command, command
     assert command.count("quality") == 1 and "dose.repeats" not in command
 
