@@ -12,6 +12,7 @@ from cda.biases import Bias, load_bias
 from cda.cli import app
 from cda.files.jsonl import read_json, read_jsonl
 from cda.recipe.load import contrasts_beside, load_recipe
+from cda.report.names import short_name
 
 SCORERS = '''
 import hashlib
@@ -59,7 +60,7 @@ def test_a_planted_bias_is_found_and_its_file_can_be_trained_on(workplace: Path)
     output, folder = discover(*SMALL), workplace / "found"
     found = result_of(folder)
     confirmed = [one for one in found["tested"] if one["confirmed"]]
-    assert confirmed and confirmed[0]["attribute"][:40] in output
+    assert confirmed and short_name(confirmed[0]["attribute"]) in output
     for one in confirmed:
         bias = load_bias(str(folder / one["file"]))
         assert bias.shows("Certainly! The answer is four.") or bias.shows("Sure, the answer is four.")
