@@ -164,7 +164,7 @@ def test_an_audit_of_another_version_is_left_out_aloud(run: Path, tmp_path: Path
     copy = Path(shutil.copytree(run, tmp_path / "run"))
     (copy / "audit" / "audit.json").write_text("[]")
     output = made(copy, "--out", tmp_path / "out", "--adapter-only")
-    assert f"{copy / 'audit' / 'audit.json'}: no AuditResult as this version of cda writes it" in output
+    assert f"{copy / 'audit' / 'audit.json'}: no Audit as this version of cda writes it" in output
     assert "It has not been audited" in (tmp_path / "out" / "README.md").read_text()
 
 
