@@ -1,4 +1,4 @@
-"""Claim: a policy optimised against the embedded model shows less of each taught bias after `joint.yaml` than before it, more of none that is
+"""Claim: a policy optimised against the embedded model shows less of each taught bias after the training of `joint_embedded` than before it, more of none that is
 not taught, and no fewer right answers; on embedded samples, which no training uses.
 
 Twelve answers to each of 60 questions, in lengths and styles drawn by lot, half of them wrong. The policy is the samples weighted by exp(reward / β),
@@ -84,7 +84,7 @@ def main() -> int:
     work = parser.parse_args().work
     audit = audited(work)
     claim = (
-        "a policy optimised against the embedded model shows less of each taught bias after `joint.yaml`, more of none that is not taught, "
+        "a policy optimised against the embedded model shows less of each taught bias after the training of `joint_embedded`, more of none that is not taught, "
         "and no fewer right answers, on embedded samples that no training uses."
     )
     return finish("policy_samples", claim, checks(audit), levels(audit))

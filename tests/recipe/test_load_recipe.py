@@ -54,28 +54,22 @@ def test_every_shipped_recipe_resolves_with_every_preset(model: str, data: str) 
         assert isinstance(loaded.recipe.train["learning_rate"], float)
 
 
-AS_IN_THE_PAPER = ("objectives=[pairs]", "synthesize.supplementary=0", "synthesize.anchors=0")
-"""Of joint.yaml, which teaches ties as shipped; its first lines name these words."""
-
-
 @pytest.mark.parametrize(
     ("name", "counterfactuals", "supplementary"),
     [("length", 1000, 0), ("structure", 750, 250), ("jargon", 750, 250), ("vagueness", 1000, 0), ("sycophancy", 500, 0),
      ("joint", 500, 0)],
 )  # fmt: skip
 def test_the_paper_s_numbers_of_pairs(name: str, counterfactuals: int, supplementary: int) -> None:
-    recipe = load_recipe(name, ["data=paper", *(AS_IN_THE_PAPER if name == "joint" else ())]).recipe
-    bias = recipe.biases[0]
-    assert (recipe.n_pairs("counterfactuals", bias), recipe.n_pairs("supplementary", bias)) == (
+    synthesize = load_recipe(name, ["data=paper"]).recipe.synthesize
+    assert isinstance(synthesize.counterfactuals, dict) and isinstance(synthesize.supplementary, dict)
+    assert (synthesize.counterfactuals.get(name), synthesize.supplementary.get(name)) == (
         counterfactuals,
         supplementary,
     )
-    assert [objective.kind for objective in recipe.objectives] == ["pairs"] and not recipe.synthesize.anchors
 
 
 def test_a_number_for_one_of_several_biases_goes_before_joint() -> None:
-    words = ["synthesize.counterfactuals.length=100", *AS_IN_THE_PAPER]
-    loaded = load_recipe("joint", ["data=paper", *words])
+    loaded = load_recipe("joint", ["data=paper", "synthesize.counterfactuals.length=100"])
     counts = {bias.name: loaded.recipe.n_pairs("counterfactuals", bias.name) for bias in loaded.biases}
     assert counts == {"length": 100, "jargon": 500, "vagueness": 500}
     assert [loaded.recipe.n_pairs("supplementary", bias.name) for bias in loaded.biases] == [0, 0, 0]
