@@ -78,8 +78,7 @@ def write_user_files(folder: Path) -> None:
         "has_attribute": "no",
     }
     taught = [
-        {"bias": "sycophancy", "prompt": f"Why {row}?", "base": "So.", "perturbed": "Good question: so."}
-        for row in range(8)
+        {"bias": "jargon", "prompt": f"Why {row}?", "base": "So.", "perturbed": "Henceforth thus."} for row in range(8)
     ]
     _write(folder / "paper-files" / "counterfactuals.jsonl", taught)
     _write(folder / "my_pairs.jsonl", [pair])

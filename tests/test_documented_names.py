@@ -35,10 +35,12 @@ THEIRS = {
     "accelerate": "--config_file --num_processes --num_machines --multi_gpu --cpu --mixed_precision --dynamo_backend --machine_rank "
     "--main_process_ip --main_process_port --quiet",
     "torchrun, pip, pytest, tensorboard, hf": "--nproc_per_node --no-deps --write-golden --logdir --exclude --help",
-    "OpenRLHF and the documents' own programs": "--remote_rm_url --label_key --data --reward",
+    "OpenRLHF and the documents' own programs": "--remote_rm_url --label_key --data --reward --release",
 }
 """Options of programs that are not ours, by program."""
-OF_A_READER = re.compile(r"(^|/)(my[_-]|NAME|file\.py$|rewardbench\.jsonl$|tokenizer_config\.json$)")
+OF_A_READER = re.compile(
+    r"(^|/)(my[_-]|NAME|paper-files/|file\.py$|(rewardbench|counterfactuals)\.jsonl$|.*_500\.jsonl$|tokenizer_config\.json$)"
+)
 """Files that a reader has."""
 
 

@@ -47,12 +47,21 @@ def texts() -> list[float]:
     added, removed, triples = 5 * len(rows("audit")), len(rows("shown")), len(rows("triples"))
     turns = [sum(row["bias"].startswith(bias) for row in rows("second_turn")) for bias in ("sycophancy", "length")]
     sizes = [len(rows(name)) for name in ("audit", "shown", "quality", "train", "triples")]
-    return [*sizes, added, removed, added + removed, removed / 5, triples / 5, *turns]
+    sampled = [len(rows("samples")), sum(len(row["answers"]) for row in rows("samples"))]
+    return [*sizes, *sampled, added, removed, added + removed, removed / 5, triples / 5, *turns]
 
 
 @made
 def second_turns() -> int:
     return len(rows("second_turn"))
+
+
+@made
+def joint_mix() -> list[float]:
+    """Before and after of each bias and of accuracy, in %, and the fall or rise."""
+    own = {name: one for name, one in result("joint_embedded")["numbers"].items() if isinstance(one, dict)}
+    sides = [(one["before"]["value"], one["after"]["value"]) for one in own.values()]
+    return [100 * value for both in sides for value in both]
 
 
 @made

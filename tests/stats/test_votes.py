@@ -159,7 +159,7 @@ def test_items_with_the_same_votes_leave_the_second_majority_a_width(votes: list
     found = noise_ceiling(counts, majority(counts, "drop"), ids(20)).miscalibration
     assert (found.low, found.high) == pytest.approx(wilson(20 * found.value, 20))
     assert found.high - found.low > 0.15
-    with pytest.raises(DataError, match="votes on 19 prompts, and a noise ceiling needs 20"):
+    with pytest.raises(DataError, match="votes on 19 prompts, and a noise ceiling needs at least 20"):
         noise_ceiling(counts[1:], majority(counts[1:], "drop"), ids(19))
 
 
