@@ -41,7 +41,7 @@ ASKING_TEMPLATE = CHAT_TEMPLATE + "{% if add_generation_prompt %}<|assistant|>{%
 ROOT = Path(__file__).parent.parent
 # Texts are cut at 64 tokens: the sides of a contrast differ from the 27th at the latest, and half of the tokens is half of the time.
 SMALL = (
-    "data.max_pairs=20", "audit.max_contrasts=4", "audit.max_quality=6", "audit.rate=2", "model.max_length_tokens=64",
+    "data.max_pairs=20", "audit.max_contrasts=4", "audit.max_quality=6", "audit.max_samples=2", "audit.rate=2", "model.max_length_tokens=64",
     "model.precision=8bit", "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
 )  # fmt: skip
 ModelMaker = Callable[..., Path]

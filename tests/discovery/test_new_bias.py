@@ -97,7 +97,13 @@ def test_the_rewrites_and_at_most_twelve_lines_fit_a_terminal_and_end_with_comma
     assert len(lines) <= MOST_LINES and max(map(len, done.stdout.splitlines())) <= COLUMNS
     assert done.stdout.count("── uses-hedging, ") == 3 and "{+" in done.stdout and "the gate passes it" in done.stdout
     assert lines[-1] == "Next: train against it: cda train uses-hedging.yaml"
-    small = ["audit.max_contrasts=4", "audit.max_quality=4", "audit.rate=0", "model.max_length_tokens=64"]
+    small = [
+        "audit.max_contrasts=4",
+        "audit.max_quality=4",
+        "audit.max_samples=2",
+        "audit.rate=0",
+        "model.max_length_tokens=64",
+    ]
     audited = CliRunner().invoke(app, ["audit", "embedded", "--bias", "uses-hedging.yaml", "--quality", "none", *small])
     assert audited.exit_code == 0 and "uses-hedging" in audited.stdout, audited.output
     train = [
@@ -230,6 +236,7 @@ def test_an_llm_drafts_labels_and_rewrites_and_its_file_trains(
     small = [
         "audit.max_contrasts=2",
         "audit.max_quality=4",
+        "audit.max_samples=2",
         "audit.rate=0",
         "model.max_length_tokens=64",
         "data.max_pairs=12",

@@ -28,7 +28,7 @@ class Case:
 
 # As little of the embedded model as trains and audits: texts of 48 tokens, in fp32.
 _TINY = (
-    "model.precision=fp32 model.max_length_tokens=48 data.max_pairs=12 lora.dropout=0.05 "
+    "model.precision=fp32 model.max_length_tokens=48 data.max_pairs=12 audit.max_samples=2 lora.dropout=0.05 "
     "train.num_train_epochs=1 train.per_device_train_batch_size=4 train.eval_steps=2 train.save_steps=2"
 )
 _DOSED = (

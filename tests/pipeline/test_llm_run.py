@@ -25,7 +25,7 @@ NUMBERS = ("first", "second", "third", "fourth", "fifth")
 KEY = "sk-very-secret-key-0123456789"
 # In fp32 and at 64 tokens, which a CPU gets through in a fraction of the time: nothing here is about the model.
 SMALL = [
-    "data.max_pairs=16", "synthesize.counterfactuals=8", "audit.max_contrasts=4", "audit.max_quality=6", "audit.rate=2",
+    "data.max_pairs=16", "synthesize.counterfactuals=8", "audit.max_contrasts=4", "audit.max_quality=6", "audit.max_samples=2", "audit.rate=2",
     "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
     "model.precision=fp32", "model.max_length_tokens=64",
 ]  # fmt: skip

