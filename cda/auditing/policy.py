@@ -304,7 +304,7 @@ def _listed(found: Sequence[Rise]) -> str:
 
 def sentences(audit: AuditResult) -> list[str]:
     """What rises and on how many prompts; then every reason for which a number is missing, with what it holds for."""
-    kl, lacking = _last(audit), dict[str, list[str]]()
+    kl, lacking = _last(audit), dict[str, str]()
     lines = []
     if kl:
         followed = [each for each in audit.policy if each.at["kl"] == kl and isinstance(each.found, Estimate)]
@@ -323,17 +323,24 @@ def sentences(audit: AuditResult) -> list[str]:
     of_bias = {_bias(each) for each in audit.policy if each.at["kl"] == SAMPLED and isinstance(each.found, Missing)}
     for each in audit.policy:
         if isinstance(each.found, Missing) and each.moment != "change":
-            of = f"KL {each.at['kl']}" + (f" ({each.moment})" if compares(audit) else "")
-            lacking.setdefault(each.found.reason, []).append(inert(_bias(each)) if _bias(each) in of_bias else of)
-    lines += [f"{listed(list(dict.fromkeys(of)))} not estimated: {reason}." for reason, of in lacking.items()]
+            of = inert(_bias(each)) if _bias(each) in of_bias else f"KL {each.at['kl']}"
+            lacking.setdefault(of, each.found.reason)
+    by_reason = dict[str, list[str]]()
+    for of, reason in lacking.items():
+        by_reason.setdefault(reason, []).append(of)
+    lines += [f"{listed(of)} not estimated: {reason}." for reason, of in by_reason.items()]
     return lines
 
 
 def policy_table(audit: AuditResult) -> Table | None:
-    """A row for each bias and KL: as sampled, then tilted to the reward."""
+    """A row for each bias and KL: as sampled, then tilted to the reward; after a training, of the biases whose change is shown alone."""
     numbers = []
+    changed = {
+        _bias(each) for each in audit.policy if each.moment == "change" and each.test and each.test.holm < SIGNIFICANT
+    }
     groups = [(bias, list(group)) for bias, group in groupby(audit.policy, _bias)]
-    for bias, own in [*groups, ("right answers", list(audit.right_answers))]:
+    groups = [(bias, own) for bias, own in groups if bias in changed or not compares(audit)]
+    for bias, own in [*groups, *([("right answers", list(audit.right_answers))] if groups else [])]:
         for kl in dict.fromkeys(each.at["kl"] for each in own if each.at["kl"] != SAMPLED):
             here = [each for each in own if each.at["kl"] == kl]
             if any(isinstance(each.found, Estimate) for each in here):

@@ -213,7 +213,9 @@ def _facts(audit: AuditResult) -> set[str]:
     methods |= {each.test.method for each in numbers if each.test}
     methods |= {own.test.method for own in audit.effects.values() if not isinstance(own.test, Missing)}
     words = {str(found.word) for found in verdicts(audit)} if compares(audit) else set()
-    on_pages = {key for key, measure in MEASURES.items() if set(measure.places) != {"tracker"}}
+    on_pages = {
+        key for key, measure in MEASURES.items() if set(measure.places) != {"tracker"} and measure.level != "kl"
+    }  # said in its section
     measured = on_pages & {each.measure for each in numbers if isinstance(each.found, Estimate)}
     rules = {f"ties {voted.rule}" for voted in votes}
     by_method = {key for key in report_texts("glossary.yaml")["Intervals"] if any(key in method for method in methods)}

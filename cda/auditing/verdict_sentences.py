@@ -419,8 +419,8 @@ def _verdict_on_training(name: str, given: AuditResult) -> Verdict:
     text += before + _worse_sentence(worse, audit) + _doubt_sentence(name, word, own, given)
     if (past := penalised_after(name, audit)) is not None:
         text += (
-            f" By RATE the model now penalises it ({signed(past)} {audit.effects[name].unit}): the training went past no effect, as one does "
-            "that teaches the bias as worse. A smaller dose, or objectives=[neutral,keep], leaves less of that."
+            f" By RATE the model now penalises it ({signed(past)} {audit.effects[name].unit}): a smaller dose, or "
+            "objectives=[neutral,keep], leaves less of that."
         )
     if audit is not given and is_held_out(given, name):
         first: Measure = given.votes[name].miscalibration if own.people else given.skew[name]
