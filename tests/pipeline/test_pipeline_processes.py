@@ -25,7 +25,7 @@ def test_two_processes_train_and_score_together_at_the_doses_that_the_main_one_c
         for row in range(10)
     ]
     samples.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    words = [f"audit.samples={samples}", "train.seeds=[5, 3]", "audit.max_contrasts=20", "audit.max_quality=20", "audit.triples=null", "audit.rate=0",
+    words = [f"audit.samples={samples}", "audit.max_samples=null", "train.seeds=[5, 3]", "audit.max_contrasts=20", "audit.max_quality=20", "audit.triples=null", "audit.rate=0",
              "dose.aim=tie", "dose.doses=[0, 1, 2]", "dose.baselines=false", "dose.repeats=2", "dose.max_quality_loss=1",
              "model.precision=fp32", "model.max_length_tokens=48"]  # fmt: skip
     result = launch(folder, *words, program=torchrun)
