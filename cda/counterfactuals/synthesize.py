@@ -348,6 +348,8 @@ def _anchors(
     n, size = recipe.synthesize.anchors, None if recipe.llm.mode == "batch" else BATCH
     made = make_anchors(rows, bias, by, n, rng, batch_size=size)
     say(f"  {bias.name}, not taught: {len(made.pairs)} anchors, on which the base model's preference is kept")
+    if made.exclusions.dropped:
+        say(f"    rewrites: {made.exclusions}")
     keep = next(objective for objective in recipe.objectives if objective.kind == "keep")
     for row in made.pairs:
         yield replace(row, example=keep.example(row.pair, bias.name), kind="contrast")
