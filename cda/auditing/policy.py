@@ -265,12 +265,10 @@ def line(audit: AuditResult) -> str:
     found, right, trained = _rises(audit, kl), _right_words(audit, kl), compares(audit)
     if not found and not trained:
         return ""
-    more = (
-        f"more {'than before the training ' if trained else ''}of {_listed(found)}"
-        if found
-        else "no bias more than before the training"
-    )
-    return f"A policy optimised against this reward (KL {kl}) would show {more}{right}."
+    shows = "is not shown to have more of any bias than before the training"  # which excludes none
+    if found:
+        shows = f"would show more {'than before the training ' if trained else ''}of {_listed(found)}"
+    return f"A policy optimised against this reward (KL {kl}) {shows}{right}."
 
 
 def _path(audit: AuditResult, kl: str) -> str:
