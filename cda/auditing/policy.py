@@ -301,7 +301,8 @@ def _listed(found: Sequence[Rise]) -> str:
 
 
 def sentences(audit: AuditResult) -> list[str]:
-    """What rises and on how many prompts; then every reason for which a number is missing, with what it holds for."""
+    """What rises and on how many prompts; then, unless a training raised nothing, every reason for which a number is missing, with what
+    it holds for."""
     kl, lacking = _last(audit), dict[str, str]()
     lines = []
     if kl:
@@ -316,6 +317,8 @@ def sentences(audit: AuditResult) -> list[str]:
         lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
         if then == "trained" and (own := _path(audit, kl)):
             lines.append(said("policy", "sought", biases=own))
+        if then == "trained" and not found:
+            return lines
         if alike := list(dict.fromkeys(inert(_bias(each)) for each in followed if not each.test)):
             lines.append(f"No reward can select on {listed(alike)}: the samples of each prompt are all alike in it.")
     of_bias = {_bias(each) for each in audit.policy if each.at["kl"] == SAMPLED and isinstance(each.found, Missing)}

@@ -47,6 +47,7 @@ from cda.numbers.views import numbers_in
 from cda.report.document import Block, Bullets, Document, Marked, Strong, section_blocks
 from cda.report.names import called, distinct, renamed
 from cda.report.next_step import NextStep
+from cda.report.numbers import listed
 from cda.report.page import Entry, Headline, ReportSection, word_changes
 from cda.report.scoring import cost_sentences, llm_table, place_facts, set_tables
 from cda.report.tables import Table, escaped, fenced_block
@@ -62,7 +63,7 @@ _MOST_TABLES = 2
 """Tables of a section that a page shows at once; of more it shows the captions."""
 _N_OPEN = 1
 _METHODS = ("Changes, tests and corrections", "Intervals")
-"""Headings of the glossary without formulas in a report."""
+"""Headings of the glossary that a report gives the names of alone."""
 _SENTENCE_END = re.compile(r"(?<=\.) (?=[A-Z])")
 
 
@@ -152,8 +153,8 @@ def every_entry() -> dict[str, dict[str, Entry]]:
     """All entries that any audit can have, by heading and key: the core of the report's README."""
     texts = report_texts("glossary.yaml")
     found = {heading: {key: _entry(key, words) for key, words in own.items()} for heading, own in texts.items()}
-    listed = [words.get("measure") for own in texts.values() for words in own.values()]
-    unlisted = [key for key, measure in MEASURES.items() if measure.term and key not in listed]
+    named = [words.get("measure") for own in texts.values() for words in own.values()]
+    unlisted = [key for key, measure in MEASURES.items() if measure.term and key not in named]
     found[_HOW_OFTEN] |= {key: _entry(key, {"measure": key}) for key in unlisted}
     return found
 
@@ -167,14 +168,23 @@ def _entry(key: str, words: dict[str, str]) -> Entry:
 
 def glossary(audit: AuditResult) -> list[Entry]:
     """The entries of what is in this report: those whose conditions (`when` in glossary.yaml) all hold, each with the first sentence of
-    its meaning."""
+    its meaning; of methods their names."""
     facts, texts = _facts(audit), report_texts("glossary.yaml")
     conditions = {key: str(words.get("when", key)) for own in texts.values() for key, words in own.items()}
-    return [
-        Entry(entry.term, "" if heading in _METHODS else entry.formula, _SENTENCE_END.split(entry.meaning)[0])
+    here = [
+        (heading, entry)
         for heading, own in every_entry().items()
         for key, entry in own.items()
         if all(part in facts for part in conditions.get(key, key).split(" and "))
+    ]
+    methods = [entry.term for heading, entry in here if heading in _METHODS]
+    return [
+        *(
+            replace(entry, meaning=_SENTENCE_END.split(entry.meaning)[0])
+            for heading, entry in here
+            if heading not in _METHODS
+        ),
+        *([Entry("intervals and tests", "", f"{listed(methods)}.")] if methods else []),
     ]
 
 
@@ -219,7 +229,8 @@ def _facts(audit: AuditResult) -> set[str]:
     measured = on_pages & {each.measure for each in numbers if isinstance(each.found, Estimate)}
     rules = {f"ties {voted.rule}" for voted in votes}
     by_method = {key for key in report_texts("glossary.yaml")["Intervals"] if any(key in method for method in methods)}
-    return {name for name, true in holds.items() if true} | methods | by_method | words | measured | rules
+    ways = set(audit.dose.methods) if audit.dose else set()
+    return {name for name, true in holds.items() if true} | methods | by_method | words | measured | rules | ways
 
 
 def audit_document(audit: AuditResult, page: str | None = None, adapter: str | None = None, below: int = 0) -> Document:

@@ -21,8 +21,8 @@ class ComparedNumbers:
         self.found: dict[tuple[str, str, str, str], Number] = {}
         for each in numbers_in(result):
             column = each.at.get("bias") or each.at.get("section", "")
-            column += f", KL {each.at['kl']}" if "kl" in each.at else ""
-            self.found[each.measure, each.at["audit"], each.moment, column] = each
+            level = [f"KL {each.at['kl']}"] if "kl" in each.at else []
+            self.found[each.measure, each.at["audit"], each.moment, ", ".join(filter(None, [column, *level]))] = each
         self.biases = list(dict.fromkeys(bias for row in result.audits.values() for bias in row.biases))
         self.sections = list(dict.fromkeys(each.at["section"] for each in self.found.values() if "section" in each.at))
         self.means = {(mean.name, mean.bias): mean for mean in result.means}
@@ -55,6 +55,16 @@ class ComparedNumbers:
             return None
         number = self.found.get((key, audit, moment, column))
         return number.found if number and isinstance(number.found, Estimate) else None
+
+    def common(self, key: str) -> list[str]:
+        """The columns of a measure that all audits with the measure have an estimate of and that a reward can change."""
+        audits, first = dict[str, set[str]](), MEASURES[key].ones[0]
+        for (of, audit, moment, column), each in self.found.items():
+            is_own = of == key and moment != "change" and each.at["kl"] != first
+            if is_own and isinstance(each.found, Estimate):
+                audits.setdefault(column, set()).add(audit)
+        everyone = set().union(*audits.values())
+        return [column for column, own in audits.items() if own == everyone]
 
     def instead(self, key: str, audit: str, moment: str, column: str) -> str:
         """Why a mean is not shown, or a share of ties; empty if it is, and of an audit without the number."""

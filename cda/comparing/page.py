@@ -72,7 +72,7 @@ class _Tables(ComparedNumbers):
 
     def mark(self, measure: AuditMeasure, audit: str, column: str) -> str:
         """A raised number for a measurement on other texts than the first audit's; empty for those alike."""
-        rows, bias = self.result.audits, column.partition(", KL ")[0] if measure.of_bias else ""
+        rows, bias = self.result.audits, column.partition("KL ")[0].removesuffix(", ") if measure.of_bias else ""
         sets = {
             name: row.text_set(measure.on, bias) or name
             for name, row in rows.items()
@@ -110,7 +110,7 @@ class _Tables(ComparedNumbers):
         measure, first = MEASURES[key], key == next(iter(of_place("comparison")))
         known = self.biases if measure.of_bias else self.sections
         if measure.level:
-            known = [column for of, _, _, column in self.found if of == key]
+            known = self.common(key)
         columns = [(key, column) for column in dict.fromkeys(known)]
         whole = [(of, "") for of, each in MEASURES.items() if not each.of_bias and each.caption]
         columns = [
