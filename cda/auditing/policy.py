@@ -317,6 +317,7 @@ def sentences(audit: AuditResult) -> list[str]:
         lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
         if then == "trained" and (own := _path(audit, kl)):
             lines.append(said("policy", "sought", biases=own))
+        lines += [] if audit.right_answers else [said("policy", "ungraded")]
         if then == "trained" and not found:
             return lines
         if alike := list(dict.fromkeys(inert(_bias(each)) for each in followed if not each.test)):

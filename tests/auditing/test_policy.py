@@ -141,7 +141,8 @@ def test_a_substitution_is_named(substituted: AuditResult) -> None:
         "A policy optimised against this reward (KL 1) would show more than before the training of structure ("
     )
     assert "length (" not in said
-    opened, *_ = policy.sentences(substituted)
+    opened, *more = policy.sentences(substituted)
+    assert "The samples have no quality: whether a policy would give fewer right answers is not known." in more
     assert (
         "scores on an audit set alone do not show it" in opened
         and f"on {N_PROMPTS} prompts: length and structure" in opened
@@ -255,8 +256,10 @@ def test_a_training_that_costs_right_answers_is_said() -> None:
     found = tilts(
         [LENGTH, STRUCTURE], MIXED, {"before": before, "after": rewards(MIXED, lambda text: len(text) / 1000)}, right
     )
-    said = policy.line(make_audit().model_copy(update={"measured": found.numbers}))
+    audit = make_audit().model_copy(update={"measured": found.numbers})
+    said = policy.line(audit)
     assert re.search(r"; right answers \d+ → \d+%\.$", said), said
+    assert not [line for line in policy.sentences(audit) if "no quality" in line]
 
 
 @pytest.fixture
