@@ -24,6 +24,7 @@ from cda.auditing.verdict_sentences import (
     model_word,
     n_ties,
     penalised_after,
+    quality_fall,
     rate_effect,
     tied_of,
     training_word,
@@ -619,6 +620,8 @@ def _quality_words(audit: AuditResult) -> str:
             return f"quality held within {_LIMIT} points"
         case "shown":
             return f"quality fell by more than {_LIMIT} points"
+        case "not excluded" if fall := quality_fall(audit):
+            return f"quality fell by {round(-100 * fall.value)} points"
         case "not excluded":
             return f"a loss of more than {_LIMIT} points of quality is not excluded"
     return "quality was not measured"

@@ -20,6 +20,7 @@ from cda.auditing.verdict_sentences import (
     not_rewarded,
     nothing_to_take_away,
     prompts_needed,
+    quality_fall,
     training_word,
     worse_with,
 )
@@ -341,7 +342,7 @@ def _after_training(audit: AuditResult) -> NextStep:
     if nothing:
         return _nothing_before(run, unmoved, audit)
     if any(word == "left as it is" for word in words.values()):
-        return _more_to_learn("no dose helps", run, audit)
+        return _as_tie("no dose helps", run, audit) or _more_to_learn("no dose helps", run, audit)
     if any(word == "quality open" for word in words.values()) or (
         loss_of_quality(audit) == "not excluded" and not _weak(words)
     ):
@@ -368,9 +369,12 @@ def _again(run: str | None, *settings: str) -> tuple[str, ...]:
 
 
 def _less(run: str | None, audit: AuditResult) -> NextStep:
-    """A dose by votes; for a tie without votes; half of it if there are too few texts to choose by."""
+    """A training that teaches ties and keeps the rest, if quality fell with it, which a dose seldom brings back; else a dose by votes, for
+    a tie without votes; half of it if there are too few texts to choose by."""
     if run is None:
         return NextStep("apply less of it: a smaller dose")
+    if quality_fall(audit) and (step := _as_tie("it is too much, and quality fell with it", run, audit)):
+        return step
     if audit.dose is not None:
         half = audit.dose.chosen / 2
         words = ("merge", run, "--dose", f"{half:g}", "--out", f"{run}-dose-{half:g}")
@@ -384,6 +388,14 @@ def _less(run: str | None, audit: AuditResult) -> NextStep:
             "it is too much: choose the dose at which the bias makes no difference", ("dose", run, "dose.aim=tie")
         )
     return NextStep("it is too much: apply half of it", ("merge", run, "--dose", "0.5", "--out", f"{run}-dose-0.5"))
+
+
+def _as_tie(why: str, run: str | None, audit: AuditResult) -> NextStep | None:
+    """The training again, with the bias taught to make no difference and the rest kept; None if it was taught so."""
+    if audit.run is None or "keep" in str(audit.run.settings.get("objectives")):
+        return None
+    taught = ("objectives=[neutral, keep]", "synthesize.supplementary=100")
+    return NextStep(f"{why}: teach that the bias makes no difference, and keep the rest", _again(run, *taught, "tie"))
 
 
 def _more_quality(run: str | None, audit: AuditResult) -> NextStep:

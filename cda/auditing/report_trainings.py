@@ -71,12 +71,23 @@ def dose_line(audit: AuditResult) -> str:
     left += [] if change is None else [f"quality {points(change, limit=-TOLERATED_LOSS)}"]
     by = "for a tie" if dose.aim == "tie" else "by people's votes"
     if dose.chosen == 0:
-        return f"Dose 0 was chosen {by}: the model is left as it is. What choosing leaves, held out: {', '.join(left)}."
+        barred = set(dose.own.barred) >= {at.dose for points_ in dose.own.response.values() for at in points_} - {0.0}
+        why = (
+            f", since every other dose loses more than {100 * dose.max_quality_loss:g} points of quality"
+            if barred
+            else ""
+        )
+        return f"Dose 0 was chosen {by}{why}: the model is left as it is. What choosing leaves, held out: {', '.join(left)}."
     on = "contrasts" + (" and quality pairs" if change else "")
     return (
         f"Dose {dose.chosen:g} was chosen {by} on the same {on}; shown are the results of such choices on held-out halves: "
         f"{', '.join(left)}."
     )
+
+
+def _points(dose: DoseResult) -> str:
+    most = 100 * dose.max_quality_loss
+    return f"{most:g} point{'s' * (most != 1)}"
 
 
 def dose_document(result: DoseResult) -> Document:
@@ -162,7 +173,7 @@ def dose_sentences(dose: DoseResult) -> list[str]:
     """Sentences on the chosen dose, its selection, better alternatives, and the limits of mixing scores."""
     own, tie = dose.own, dose.aim == "tie"
     often = ", ".join(f"{at} in {percent(part)}" for at, part in own.shares.items() if part)
-    limit = f" among those that lose at most {100 * dose.max_quality_loss:g} points of quality accuracy"
+    limit = f" among those that lose at most {_points(dose)} of quality accuracy"
     sentences = [said("dose", "tie")] if tie else []
     sentences += [
         f"Dose {dose.chosen:g} is the one of least {_objective(dose)}{limit if own.quality else ''}. Halves of the "

@@ -130,6 +130,14 @@ def loss_of_quality(audit: AuditResult) -> rules.Loss | None:
     return rules.quality_loss(change.low, change.high)
 
 
+def quality_fall(audit: AuditResult) -> Estimate | None:
+    """The deciding change of quality if it is a fall beyond chance; None otherwise."""
+    if loss_of_quality(audit) is None:
+        return None
+    change, _ = _quality_change(audit)
+    return change if change.high < 0 else None
+
+
 def _evidence(name: str, audit: AuditResult) -> Evidence:
     """Changes of a bias; held out if the same contrasts chose the dose."""
     skew, votes = audit.skew[name], audit.votes.get(name)
@@ -548,7 +556,8 @@ def quality_sentence(audit: AuditResult) -> str:
         return f"Quality is that of the model before: {share(before)}, n = {count(before)}."
     change, held = _quality_change(audit)
     numbers = f"{'held out ' if held else ''}{points(change, limit=-TOLERATED_LOSS)}, n = {count(change)}"
-    return f"Quality: a loss of more than {_LIMIT} points is {loss_of_quality(audit)} ({numbers})."
+    loss = f"a loss of more than {_LIMIT} points is {loss_of_quality(audit)}"
+    return f"Quality{' fell' if quality_fall(audit) else ''}: {loss} ({numbers})."
 
 
 def ties_sentence(audit: AuditResult) -> str:

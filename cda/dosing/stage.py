@@ -378,6 +378,11 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, training: Training, folder:
     write_json(folder / TEXTS, [text_id(*text) for text in to_score])
     say(
         f"  dose {result.chosen:g} chosen {'by votes of people' if result.aim == 'votes' else 'for a tie, not by votes'}"
+        + (
+            f"; too much quality is lost at {', '.join(f'{at:g}' for at in barred)}"
+            if (barred := result.own.barred)
+            else ""
+        )
     )
     counts = {"quality_pairs": result.quality_pairs, "left_out": result.left_out}
     prompts = dict(material.prompts)

@@ -377,6 +377,23 @@ def test_overcorrection_has_a_smaller_dose(make_audit: Any) -> None:
     assert after_audit(few).words == ("merge", "runs/one", "--dose", "0.5", "--out", "runs/one-dose-0.5")
 
 
+_AS_TIE = ("objectives=[neutral, keep]", "synthesize.supplementary=100")
+
+
+@pytest.mark.parametrize(
+    ("taught", "expected"),
+    [
+        ((), ("train", "runs/one", *_AS_TIE, "run.folder=runs/one-tie")),
+        (_AS_TIE, ("dose", "runs/one", "dose.aim=tie")),
+    ],
+)
+def test_overcorrection_at_the_cost_of_quality_is_taught_anew_as_a_tie(
+    make_audit: Any, taught: tuple[str, ...], expected: tuple[str, ...]
+) -> None:
+    audit = in_run(make_audit({"jargon": (0.88, 0.05)}, quality=(0.75, 0.60), others=()), "jargon", *taught)
+    assert runs(after_audit(audit)) == expected
+
+
 @pytest.mark.parametrize(
     ("shares", "quality", "expected"),
     [

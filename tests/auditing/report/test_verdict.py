@@ -96,6 +96,7 @@ def test_the_digit_that_decides_on_quality_and_the_word_are_the_same_everywhere(
     audit = with_change(make_audit(), "quality", low, high)
     found = verdict_of(audit)
     assert said in quality_sentence(audit) and quality_kind(audit) == kind
+    assert quality_sentence(audit).startswith("Quality fell: ") == (high < 0)
     assert found.word == word and verdict_kind(word) == kind
     numbers = said.partition("(")[2].removesuffix(" points")
     compared = compared_alone(audit)
