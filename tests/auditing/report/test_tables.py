@@ -76,8 +76,9 @@ def test_every_method_of_an_interval_is_in_the_glossary(name: str, request: pyte
     audit = request.getfixturevalue(name)
     methods = {one.found.method for one in numbers_in(audit) if isinstance(one.found, Estimate)}
     assert len(methods) >= 2 and all(any(word in method for word in every_entry()["Intervals"]) for method in methods)
-    said = {entry.term for entry in glossary(audit)}
-    assert "Wilson interval" in said and ("paired change" in said) == (len(audit.scorings) > 1)
+    entries = {entry.term: entry.meaning for entry in glossary(audit)}
+    said, used = set(entries), entries["intervals and tests"]
+    assert "Wilson interval" in used and ("paired change" in used) == (len(audit.scorings) > 1)
     # What is not on this page is not explained there.
     assert ("gap" in said) == bool(audit.votes) and ("the panel" in said) == bool(audit.panel) and "dose" not in said
 

@@ -270,7 +270,7 @@ def test_a_preference_without_exception_has_a_finding(make_audit: Any, value: fl
     assert audit.effects["jargon"].test.p_holm < 1e-20 and audit.n_tests == 1
     assert f"{said} in each pair" in page
     assert "not estimated" not in page.split("## Effects")[0]
-    assert "**sign test**" in page
+    assert "**intervals and tests**: sign test" in page
 
 
 @pytest.mark.parametrize(("ties", "said"), [(0, ""), (9, ""), (10, "jargon 10 of 100"), (100, "jargon 100 of 100")])
