@@ -30,6 +30,8 @@ SAMPLED, *KLS = MEASURES["tilt"].ones
 """KL from the policy that was sampled, in nats; if the samples do not support the first above 0, biases are followed as far as they do."""
 _STEPS = 20
 """Of such a KL in a nat: models that support about as much are followed to the same one."""
+_LEAST_RISE = 0.01
+"""A share that rises by less is not named: with many prompts any training moves it beyond chance."""
 _NONE_LEFT = Missing(reason="no prompt has two responses with a reward")
 
 
@@ -236,7 +238,8 @@ class Rise(NamedTuple):
 
 
 def _rises(audit: AuditResult, kl: str) -> list[Rise]:
-    """Biases that the tilted policy shows more of than the samples, and after a training than before it, beyond chance."""
+    """Biases that the tilted policy shows more of than the samples, and after a training than before it, beyond chance and by a
+    point or more."""
     found = []
     for bias, own in groupby((each for each in audit.policy if each.at["kl"] in (SAMPLED, kl)), _bias):
         by_place = {(each.at["kl"], each.moment): each for each in own}
@@ -247,7 +250,8 @@ def _rises(audit: AuditResult, kl: str) -> list[Rise]:
         start, end = (tilted[0].found, tilted[1].found) if compares(audit) else (sampled.found, tilted[0].found)
         test = tilted[-1].test
         assert isinstance(start, Estimate) and isinstance(end, Estimate) and isinstance(sampled.found, Estimate)
-        if test and test.holm < SIGNIFICANT and end.value > max(start.value, sampled.found.value):
+        higher = end.value > sampled.found.value and end.value - start.value >= _LEAST_RISE
+        if test and test.holm < SIGNIFICANT and higher:
             found.append(Rise(bias, start, end))
     return found
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from cda.errors import DataError, LLMError, ModelError
 from cda.files.paths import user_path
-from cda.inert import TURNS
+from cda.inert import TURNS, short_lines
 from cda.launch import say
 from cda.llm.protocol import Request
 from cda.models.config import BF16_SPEED
@@ -37,6 +37,7 @@ from cda.scorers.compared import (
     TextScorer,
     distinct_texts,
 )
+from cda.scorers.judge import GradeScorer, LLMJudge
 from cda.scorers.own_code import MEMORY, bare_name
 
 Rewarded = tuple[Rewards, RewardModelFacts]
@@ -324,6 +325,8 @@ def precision_words(model: ModelSection) -> str:
     return "the precision that suits this machine" if model.precision == "auto" else model.precision
 
 
+_MOST_SAID = 80
+"""Characters of an answer that an error quotes."""
 _Facts = TypeVar("_Facts", RewardModelFacts, JudgeFacts, PanelFacts, JudgeFacts | PanelFacts)
 
 
@@ -378,14 +381,17 @@ def verdict_facts(judge: Judging, name: str, preferences: Preferences) -> JudgeF
 
 
 def unread_error(
-    name: str, what: str, of: str, unread: int, n: int, most: float, reasons: Mapping[str, int], kept: Path
+    asked: LLMJudge | GradeScorer, what: str, of: str, unread: int, n: int, most: float, kept: Path
 ) -> LLMError:
     """The error of an LLM whose answers hold no `what` (`verdict` or `grade`) on too many of `of`; `kept` is its file of answers."""
-    why = ", ".join(f"{count} × {reason}" for reason, count in reasons.items())
-    setting = "score.judge.max_unread" if what == "verdict" else "score.grade.max_unread"
-    limit = "" if unread == n else f", more than {setting}={most:g} allows"
+    section = "score.judge" if what == "verdict" else "score.grade"
+    limit = "" if unread == n else f", more than {section}.max_unread={most:g} allows"
+    why = ", ".join(f"{count} × {reason}" for reason, count in asked.reasons.items())
+    last = asked.unread_answer.strip().rpartition("\n")[2]
+    said = f'; the first of them ends in "{short_lines(last, _MOST_SAID)}"' if last else ""
     return LLMError(
-        f"{name}: no readable {what} on {unread} of {n} {of}{limit} ({why}). Answers and lasting failures are kept in {kept}: "
+        f"{asked.name}: no readable {what} on {unread} of {n} {of}{limit} ({why}{said}). A prompt that states the form in which this model "
+        f"answers can read it ({section}.prompt). Answers and lasting failures are kept in {kept}: "
         f"llm.ask_failures_again=true asks again what was refused, filtered or cut off; an answer without a {what} comes again "
         "until the prompt, the model or llm.seed is another, or the file is moved away"
     )

@@ -116,9 +116,7 @@ class Grade(NamedScorer):
         if unread == n or unread > options.max_unread * n:
             for note in notes:  # another model behind the address may be why
                 say(f"  {note}")
-            raise unread_error(
-                scorer.name, "grade", "texts", unread, n, options.max_unread, scorer.reasons, access.cache
-            )
+            raise unread_error(scorer, "grade", "texts", unread, n, options.max_unread, access.cache)
         kind = "means of one-token grades" if options.by_token else "written grades"
         prompt = prompt_name(options.prompt, told)
         facts = reward_facts(
@@ -483,9 +481,7 @@ class Judge(NamedScorer):
         for note in notes:
             say(f"  {note}")
         if unread == n or unread > options.max_unread * n:
-            raise unread_error(
-                judge.name, "verdict", "comparisons", unread, n, options.max_unread, judge.reasons, llm.cache
-            )
+            raise unread_error(judge, "verdict", "comparisons", unread, n, options.max_unread, llm.cache)
         return replace(preferences, criteria=criteria), verdict_facts(judge, name, preferences).model_copy(
             update={
                 "answered_by": judge.answered_by.models,

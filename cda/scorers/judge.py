@@ -264,6 +264,8 @@ class LLMJudge:
     """Name of its instructions, for errors."""
     orders: BothOrders = field(default=BothOrders(), init=False)
     reasons: dict[str, int] = field(default_factory=dict, init=False)
+    unread_answer: str = field(default="", init=False)
+    """The first answer without a verdict overall; empty if there is none."""
     by_criterion: dict[str, FloatArray] = field(default_factory=dict, init=False)
     answered_by: AnsweredBy = field(default_factory=AnsweredBy, init=False)
 
@@ -312,7 +314,7 @@ class LLMJudge:
         n_verdicts = 1 + len(self.instructions.criteria)
         n_calls = n_verdicts if self.by_token else 1
         values, unread = np.full((len(shown), n_verdicts, self.repeats), np.nan), list[str]()
-        self.answered_by = AnsweredBy()
+        self.answered_by, self.unread_answer = AnsweredBy(), ""
         requests = (request for comparison in shown for request in self.requests(*comparison))
         for position, answer in self.llm.answers(
             requests, f"judging by {self.llm.name}", self.repeats * n_calls * len(shown)
@@ -324,6 +326,7 @@ class LLMJudge:
                     values[row, verdict, repeat] = read
                 elif verdict == 0:
                     unread.append(read)
+                    self.unread_answer = self.unread_answer or answer.text or ""
         self.reasons = count_reasons(unread)
         return values
 
@@ -495,6 +498,8 @@ class GradeScorer(TextScorer):
     source: str = "the prompt"
     """Name of its instructions, for errors."""
     reasons: dict[str, int] = field(default_factory=dict, init=False)
+    unread_answer: str = field(default="", init=False)
+    """The first answer without a grade; empty if there is none."""
     answered_by: AnsweredBy = field(default_factory=AnsweredBy, init=False)
 
     @property
@@ -513,7 +518,7 @@ class GradeScorer(TextScorer):
     ) -> Generator[Finished, None, None]:
         """Rows and their grades as they come. LLMError: no answers or probabilities. DataError: the pattern of the
         instructions takes too long over an answer."""
-        self.answered_by, unread = AnsweredBy(), list[str]()
+        self.answered_by, self.unread_answer, unread = AnsweredBy(), "", list[str]()
         answers = self.llm.answers((self.request(*text) for text in texts), f"  grading by {self.llm.name}", len(texts))
         for row, answer in answers:
             self.answered_by.add(answer)
@@ -521,6 +526,7 @@ class GradeScorer(TextScorer):
                 yield [(row, TextScore(self._read(answer, *texts[row])))]
             except UnreadError as error:
                 unread.append(str(error))
+                self.unread_answer = self.unread_answer or answer.text or ""
                 yield [(row, TextScore(None))]
         self.reasons = count_reasons(unread)
 

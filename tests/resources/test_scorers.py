@@ -523,6 +523,7 @@ def test_equal_grades_are_ties_that_count_half_and_unread_ones_are_counted(
         f"j: no readable grade on {n_unread} of {2 * N} texts, more than score.grade.max_unread=0 allows"
         in strict.output
     )
+    assert 'the first of them ends in "I had rather not."' in " ".join(strict.output.split())
     assert "Traceback" not in strict.output
 
 
