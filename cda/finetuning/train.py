@@ -186,6 +186,7 @@ def _one_adapter_each(
         update={
             **{field: sum(getattr(counted, field) for counted in each) for field in _SUMMED},
             "best_step": ", ".join(f"{counted.best_step} ({name})" for name, counted in counts.items()),
+            "kept": None,  # each adapter kept the margins of its own pairs
             "per_bias": counts,
         }
     )

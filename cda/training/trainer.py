@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
+KEPT_DRIFT = "kept_drift"
+"""Name in the trainer's log of the mean distance of margins that are to stay from the base model's, in reward units."""
 _LISTED, _STATE = "contents.json", "trainer_state.json"
 _HASHED_BYTES = 64 * 2**20
 """Reading optimizer states of gigabytes again would take longer than a step; only the size of a larger file is kept."""
@@ -261,8 +263,8 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
             self._total_train_tokens += int(n_tokens)
         # Several processes fill up the last batch of an evaluation with pairs that were there already; these count once.
         gather = self.accelerator.gather if training else self.accelerator.gather_for_metrics
-        pairs = gather(torch.stack([*rewards.float().chunk(2), differences, inputs["target"]], dim=1))
-        every, differences, targets = pairs[:, :2], pairs[:, 2], pairs[:, 3]
+        pairs = gather(torch.stack([*rewards.float().chunk(2), differences, inputs["target"], inputs["kept"]], dim=1))
+        every, (differences, targets, kept) = pairs[:, :2], pairs[:, 2:].T
         metrics["num_tokens"] = [self._total_train_tokens]
         metrics["min_reward"].append(every.min().item())
         metrics["mean_reward"].append(every.mean().item())
@@ -273,3 +275,5 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         if not metrics["accuracy"]:
             del metrics["accuracy"]
         metrics["margin"].append(differences.double().mean().item())
+        if drift := (differences - kept)[kept.isfinite()].abs().tolist():
+            metrics[KEPT_DRIFT] += drift
