@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import unicodedata
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -144,13 +145,15 @@ class TrainingExample:
     """A pair of texts with its target, as a reward model is trained on it.
 
     `target` is the taught probability that `pair.chosen` is better: 1 for a preference, 0.5 for a tie, between them for a soft
-    target, None for the base model's own. The preferred side should lead by `margin`, in reward units.
+    target, None for the base model's own. The preferred side should lead by `margin`, in reward units. `kept` is the base model's own
+    margin if that is to stay, in reward units; NaN otherwise.
     """
 
     pair: Pair
     target: float | None = 1.0
     margin: float = 0.0
     weight: float = 1.0
+    kept: float = math.nan
 
 
 TrainingKind = Literal["counterfactual", "balanced", "paired", "neutral", "supplementary", "contrast", "second_turn"]

@@ -146,6 +146,11 @@ def _training_words(audit: AuditResult) -> list[str]:
             sentences.append(
                 f"{weights.n} unchanged pairs were weighted by the column {weights.column}: effective n {weights.effective_n:.0f}."
             )
+    if (train := audit.stages.train) and (kept := train.kept):
+        sentences.append(
+            f"On {kept.n} validation pairs whose margin was to stay as the base model has it, the margin moved by {kept.drift_rewards:.2g} on "
+            f"average (standard deviation before: {kept.spread_rewards:.2g})."
+        )
     return sentences
 
 

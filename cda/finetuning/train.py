@@ -186,6 +186,7 @@ def _one_adapter_each(
         update={
             **{field: sum(getattr(counted, field) for counted in each) for field in _SUMMED},
             "best_step": ", ".join(f"{counted.best_step} ({name})" for name, counted in counts.items()),
+            "kept": None,  # each adapter kept the margins of its own pairs
             "per_bias": counts,
         }
     )
@@ -194,7 +195,7 @@ def _one_adapter_each(
 def with_base_preferences(
     rows: Sequence[TrainingPair], score: Callable[[Sequence[Text]], Mapping[str, float]]
 ) -> list[TrainingExample]:
-    """Examples with every target known: `keep` teaches σ(margin) of the base model, whose rewards `score` gives by `text_id`."""
+    """Examples with every target known: `keep` teaches the margin of the base model, whose rewards `score` gives by `text_id`."""
     import numpy as np
 
     kept = [row.pair for row in rows if row.example.target is None]
@@ -205,6 +206,7 @@ def with_base_preferences(
         if row.example.target is not None:
             return row.example
         first, second = (rewards[text_id(row.pair.prompt, text)] for text in (row.pair.chosen, row.pair.rejected))
-        return replace(row.example, target=float(1 / (1 + np.exp(-np.clip(first - second, -50, 50)))))
+        margin = first - second
+        return replace(row.example, target=float(1 / (1 + np.exp(-np.clip(margin, -50, 50)))), kept=margin)
 
     return [known(row) for row in rows]

@@ -112,7 +112,7 @@ class ObjectiveSection(Section):
     """pairs: the chosen response over the rejected one rewritten to carry the bias (the paper's). balanced: the chosen response rewritten to
     carry the bias over the rejected one, so that next to pairs the bias is on the better side as often as on the worse. paired: a response over
     its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
-    debiased, keep the preference that the base model has; without it, unchanged pairs are taught as they are labelled."""
+    debiased, keep the margin that the base model gives them; without it, unchanged pairs are taught as they are labelled."""
     target: Share | dict[str, Share] | None = None
     """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias. null: 1. Every
     pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and

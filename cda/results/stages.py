@@ -169,6 +169,17 @@ class SynthesizeCounts(Result):
     """Training examples by kind."""
 
 
+class KeptMargins(Result):
+    """What became of the margins of validation pairs that were to stay as the base model has them (objective `keep`)."""
+
+    n: int
+    """Pairs."""
+    drift_rewards: float
+    """Mean distance from the base model's margin at the checkpoint that was kept, in reward units."""
+    spread_rewards: float
+    """Standard deviation of the base model's margins on the same pairs, in reward units."""
+
+
 class TrainCounts(Result):
     """Counts of the stage `train`."""
 
@@ -189,6 +200,8 @@ class TrainCounts(Result):
     """The form of prompt and response together."""
     notes: tuple[str, ...]
     """Sentences for the reader."""
+    kept: KeptMargins | None = None
+    """None if no such pair was validated on."""
     per_bias: dict[str, TrainCounts] | None = None
     """Each of several adapters (lora.per_bias) by itself; else None."""
 

@@ -214,7 +214,15 @@ def _small_trainer(config: RewardConfig, has_validation: bool) -> Any:
     from cda.training.trainer import ObjectiveTrainer
 
     n_rows = max(config.train_batch_size, config.eval_batch_size)  # one batch, also where smaller ones are dropped
-    row = {"chosen_ids": [2, 3], "rejected_ids": [3, 2], "length": 2, "target": 1.0, "margin": 0.0, "weight": 1.0}
+    row = {
+        "chosen_ids": [2, 3],
+        "rejected_ids": [3, 2],
+        "length": 2,
+        "target": 1.0,
+        "margin": 0.0,
+        "weight": 1.0,
+        "kept": float("nan"),
+    }
     rows = Dataset.from_list([row] * n_rows)
     shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     model = LlamaForSequenceClassification(LlamaConfig(vocab_size=4, num_labels=1, pad_token_id=0, **shape))

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cda.errors import DataError, ModelError, RecipeError
 from cda.files.jsonl import read_json, write_json
 from cda.launch import check_running, say, world_size
 from cda.models.eight_bit import free_inputs
 from cda.models.load import RewardModel, misreads_padding
 from cda.records import TrainingExample
-from cda.results.stages import TrainCounts
+from cda.results.stages import KeptMargins, TrainCounts
 from cda.training.arguments import Lora, reward_config
 from cda.training.chunks import EncodedPairs, collator, default_overhead_tokens, encode_pairs
 from cda.training.targets import chosen_targets
@@ -137,20 +139,37 @@ def train_adapter(
         (adapter / "README.md").unlink(missing_ok=True)  # PEFT's form of a card, with the base's path on this machine
     trainer.accelerator.wait_for_everyone()
     state = trainer.state
+    best_step = int(best.rsplit("-", 1)[1]) if (best := state.best_model_checkpoint) else None
     counts = TrainCounts(
         train=len(train.dataset),
         validation=len(validation.dataset),
         truncated=train.n_truncated + validation.n_truncated,
         identical_after_truncation=train.n_identical + validation.n_identical,
         steps=state.global_step,
-        best_step=int(best.rsplit("-", 1)[1]) if (best := state.best_model_checkpoint) else None,
+        best_step=best_step,
         processes=world_size(),
         form=reward_model.template.form,
         notes=tuple(reward_model.template.notes()),
+        kept=_kept_margins(validation, state.log_history, best_step),
     )
     # The library's last line holds a mean loss of the steps since the last start, which says nothing after a restart.
     history = [{name: value for name, value in entry.items() if name != "train_loss"} for entry in state.log_history]
     return TrainingResult(adapter, history, counts)
+
+
+def _kept_margins(
+    validation: EncodedPairs, history: Sequence[Mapping[str, float]], best_step: int | None
+) -> KeptMargins | None:
+    """The drift at a step, or at the last, of validation margins that were to stay; None without such a pair."""
+    from cda.training.trainer import KEPT_DRIFT
+
+    name = f"eval_{KEPT_DRIFT}"
+    drifts = [entry[name] for entry in history if name in entry and best_step in (None, entry["step"])]
+    if not drifts:
+        return None
+    kept = np.array(validation.dataset["kept"], dtype=np.float64)
+    kept = kept[np.isfinite(kept)]
+    return KeptMargins(n=len(kept), drift_rewards=drifts[-1], spread_rewards=float(kept.std()))
 
 
 def _trainer(

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
+KEPT_DRIFT = "kept_drift"
+"""Name in the trainer's log of the mean distance of margins that are to stay from the base model's, in reward units."""
 _LISTED, _STATE = "contents.json", "trainer_state.json"
 _HASHED_BYTES = 64 * 2**20
 """Reading optimizer states of gigabytes again would take longer than a step; only the size of a larger file is kept."""
@@ -60,13 +62,15 @@ def _is_whole(checkpoint: Path) -> bool:
     return bool(listed) and isinstance(listed, dict) and isinstance(state, dict) and not changed(checkpoint, listed)
 
 
-def preference_loss(differences: Tensor, targets: Tensor, margins: Tensor, weights: Tensor) -> Tensor:
-    """Weighted mean of the cross-entropy between taught and given preferences (Bradley and Terry).
+def preference_loss(differences: Tensor, targets: Tensor, margins: Tensor, weights: Tensor, kept: Tensor) -> Tensor:
+    """Weighted mean of the cross-entropy between taught and given preferences (Bradley and Terry), and of the squared distance of margins
+    that are to stay from the base model's (Margin-MSE, Hofstätter et al. 2020).
 
-        −t·log σ(d − m) − (1 − t)·log σ(−d − m)
+        −t·log σ(d − m) − (1 − t)·log σ(−d − m),    or (d − k)² / 8
 
     With t = 1 this is the pairwise loss of reward models, with a margin as in Llama 2's; with t = 0.5 and m = 0 it is least
-    if both texts are rewarded the same; with t between them if σ(d) = t.
+    if both texts are rewarded the same; with t between them if σ(d) = t. The second has the curvature of the first at a tie; the
+    first is flat at large margins, and would let these shrink unseen.
 
     Args:
         differences: reward(first) − reward(second). Tensor of shape (n,).
@@ -74,13 +78,18 @@ def preference_loss(differences: Tensor, targets: Tensor, margins: Tensor, weigh
         margins: Reward units by which the better side should lead, at least 0. Shape (n,).
         weights: Weight of each pair; the mean is over pairs, not over weights, so that a pair counts the same in any
             batch. Shape (n,).
+        kept: The base model's margin where it is to stay, in reward units; NaN for all other pairs. Shape (n,).
 
     Returns:
         The loss, a scalar tensor.
     """
+    import torch
     from torch.nn.functional import logsigmoid
 
     losses = -targets * logsigmoid(differences - margins) - (1 - targets) * logsigmoid(-differences - margins)
+    stays = kept.isfinite()
+    away = differences - torch.where(stays, kept, differences)  # not NaN, whose gradient would be NaN, too
+    losses = torch.where(stays, away**2 / 8, losses)
     return (weights * losses).mean()
 
 
@@ -180,7 +189,7 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         rewards = chunked_rewards(model, inputs["input_ids"], mask, self.overhead_tokens)
         first, second = rewards.float().chunk(2)
         differences = first - second
-        loss = preference_loss(differences, inputs["target"], inputs["margin"], inputs["weight"])
+        loss = preference_loss(differences, inputs["target"], inputs["margin"], inputs["weight"], inputs["kept"])
         if self.args.center_rewards_coefficient is not None:
             loss = loss + self.args.center_rewards_coefficient * ((first + second) ** 2).mean()
         self._note(loss.detach(), rewards.detach(), differences.detach(), inputs)
@@ -254,8 +263,8 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
             self._total_train_tokens += int(n_tokens)
         # Several processes fill up the last batch of an evaluation with pairs that were there already; these count once.
         gather = self.accelerator.gather if training else self.accelerator.gather_for_metrics
-        pairs = gather(torch.stack([*rewards.float().chunk(2), differences, inputs["target"]], dim=1))
-        every, differences, targets = pairs[:, :2], pairs[:, 2], pairs[:, 3]
+        pairs = gather(torch.stack([*rewards.float().chunk(2), differences, inputs["target"], inputs["kept"]], dim=1))
+        every, (differences, targets, kept) = pairs[:, :2], pairs[:, 2:].T
         metrics["num_tokens"] = [self._total_train_tokens]
         metrics["min_reward"].append(every.min().item())
         metrics["mean_reward"].append(every.mean().item())
@@ -266,3 +275,5 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         if not metrics["accuracy"]:
             del metrics["accuracy"]
         metrics["margin"].append(differences.double().mean().item())
+        if drift := (differences - kept)[kept.isfinite()].abs().tolist():
+            metrics[KEPT_DRIFT] += drift

@@ -545,7 +545,8 @@ def noted(training: bool) -> dict[str, list[float]]:
         _keeps_tokens=False, _total_train_tokens=0,
     )  # fmt: skip
     first, second = torch.tensor([2.0, 1.0, 1.0, 9.0]), torch.tensor([1.0, 2.0, 0.0, 1.0])
-    inputs = {"attention_mask": torch.ones(8, 5), "target": torch.tensor([1.0, 1.0, 0.5, 1.0])}
+    inputs = {"attention_mask": torch.ones(8, 5), "target": torch.tensor([1.0, 1.0, 0.5, 1.0]),
+              "kept": torch.tensor([math.nan, -3.0, math.nan, 0.0])}  # fmt: skip
     ObjectiveTrainer._note(trainer, torch.tensor(0.3), torch.cat([first, second]), first - second, inputs)
     return metrics["train" if training else "eval"]
 
@@ -555,6 +556,7 @@ def test_pairs_that_fill_up_an_evaluation_s_last_batch_count_once() -> None:
     assert found["accuracy"] == [1.0, 0.0]
     assert found["margin"] == [pytest.approx(1 / 3)]
     assert (found["min_reward"], found["max_reward"]) == ([0.0], [2.0])
+    assert found["kept_drift"] == [2.0]
 
 
 def test_in_training_every_pair_that_was_trained_on_counts() -> None:
@@ -563,10 +565,15 @@ def test_in_training_every_pair_that_was_trained_on_counts() -> None:
     assert (found["max_reward"], found["num_tokens"]) == ([9.0], [40])
 
 
-def loss(differences: list[float], targets: list[float], margins: list[float], weights: list[float]) -> float:
+def loss(
+    differences: list[float], targets: list[float], margins: list[float], weights: list[float], kept: float = math.nan
+) -> float:
     import torch
 
-    columns = (torch.tensor(values, dtype=torch.float64) for values in (differences, targets, margins, weights))
+    of_base = [kept] * len(differences)
+    columns = (
+        torch.tensor(values, dtype=torch.float64) for values in (differences, targets, margins, weights, of_base)
+    )
     return float(preference_loss(*columns))
 
 
@@ -594,6 +601,24 @@ def test_a_tie_or_soft_target_is_least_where_sigma_of_the_difference_is_the_targ
     best = math.log(target / (1 - target))
     at = [loss([best + step], [target], [0], [1]) for step in (-0.1, 0.0, 0.1)]
     assert min(at) == at[1]
+
+
+@pytest.mark.parametrize("kept", [0.0, -0.5, 4.0, 12.0])
+def test_a_margin_that_is_to_stay_is_least_where_it_was_and_pulls_as_hard_wherever_that_is(kept: float) -> None:
+    assert loss([kept], [0.9], [0], [1], kept) == 0
+    assert loss([kept + 2], [0.9], [0], [2], kept) == loss([kept - 2], [0.1], [0], [2], kept) == pytest.approx(1.0)
+
+
+def test_a_margin_that_is_to_stay_has_a_tie_s_curvature_and_leaves_other_pairs_their_gradients() -> None:
+    import torch
+
+    differences = torch.tensor([0.01, 1.0], dtype=torch.float64, requires_grad=True)
+    ones, kept = torch.ones(2, dtype=torch.float64), torch.tensor([0.0, math.nan], dtype=torch.float64)
+    preference_loss(differences, 0.5 * ones, 0 * ones, ones, kept).backward()
+    assert differences.grad is not None
+    own, other = differences.grad.tolist()
+    assert own == pytest.approx(0.01 / 4 / 2)  # that of the cross-entropy of a tie
+    assert other == pytest.approx((1 / (1 + math.exp(-1.0)) - 0.5) / 2)
 
 
 def test_weights_scale_a_pair_whatever_is_beside_it() -> None:
