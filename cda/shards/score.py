@@ -277,6 +277,7 @@ def run_score(
             if now.shards_done == result.shards_done:
                 break
             result = now
+        free_memory()
         if not result.missing:
             folder.clean()
         words = (named.name, *references, "--out", str(folder.path), *_again(subject, columns, split, shard_rows))
@@ -314,8 +315,6 @@ def _score(scoring: Scoring, missing: Sequence[Shard], settings: ScorerSettings)
             for index, rows, table in source.chunks(scoring.shard_rows, n_rows, by_index, scoring.schema):
                 _write(scoring, by_index[index], rows, table, scorer, corrector)
                 bar.update(len(rows))
-    del scorer
-    free_memory()
     return started
 
 
