@@ -237,9 +237,7 @@ def run_score(
     used. What cannot be scored in a row is counted by its reason.
     """
     settings = scorer_settings(loaded)
-    check_subject(subject, settings, shares=True, singly=True)
     named = open_scorer(subject, settings)
-    named.as_pointwise()
     own = Part(part.number * world_size() + rank(), part.of * world_size())
     folder = ScoredFolder(loaded.recipe.run_path, own)
     try:
@@ -247,6 +245,7 @@ def run_score(
     except DataError as error:
         raise DataError(str(error).replace("data.split=", "--split ")) from None
     folder.planned()
+    check_subject(subject, settings, shares=True, singly=True)
     scoring = Scoring(inputs, named, columns, shard_rows, folder)
     before = scoring.done()
     missing = [shard for shard in own.own(scoring.shards) if shard not in before]
