@@ -21,8 +21,8 @@ from cda.files.paths import is_there, user_path
 from cda.files.reads import contents, sha256_of
 from cda.records import content_id
 
-_SCANNED_ROWS = 10_000
-"""Rows that are looked at together for the types of their columns."""
+_BATCH_ROWS = 2_000
+"""Rows that are read at once, or looked at together for the types of their columns."""
 _AS_JSON = {b"cda": b"json"}
 """Mark of a column whose values have several types, and which is kept as JSON text."""
 
@@ -56,12 +56,12 @@ class Source:
         import pyarrow as pa
 
         if self._is_arrow:
-            schema, batches = self._batches()
-            n = sum(batch.num_rows for batch in batches)
+            schema, stated, batches = self._batches()
+            n = sum(batch.num_rows for batch in batches) if stated is None else stated
             schema = pa.schema([pa.field(field.name, field.type) for field in schema])
         else:
             n, types, rows = 0, dict[str, Any](), iter(self._rows())
-            while part := plain_rows(islice(rows, _SCANNED_ROWS), self.name):
+            while part := plain_rows(islice(rows, _BATCH_ROWS), self.name):
                 n += len(part)
                 for name in dict.fromkeys(name for row in part for name in row):
                     types[name] = _wider(types.get(name, pa.null()), [row.get(name) for row in part])
@@ -83,20 +83,30 @@ class Source:
         import pyarrow as pa
 
         wanted = {index: range(index * size, min((index + 1) * size, n_rows)) for index in sorted(indexes)}
+        left = iter(wanted)
+        for part, table in self._parts(list(wanted.values()), size, schema):
+            yield next(left), part, table
+            pa.default_memory_pool().release_unused()  # Arrow keeps what it has freed, and more of it with every row
+        if next(left, None) is not None:
+            raise DataError(f"{self.name}: has fewer rows than when it was first read; start again with what it is now")
+
+    def _parts(self, wanted: Sequence[range], size: int, schema: Any) -> Iterator[tuple[list[Row], Any]]:
+        """Rows and table of each wanted range, of `size` rows or the last."""
+        import pyarrow as pa
+
         if self._is_arrow:
-            with closing(_slices(self._batches()[1], list(wanted.values()))) as tables:
-                for index, batches in zip(wanted, tables, strict=False):
+            with closing(_slices(self._batches()[-1], wanted)) as tables:
+                for batches in tables:
                     table = pa.Table.from_batches(batches).select(schema.names).cast(schema)
-                    yield index, plain_rows(table.to_pylist(), self.name), table
+                    yield plain_rows(table.to_pylist(), self.name), table
             return
-        rows = iter(self._rows(lambda row: row // size in wanted))
-        for index, own in wanted.items():
+        places = {own.start // size for own in wanted}
+        rows = iter(self._rows(lambda row: row // size in places))
+        for own in wanted:
             part = plain_rows(islice(rows, len(own)), self.name)
             if len(part) < len(own):
-                raise DataError(
-                    f"{self.name}: has fewer rows than when it was first read; start again with the file as it is now"
-                )
-            yield index, part, _table(part, schema)
+                return
+            yield part, _table(part, schema)
 
     @property
     def _is_arrow(self) -> bool:
@@ -116,8 +126,8 @@ class Source:
             rows = (row for _, row in delimited_stream(self.path))
         return rows if wanted is None else (row for number, row in enumerate(rows) if wanted(number))
 
-    def _batches(self) -> tuple[Any, Iterator[Any]]:
-        """Schema and record batches of a table of Arrow."""
+    def _batches(self) -> tuple[Any, int | None, Iterator[Any]]:
+        """Schema of a table of Arrow, its number of rows if it states one, and its record batches."""
         import pyarrow.ipc
         import pyarrow.parquet
 
@@ -127,18 +137,22 @@ class Source:
                 from datasets import load_from_disk
 
                 dataset = split_of(load_from_disk(str(self.path)), self.split, self.path)
-                tables = dataset.with_format("arrow").iter(_SCANNED_ROWS)
-                return dataset.features.arrow_schema, (batch for table in tables for batch in table.to_batches())
+                tables = dataset.with_format("arrow").iter(_BATCH_ROWS)
+                batches = (batch for table in tables for batch in table.to_batches())
+                return dataset.features.arrow_schema, dataset.num_rows, batches
             if kind_of(self.path) == ".parquet":
-                file = pyarrow.parquet.ParquetFile(self.path)
-                return file.schema_arrow, _read(self.path, file.iter_batches(_SCANNED_ROWS))
+                # Buffered ahead, or read over several groups at once, all that was read would be held.
+                file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False)
+                groups = (file.iter_batches(_BATCH_ROWS, row_groups=[each]) for each in range(file.num_row_groups))
+                read = _read(self.path, (batch for group in groups for batch in group))
+                return file.schema_arrow, file.metadata.num_rows, read
             source = pyarrow.memory_map(str(self.path))
             try:  # as `datasets` writes them, or as Feather does
                 stream = pyarrow.ipc.open_stream(source)
-                return stream.schema, _read(self.path, stream)
+                return stream.schema, None, _read(self.path, stream)
             except pyarrow.ArrowInvalid:
                 opened = pyarrow.ipc.open_file(source)
-                return opened.schema, _read(self.path, map(opened.get_batch, range(opened.num_record_batches)))
+                return opened.schema, None, _read(self.path, map(opened.get_batch, range(opened.num_record_batches)))
         except DataError:
             raise
         except Exception as error:  # pyarrow's own, and those of `datasets`
