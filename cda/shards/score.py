@@ -16,7 +16,7 @@ import numpy as np
 from cda.data.load import Row, RowError
 from cda.data.scorable import REWARDS, Layout, layout_of
 from cda.data.streams import Source, one_schema, sources, stored_schema
-from cda.errors import DataError, RunError
+from cda.errors import DataError, ModelError, RunError
 from cda.files.paths import user_path
 from cda.finetuning.applied import check_subject
 from cda.jobs.given import from_python
@@ -44,6 +44,8 @@ from cda.shards.shards import ROWS, Part, ScoredFolder, Shard, ShardFacts, facts
 SHARD_ROWS = 10_000
 _PROBED_ROWS = 1_000
 _POLL_S = 0.2
+_ENOUGH = 100
+"""Texts of a shard from which it is a fault, and no accident, that none has a reward."""
 
 
 @dataclass(frozen=True)
@@ -338,6 +340,9 @@ def _write(
             reason = next((rewards.why_missing(name) for name in names if np.isnan(rewards.by_text[name])), None)
         if reason is not None:
             without[reason] += 1
+    if len(texts) >= _ENOUGH and not rewards.scored:
+        why = ", ".join(f"{n:,} × {reason}" for reason, n in without.most_common(3))
+        raise ModelError(f"{scorer.name}: none of {len(texts):,} texts has a reward ({why}); earlier shards are kept")
     values = [sides[:, 0], sides[:, 1], sides[:, 0] - sides[:, 1]] if layout.pairs else [sides[:, 0]]
     for name, column in zip(layout.added, values, strict=True):
         table = table.append_column(scoring.columns.get(name, name), [_nullable(column)])

@@ -13,8 +13,10 @@ import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 from score_files import scored, singles, written
+from serving import said as said_by
 
 import cda as package
+from cda.data import streams
 
 Run = Callable[..., str]
 
@@ -218,3 +220,39 @@ def test_a_reward_model_cuts_counts_and_reads_tokens(desk: Path, cda: Run) -> No
     with package.reward_function("embedded", model={"max_length_tokens": 32, "precision": "fp32"}) as reward:
         expected = reward([row["prompt"] for row in rows], [row["response"] for row in rows])
     assert [row["reward"] for row in scored("o")] == pytest.approx(expected, abs=1e-5)
+
+
+def test_a_model_without_any_reward_is_an_error(desk: Path, cda: Run) -> None:
+    written(desk / "a.jsonl", [row | {"response": "nan"} for row in singles(120)])
+    said = cda("mine.py:reward", "a.jsonl", "--out", "o", status=2)
+    assert "none of 120 texts has a reward (120 × NaN or infinite reward); earlier shards are kept" in said
+    assert not list(Path("o/rows").iterdir())
+
+
+def test_a_hub_data_set_is_streamed_at_one_commit(cda: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[dict[str, Any]] = []
+
+    def load_dataset(name: str, **options: Any) -> Any:
+        asked.append({"name": name, **options})
+        return iter(singles(7))
+
+    monkeypatch.setattr("datasets.load_dataset", load_dataset)
+    monkeypatch.setattr(streams, "commit_of", lambda *_: "c" * 40)
+    cda("mine.py:reward", "my-org/my-rows", "--out", "o", "--shard-rows", 3, "--split", "test")
+    assert [row["reward"] for row in scored("o")] == [float(i + 1) for i in range(7)]
+    assert {(each["revision"], each["split"], each["streaming"]) for each in asked} == {("c" * 40, "test", True)}
+    monkeypatch.setattr(streams, "commit_of", lambda *_: "d" * 40)
+    said = cda("mine.py:reward", "my-org/my-rows", "--out", "o", "--split", "test", status=2)
+    assert "my-org/my-rows: has changed since o was begun" in said
+
+
+def test_grades_of_an_llm_with_their_cost_beforehand(
+    desk: Path, cda: Run, serve: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written(desk / "a.jsonl", singles(4))
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    url = serve(lambda body: said_by("No." if "Why 2?" in str(body["messages"]) else "Grade: 7"))
+    call = ("grade:m", "a.jsonl", "--out", "o", "--shard-rows", 2, f"llm.base_url={url}")
+    assert "grading single answers: about 4 calls of m" in cda(*call, "--dry-run")
+    assert "1 row: 1 × without a readable grade" in cda(*call)
+    assert [row["reward"] for row in scored("o")] == [7.0, 7.0, None, 7.0]
