@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -80,16 +80,15 @@ class Scoring:
             raise RunError(
                 f"{at}: was begun with other columns, or with {found.shard_rows:,} rows a shard (--shard-rows): {again}"
             )
-        for place, old in enumerate(found.inputs):
-            new = self.sources[place].name if place < len(self.sources) else "no input"
-            if new != old.name:
-                raise RunError(
-                    f"{at}: its input {place + 1} is {old.name}, and here it is {new}; inputs can only be added: {again}"
-                )
-            if self.contents[place] != old.content:
-                raise RunError(
-                    f"{old.name}: has changed since {at} was begun ({old.content}; now {self.contents[place]}): {again}"
-                )
+        for place, (old, new) in enumerate(zip_longest(found.inputs, self.contents[: len(found.inputs)])):
+            if new == old.content:
+                continue
+            name = "none" if new is None else self.sources[place].name
+            if Path(name).name == Path(old.name).name:
+                raise RunError(f"{name}: has changed since {at} was begun ({old.content}; now {new}): {again}")
+            raise RunError(
+                f"{at}: its input {place + 1} is {old.name}, and here it is {name}; inputs can only be added: {again}"
+            )
         return found
 
     @cached_property

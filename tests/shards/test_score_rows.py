@@ -139,6 +139,7 @@ def test_inputs_can_be_added_and_nothing_else_may_change(desk: Path, cda: Run) -
     cda("mine.py:reward", "a.jsonl", "--out", "o")
     cda("mine.py:reward", "[ab].jsonl", "--out", "o")
     assert [row["id"] for row in scored("o")] == [*range(8)]
+    cda("mine.py:reward", desk / "a.jsonl", desk / "b.jsonl", "--out", "o")  # they are known by their content
     assert "inputs can only be added" in cda("mine.py:reward", "a.jsonl", "--out", "o", status=2)
     said = cda("mine.py:other", "a.jsonl", "b.jsonl", "--out", "o", status=2)
     assert "o: holds rewards of mine.py:reward, and this is mine.py:other" in said and "--out" in said
