@@ -26,7 +26,7 @@ if not (3, 11) <= sys.version_info[:2] <= (3, 14):
     raise ImportError(_problem)
 
 if TYPE_CHECKING:
-    from cda.api.benchmarks import audit_data, best_of, calibrate, dose, quality
+    from cda.api.benchmarks import audit_data, best_of, calibrate, dose, quality, score
     from cda.api.results import (
         Audit,
         BestOf,
@@ -48,7 +48,7 @@ __version__ = "0.1.0"
 
 # Public names by module; loaded on first use, so that `import cda` takes no time.
 _NAMES = {
-    "cda.api.benchmarks": ("audit_data", "best_of", "calibrate", "dose", "quality"),
+    "cda.api.benchmarks": ("audit_data", "best_of", "calibrate", "dose", "quality", "score"),
     "cda.api.results": (
         "Audit",
         "BestOf",
@@ -109,6 +109,7 @@ __all__ = [
     "quality",
     "reward_function",
     "rewrite",
+    "score",
     "train",
 ]
 

@@ -25,6 +25,7 @@ RESULTS = {
     "data": "DataAudit",
     "quality": "Quality",
     "best-of": "BestOf",
+    "score": "ScoreResult",
     "discover": "DiscoverResult; TopicsResult with --by-topic",
     "inspect": "InspectResult; Prompts with --prompts",
     "report": "TrainResult; Audit for a folder",

@@ -20,7 +20,7 @@ SLOW_FILES = (
     "test_launch_processes.py", "test_terminal_streams.py", "test_transformers_serve.py",
     "test_llm_cache.py", "test_llm_batch.py", "test_purse.py", "test_errors_inside.py", "test_progress.py",
     "test_records.py", "test_run.py", "test_user_errors.py", "test_audit.py", "test_rewards.py", "test_command_habits.py",
-    "test_hub_commits.py", "test_scorer_kinds.py", "test_train_keys.py", "test_plot.py", "test_own.py",
+    "test_hub_commits.py", "test_scorer_kinds.py", "test_score_processes.py", "test_train_keys.py", "test_plot.py", "test_own.py",
     # Trials of a trainer's settings, and trainings.
     "test_objectives_stage.py", "test_pair_weights.py", "test_prompt_stages.py", "test_recipe_sources.py", "test_plans_without.py",
     # Four seconds of computing or more.

@@ -17,6 +17,7 @@ from cda.results.data import DataResult
 from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.inspect import InspectResult
+from cda.results.scored import ScoreResult
 from cda.results.study import StudyResult
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -24,6 +25,7 @@ KINDS: dict[str, tuple[type[Saved], str]] = {
     "audit": (AuditResult, "`audit/audit.json` of a run: `cda audit`, `cda train`, `cda.audit`, `run.audit`"),
     "quality": (QualityResult, "`quality.json`: `cda quality`, `cda.quality`"),
     "best_of": (BestOfResult, "`best_of_n.json`: `cda best-of`, `cda.best_of`"),
+    "score": (ScoreResult, "`score.json`: `cda score`, `cda.score`"),
     "data": (DataResult, "`data.json`: `cda data`, `cda.audit_data`"),
     "dose": (
         DoseResult,

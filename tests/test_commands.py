@@ -23,14 +23,14 @@ from cda.training.arguments import check_arguments
 
 COMMANDS = commands()
 OURS = [one for one in COMMANDS if one.startswith("cda ") and not one.startswith("cda launch ")]
-_LAUNCHED = re.compile(r"((?:accelerate|cda) launch .*?)(?:scripts/train\.py|-m cda train|train) (.+)")
+_LAUNCHED = re.compile(r"((?:accelerate|cda) launch .*?)(scripts/train\.py|(?:-m cda )?(?:train|score)) (.+)")
 LAUNCHED = [one for one in COMMANDS if _LAUNCHED.fullmatch(one)]
 # Those that only print are run.
 RUN = {"samples", *NOT_DRY}
 # What a command may miss here: runs, and files that no test makes.
 ABSENT = re.compile(
     r"runs/|rewardbench\.jsonl|samples\.jsonl|outputs_before\.jsonl|my_log\.jsonl|my-study/|calibration\.json|filled\.csv|results-\*"
-    r"|(?<=compare )rows|^rows$|uses-hedging\.yaml"
+    r"|(?<=compare )rows|^rows$|uses-hedging\.yaml|my_rows/"
 )
 
 
@@ -70,9 +70,12 @@ def invoked(words: list[str]) -> Result:
 def test_a_launch_dry_runs(command: str) -> None:
     found = _LAUNCHED.fullmatch(command)
     assert found is not None
-    launcher, words = found.groups()
+    launcher, started, words = found.groups()
     config = re.search(r"--config_file (\S+)", launcher)
     assert config is None or (ROOT / config.group(1)).is_file()
+    if started.endswith("score"):
+        assert_only_a_file_is_missing(words, invoked(["score", *shlex.split(words), "--dry-run"]))
+        return
     result = invoked(["train", *shlex.split(words), "--dry-run"])
     assert result.exit_code == 0, result.output
     assert "\ntrain       " in result.stdout

@@ -35,6 +35,7 @@ THEIRS = {
     "accelerate": "--config_file --num_processes --num_machines --multi_gpu --cpu --mixed_precision --dynamo_backend --machine_rank "
     "--main_process_ip --main_process_port --quiet",
     "torchrun, pip, pytest, tensorboard, hf": "--nproc_per_node --no-deps --write-golden --logdir --exclude --help",
+    "Slurm": "--array --gres",
     "OpenRLHF and the documents' own programs": "--remote_rm_url --label_key --data --reward --release",
 }
 """Options of programs that are not ours, by program."""
@@ -124,10 +125,10 @@ def test_a_how_to_answers_its_question_first(document: Path) -> None:
     assert not [line for line in lines[1:fence] if line.startswith("#")]
 
 
-def test_ten_questions_have_their_command() -> None:
+def test_eleven_questions_have_their_command() -> None:
     text = (ROOT / "docs" / "which-command.md").read_text(encoding="utf-8")
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ") and "`cda " in line]
-    assert len(rows) == 10
+    assert len(rows) == 11
     assert all(row[0].endswith("?") and row[1].startswith("`cda ") and "](" in row[2] for row in rows)
     assert len({row[1].split()[1] for row in rows}) >= 8  # audit answers three
     assert "docs/which-command.md" in (ROOT / "README.md").read_text(encoding="utf-8")

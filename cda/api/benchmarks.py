@@ -1,4 +1,4 @@
-"""Accuracy, win rates, best-of-n, what preference data teach, and corrections that people's votes choose, from Python."""
+"""Accuracy, win rates, best-of-n, rewards of many rows, what preference data teach, and corrections that people's votes choose, from Python."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ from cda.jobs.options import (
     LabelArguments,
     Model,
     QualityArguments,
+    ScoreArguments,
 )
 from cda.jobs.terms import (
     ROWS,
@@ -45,7 +46,10 @@ from cda.preferences.stage import DataOptions, run_data, without_effect
 from cda.recipe.load import LoadedRecipe
 from cda.resources.artifacts import folder_suffix
 from cda.resources.llm_access import share_purse
+from cda.results.scored import ScoreResult
 from cda.results.stages import LabelCounts
+from cda.shards.score import run_score
+from cda.shards.shards import Part
 
 
 @declared(QualityArguments)
@@ -123,6 +127,45 @@ def best_of(model: Model, responses: Data, /, **options: Unpack[BestOfArguments]
             file, subjects, loaded, out=loaded.recipe.run_path, biases=names or BIASES, sizes=ns or None, betas=tilts,
             columns=columns, split=split, figures=options["figures"], limit=options["limit"],
         )  # fmt: skip
+
+
+@declared(ScoreArguments)
+def score(model: Model, data: Data | Sequence[str | Path], /, **options: Unpack[ScoreArguments]) -> ScoreResult:
+    """The reward of every row of any number of rows, written shard by shard, as `cda score` does.
+
+    A call that was stopped goes on where it was. Rows that cannot be scored have null, and are counted by reason.
+
+    Args:
+        model: As for `cda.audit`; it must give rewards.
+        data: Files, patterns such as `shards/*.jsonl`, folders or a hub id, or rows: of prompt and response, of prompt, chosen and
+            rejected, or of messages.
+        settings: As for `cda.audit`.
+
+    Returns:
+        How far it is, and the rewards in a few numbers. The rows with their rewards are the parquet files in `rows` in the folder.
+
+    Raises:
+        CdaError: As `cda.audit`; DataError for inputs that changed or differ in their columns, RunError for another model in the folder.
+
+    Example:
+        >>> import cda
+        >>> result = cda.score("my-org/my-reward-model", "shards/*.jsonl", out="scored")  # doctest: +SKIP
+        >>> result.rewards["reward"].mean, result.without_reward  # doctest: +SKIP
+    """
+    terms = Terms.of("cda.score", ScoreArguments, options)
+    settings, model, held = as_the_run(terms.nested(), model, options["adapter"])
+    adapter, dose = path_text(held), options["dose"]
+    columns, split, rows = options["columns"] or {}, options["split"], options["shard_rows"]
+    files = _files(data, terms)
+    missing = "data: has no rows" if terms["overrides"] is None else "give at least one file of rows"
+    inputs = {"on": sorted(files), "with": adapter, "at": dose}
+    read = [f"{ours}={theirs}" for ours, theirs in columns.items()]
+    others = (*terms.words, *read, "" if split == "train" else split, "" if rows is None else f"shards of {rows}")
+    problems = [*(() if files else (missing,)), *_data_settings(settings, terms)]
+    part = Part.of_words(options["part"])
+    with loaded_with_folder(model, terms, settings, inputs, others, problems=problems) as (loaded, _):
+        subject = asked_subjects(loaded.recipe.model, adapter, None, dose)[-1]
+        return run_score(files, subject, loaded, columns=columns, split=split, part=part, shard_rows=rows)
 
 
 @declared(DataArguments)

@@ -376,6 +376,21 @@ def best_of(
     """How prevalent each bias is among the best of n responses, and in a policy tilted to the reward, before and after an adapter."""
 
 
+@job(MEASURE, "", declared.ScoreArguments, does="cda.api.benchmarks:score")
+def score(
+    model: Scorer,
+    files: Annotated[
+        list[str],
+        Argument(
+            metavar="DATA…",
+            help="Rows of prompt and response, of prompt, chosen and rejected, or of messages: files, patterns in quotation marks "
+            "('shards/*.jsonl'), folders or a hub id; and section.key=value, as many as you like.",
+        ),
+    ],
+) -> None:
+    """Reward of every row of any number of rows, written shard by shard by one process or many; goes on after a kill."""
+
+
 @job(MEASURE, "seed columns", declared.DiscoverArguments)
 def discover(call: Call, model: Scorer, overrides: Overrides = None, **options: Any) -> None:
     """Find attributes that the model rewards and a judge does not, confirm them on unseen prompts, write bias files."""

@@ -174,12 +174,8 @@ def is_same_place(reference: str, file: str) -> bool:
     return target.is_relative_to(source) or (target.exists() and target.samefile(source))
 
 
-def load_rows(reference: str, split: str = "train") -> list[Row]:
-    """All rows of a data source; messages that a table holds as text are read as messages.
-
-    Raises:
-        DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
-    """
+def located(reference: str) -> Path | None:
+    """The file or folder that a reference means; None for a hub id. DataError: it is none of them, or not there."""
     if not looks_like_path(reference):
         if close := near(reference, ["embedded"]) or near_path(reference):
             raise DataError(f"{reference}: no such file. Did you mean '{close}'?")
@@ -189,21 +185,30 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
             )
         if "/" not in reference:
             say(f"  {reference}: no such file here; looked for as a data set on the Hugging Face hub")
-        return columns_of_messages(plain_rows(_from_hub(reference, split), reference), reference)
+        return None
     path = user_path(reference)
     if not is_there(path):
         close = near_path(reference)
         raise DataError(f"{path}: no such file or folder" + (f". Did you mean '{close}'?" if close else ""))
-    if is_a_folder(path):
-        rows = _from_folder(path, split)
-    elif (kind := _kind(path)) in _READERS:
-        rows = list(_READERS[kind](path))
-    else:
+    if not is_a_folder(path) and kind_of(path) not in _READERS:
         raise DataError(f"{path}: unknown file type; use one of {', '.join(FILE_TYPES)}, a folder or a hub id")
+    return path
+
+
+def load_rows(reference: str, split: str = "train") -> list[Row]:
+    """All rows of a data source; messages that a table holds as text are read as messages.
+
+    Raises:
+        DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
+    """
+    path = located(reference)
+    if path is None:
+        return columns_of_messages(plain_rows(_from_hub(reference, split), reference), reference)
+    rows = _from_folder(path, split) if is_a_folder(path) else list(_READERS[kind_of(path)](path))
     if not rows:
         raise DataError(f"{path}: has no rows")
     rows = plain_rows(rows, str(path))
-    return rows if _kind(path) in (".csv", ".tsv") else columns_of_messages(rows, str(path))
+    return rows if kind_of(path) in (".csv", ".tsv") else columns_of_messages(rows, str(path))
 
 
 def check_columns(
@@ -231,7 +236,7 @@ def _from_parquet(path: Path) -> list[Row]:
     try:
         return list(pyarrow.parquet.read_table(path).to_pylist())
     except Exception as error:  # pyarrow's own, and those of its conversions: text that is not UTF-8, impossible dates
-        raise DataError(f"{path}: not a readable parquet file ({_first_line(error)})") from None
+        raise DataError(f"{path}: not a readable parquet file ({first_line(error)})") from None
 
 
 def _from_arrow(path: Path) -> list[Row]:
@@ -243,7 +248,7 @@ def _from_arrow(path: Path) -> list[Row]:
                 return list(opened(file).read_all().to_pylist())
         except Exception as error:  # as above
             problem = error
-    raise DataError(f"{path}: not a readable arrow file ({_first_line(problem)})")
+    raise DataError(f"{path}: not a readable arrow file ({first_line(problem)})")
 
 
 _READERS: dict[str, Callable[[Path], Iterable[Row]]] = {
@@ -254,31 +259,38 @@ FILE_TYPES = tuple(_READERS)
 _PACKED = (".jsonl", ".json", ".csv", ".tsv")
 
 
-def _kind(path: Path) -> str:
+def kind_of(path: Path) -> str:
     """The suffix that says how a file is read; that before .gz, for texts."""
     inner = Path(path.stem).suffix
     return inner if path.suffix == ".gz" and inner in _PACKED else path.suffix
 
 
 def _from_folder(path: Path, split: str) -> list[Row]:
-    from datasets import DatasetDict, load_from_disk
+    from datasets import load_from_disk
 
-    saved = _is_saved(path)
+    saved = is_saved(path)
     # Data files and saved datasets of the folder, each of which could be given by itself.
-    tables = sorted(inside for inside in path.iterdir() if inside.suffix in FILE_TYPES or _is_saved(inside))
-    if not saved and any(map(_is_saved, tables)):
+    tables = sorted(inside for inside in path.iterdir() if inside.suffix in FILE_TYPES or is_saved(inside))
+    if not saved and any(map(is_saved, tables)):
         # Before datasets takes all of their files for one table.
         raise DataError(f"{path}: {_holds(tables)}")
     try:
         dataset = load_from_disk(str(path)) if saved else _loaded_anew(path)
     except Exception as error:  # datasets raises many kinds, all of them about the folder
-        reason = _holds(tables) if tables else _first_line(error)
+        reason = _holds(tables) if tables else first_line(error)
         raise DataError(f"{path}: not a folder that datasets can load ({reason})") from None
-    if isinstance(dataset, DatasetDict):
-        if split not in dataset:
-            raise DataError(f"{path}: no split '{split}'. Found: {', '.join(dataset)}. Choose one with data.split=...")
-        dataset = dataset[split]
-    return list(dataset.to_list())
+    return list(split_of(dataset, split, path).to_list())
+
+
+def split_of(dataset: Any, split: str, path: Path) -> Any:
+    """One split of a loaded folder, or of its files by split; DataError if it has others alone. What has no splits is itself."""
+    if not isinstance(dataset, Mapping):
+        return dataset
+    if split not in dataset:
+        raise DataError(
+            f"{path}: no split '{split}'. Found: {', '.join(map(str, dataset))}. Choose one with data.split=..."
+        )
+    return dataset[split]
 
 
 def _loaded_anew(path: Path) -> Any:
@@ -289,7 +301,7 @@ def _loaded_anew(path: Path) -> Any:
         return load_dataset(str(path), cache_dir=cache, keep_in_memory=True)
 
 
-def _is_saved(folder: Path) -> bool:
+def is_saved(folder: Path) -> bool:
     return (folder / "dataset_info.json").exists() or (folder / "dataset_dict.json").exists()
 
 
@@ -306,9 +318,7 @@ def _from_hub(reference: str, split: str) -> list[Row]:
         dataset = load_dataset(reference, split=split, revision=commit)
         rows = list(dataset.to_list())
     except Exception as error:  # connection, missing repository, missing split: all end the same way for a user
-        raise DataError(
-            f"{reference}: not a local file, and not loadable from the Hugging Face hub (split '{split}'): {_first_line(error)}"
-        ) from None
+        raise not_on_hub(reference, split, error) from None
     # Out of reach of the hub, `datasets` takes whichever copy it has.
     read = {found[-1] for file in dataset.cache_files if (found := _CACHED_COMMIT.findall(file["filename"]))}
     if commit is not None and read - {commit}:
@@ -319,5 +329,11 @@ def _from_hub(reference: str, split: str) -> list[Row]:
     return rows
 
 
-def _first_line(error: Exception) -> str:
+def not_on_hub(reference: str, split: str, error: Exception) -> DataError:
+    """The error of a data set that the hub does not give."""
+    why = f"not loadable from the Hugging Face hub (split '{split}'): {first_line(error)}"
+    return DataError(f"{reference}: not a local file, and {why}")
+
+
+def first_line(error: Exception) -> str:
     return (str(error) or type(error).__name__).splitlines()[0][:300]

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
-from cda.data.shapes import UnreadableError, grouped_rows, shape_of
+from cda.data.shapes import Shape, UnreadableError, grouped_rows, shape_of
 from cda.data.tables import structured
 from cda.errors import DataError, refuse
 from cda.records import (
@@ -89,9 +89,7 @@ def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, sett
     unknown: dict[str, list[tuple[int, str]]] = {}
     for number, row in items:
         try:
-            sides = shape.read(row)
-            pair = pair_of(sides.prompt, sides.chosen, sides.rejected)
-            found.numbered.append((number, replace(pair, prompt=with_earlier(row, pair.prompt))))
+            found.numbered.append((number, pair_in(row, shape)))
         except RowError as problem:
             found.unusable.append((number, str(problem)))
         except UnreadableError as problem:
@@ -104,6 +102,13 @@ def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, sett
         ]
     )
     return found
+
+
+def pair_in(row: Row, shape: Shape) -> Pair:
+    """The pair of one row of a shape. RowError or UnreadableError: it has none."""
+    sides = shape.read(row)
+    pair = pair_of(sides.prompt, sides.chosen, sides.rejected)
+    return replace(pair, prompt=with_earlier(row, pair.prompt))
 
 
 def repeated_rows(keys: Sequence[tuple[str, ...]]) -> list[str | None]:

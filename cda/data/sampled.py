@@ -190,7 +190,7 @@ def _outputs(row: Row, names: Mapping[str, str], listed: bool) -> list[Output]:
 
 def _output(response: object, quality: Any) -> Output:
     try:
-        text = _text(response)
+        text = response_text(response)
     except RowError as problem:
         return Output(reason=str(problem))
     if quality is None or quality == "":
@@ -213,7 +213,7 @@ def _from_json(value: object) -> object:
     return value
 
 
-def _text(value: object) -> str:
+def response_text(value: object) -> str:
     """A response as text, also if it stands as one assistant message."""
     value = message_text(value)
     if isinstance(value, list | tuple):

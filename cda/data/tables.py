@@ -8,7 +8,7 @@ import io
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from os import PathLike
@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from cda.errors import DataError, refuse, type_in_words
-from cda.files.jsonl import MAX_DEPTH, parse_json, read_text
+from cda.files.jsonl import MAX_DEPTH, opened_file, parse_json, read_text
+from cda.files.paths import reading
 
 Rows = Iterable[Mapping[str, object]]
 """Rows in memory: a list of dicts, a `datasets.Dataset`, or a pandas frame."""
@@ -97,37 +98,54 @@ _MESSAGES = re.compile(r"(?:array\()?[\[(]\s*\{\s*(['\"])(?:role|content|from|va
 _MAYBE_MESSAGES = re.compile(r"[\[(]\s*\{\s*['\"]")
 """Messages whose first key is another, such as `name`; a text of data may begin so too."""
 _KEYS = ({"role", "content"}, {"from", "value"})
+_HEAD = 2**20
+"""Characters of a table by which its separator is known."""
 _BLANK = "\ufeff \t\r\n"
 
 
 def delimited_rows(path: Path) -> list[dict[str, object]]:
     """Rows of a table with a header; commas, semicolons or tabs stand between cells. DataError names the line."""
-    text = read_text(path)
+    problems: list[str] = []
+    rows = [with_messages(row, where, problems) for where, row in delimited_stream(path)]
+    refuse(problems, "more cells")
+    return rows
+
+
+def delimited_stream(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
+    """The place of each row of a table and its cells as texts, row by row; errors as of `delimited_rows`."""
     csv.field_size_limit(2**27)
-    stated = _SEPARATOR_LINE.match(text)
+    with reading(path), opened_file(path) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+        try:
+            yield from _delimited(path, text)
+        except UnicodeDecodeError:
+            read_text(path)  # which says where
+            raise
+
+
+def _delimited(path: Path, text: io.TextIOWrapper) -> Iterator[tuple[str, dict[str, object]]]:
+    head = text.read(_HEAD)
+    stated = _SEPARATOR_LINE.match(head)
     delimiter = (
-        stated[1] if stated else delimiter_of(text, "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ",")
+        stated[1] if stated else delimiter_of(head, "\t" if path.name.removesuffix(".gz").endswith(".tsv") else ",")
     )
-    table = io.StringIO(text[stated.end() :] if stated else text, newline="")
-    reader = csv.reader(table, delimiter=delimiter, strict=True)
+    text.seek(0)
+    if stated:
+        text.readline()
+    reader = csv.reader(text, delimiter=delimiter, strict=True)
     first = 1 if stated else 0
     last = first  # lines read so far: a quoted cell may hold several, and the line of its row is the first of them
     names: list[str] | None = None
-    rows: list[dict[str, object]] = []
-    problems: list[str] = []
     try:
         for cells in reader:
             where, last = f"{path}:{last + 1}", reader.line_num + first
             if names is None:
                 check_header(names := cells, where)
             elif len(cells) == len(names):
-                rows.append(_with_messages(dict(zip(names, cells, strict=True)), where, problems))
+                yield where, dict(zip(names, cells, strict=True))
             elif cells:
                 raise DataError(f"{where}: not as many fields as the header has columns")
     except csv.Error as error:
         raise DataError(f"{path}:{last + 1}: not valid CSV ({error})") from None
-    refuse(problems, "more cells")
-    return rows
 
 
 def delimiter_of(text: str, usual: str = ",") -> str:
@@ -154,19 +172,24 @@ def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> lis
 
     A cell of such a column that cannot be read is a DataError.
     """
-    # Rows without a text say nothing of the column; they are counted later.
-    names = [
-        name
-        for name in dict.fromkeys(name for row in rows for name in row)
-        if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
-    ]
+    names = message_columns(rows)
     problems: list[str] = []
     read: list[Mapping[str, object]] = []
     for number, row in enumerate(rows, 1):
         own = {name: row[name] for name in names if name in row}
-        read.append({**row, **_with_messages(own, f"{where}: row {number}", problems)} if own else row)
+        read.append({**row, **with_messages(own, f"{where}: row {number}", problems)} if own else row)
     refuse(problems[:10])
     return read
+
+
+def message_columns(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """The columns of nothing but messages as text."""
+    # Rows without a text say nothing of the column; they are counted later.
+    return [
+        name
+        for name in dict.fromkeys(name for row in rows for name in row)
+        if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
+    ]
 
 
 def _columns(text: str, delimiter: str) -> tuple[bool, int]:
@@ -182,7 +205,7 @@ def _columns(text: str, delimiter: str) -> tuple[bool, int]:
     return (False, 0) if any('"' in name for name in header) else (fits, len(header))
 
 
-def _with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
+def with_messages(row: Mapping[str, Any], where: str, problems: list[str]) -> dict[str, Any]:
     """A row with the messages that its cells hold as text; adds to `problems` those that cannot be read."""
     read = dict(row)
     for name, cell in row.items():

@@ -61,25 +61,29 @@ MAX_DEPTH = 100
 
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, also of a .gz (a byte order mark is dropped); DataError if it is missing, unreadable or not UTF-8."""
-    with reading(path), _opened(path) as file:
+    with reading(path), opened_file(path) as file:
         raw = file.read()
     return _utf8(raw.removeprefix(BOM_UTF8), path)
 
 
-def read_jsonl(path: Path) -> Iterator[dict[str, Any]]:
-    """Objects of a .jsonl or .jsonl.gz file, blank lines skipped; DataError names file and line of one that is not UTF-8 or no object."""
+def read_jsonl(path: Path, wanted: Callable[[int], bool] | None = None) -> Iterator[dict[str, Any]]:
+    """Objects of a .jsonl or .jsonl.gz file, blank lines skipped; DataError names file and line of one that is not UTF-8 or no object.
+    Of the objects, counted from 0, only those that are `wanted` are read."""
+    row = -1
     if "\0" in str(path):
         raise DataError(f"{path}: no file can have such a name")
     # Line by line, and by \n alone: JSON strings may hold U+2028 and its like unescaped.
-    with reading(path), _opened(path) as file:
+    with reading(path), opened_file(path) as file:
         for number, raw in enumerate(file, 1):
             line = _utf8(raw, path, number).removeprefix("\ufeff" if number == 1 else "")
             if line.strip():
-                yield _object(line, path, number)
+                row += 1
+                if wanted is None or wanted(row):
+                    yield _object(line, path, number)
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def opened_file(path: Path) -> Iterator[BinaryIO]:
     """A file to read, unpacked if it is a .gz."""
     if path.suffix != ".gz":
         with path.open("rb") as file:

@@ -262,6 +262,21 @@ class BestOfArguments(Called, ModelSettings, total=False):
     limit: Limit
 
 
+class ScoreArguments(Paid, ModelSettings, total=False):
+    adapter: Annotated[Place | None, Arg("Score with an adapter: its folder, or that of a finished run.")]
+    dose: AdapterDose
+    columns: Annotated[
+        Mapping[str, str] | None,
+        COLUMN._replace(says="Columns of your rows, or those to be added, under another name, ours=theirs."),
+    ]
+    split: Split
+    part: Annotated[str | None, Arg(form="a text such as '3/16'")]
+    """Score this part alone, such as 3/16: every sixteenth shard from the third on. Parts need not know of each other."""
+    shard_rows: Annotated[int | None, Arg(more={"min": 1})]
+    """Rows of a shard, which is what a killed process loses at most. Default: 10,000."""
+    out: Annotated[Place | None, folder("score-<model>-<inputs>")]
+
+
 class VotedArguments(Paid, ModelSettings, DoseSettings, total=False):
     """What a correction is chosen on: contrasts that people voted on, and quality pairs."""
 

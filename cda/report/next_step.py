@@ -29,6 +29,7 @@ from cda.results.discover import DiscoverResult, TopicsResult
 from cda.results.dose import CalibrationResult, DoseResult
 from cda.results.effects import Contingency, LogOdds
 from cda.results.inspect import InspectResult
+from cda.results.scored import ScoreResult
 from cda.results.study import StudyResult
 from cda.scorers.kinds import scorer_kind
 from cda.stats.sample_size import triples_for_share
@@ -277,6 +278,20 @@ def after_labels(out: str, biases: Iterable[str], columns: Iterable[str]) -> Nex
         *(word for own in columns for word in ("--column", own)),
     )
     return NextStep("see if the choices favour it", ("data", out, *own, "--labels", out))
+
+
+def after_score(
+    result: ScoreResult, again: Sequence[str], rows: str, settings: Sequence[str], *, unnamed: bool = False
+) -> NextStep:
+    """The same call as long as shards are missing; then what choices of pairs teach, or what the rewards favour."""
+    if result.missing:
+        other = "" if not unnamed else "; the same call goes on"
+        return NextStep(f"score what is missing{other}", () if unnamed else ("score", *again))
+    if result.wins is not None:
+        return NextStep("which biases go with the choices", ("data", rows, "--limit", "5000"))
+    if unnamed:
+        return NextStep("which biases it rewards", ("audit", "model"), in_memory="model")
+    return NextStep("which biases it rewards", ("audit", again[0], *settings))
 
 
 def after_texts(contrasts: str) -> NextStep:

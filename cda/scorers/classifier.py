@@ -58,6 +58,8 @@ class ClassifierScorer(TextScorer):
     label: str | None = None
     over_length: OverLength = "cut"
     workers: Workers = 1
+    n_tokens: int = field(default=0, init=False)
+    """Read so far, without padding."""
 
     @property
     def name(self) -> str:
@@ -87,6 +89,7 @@ class ClassifierScorer(TextScorer):
         with TextBar(sizes, skip, self.label) as bar:
             unknown = (batch for batch in batches if not skip.issuperset(batch))
             for batch, rewards in self._computed(unknown):
+                self.n_tokens += sum(len(text.ids) for text in batch.values())
                 yield same.scored(zip(batch, map(float, rewards), strict=True))
                 bar.scored(list(batch))
             if left := [*same.others(), *((row, TextScore(None)) for row in too_long)]:

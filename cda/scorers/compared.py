@@ -63,6 +63,8 @@ class TextScorer(Protocol):
     """Padded tokens in a batch at most; None if the scorer chooses."""
     over_length: OverLength = "cut"
     """Treatment of texts that are too long; `cut` too if the scorer has settings of its own for them."""
+    strict: bool = True
+    """A reward that is NaN or infinite is an error. False: its text has no reward, and the others stay."""
 
     @property
     def name(self) -> str:
@@ -136,6 +138,8 @@ class Rewards:
     """`reward`, or the `grade` of a scale, on which a margin of 0 is a tie that was meant."""
     tokens: Mapping[str, str] = field(default_factory=dict)
     n_cached: int = 0
+    unsound: frozenset[str] = frozenset()
+    """Those of the texts left out whose reward was NaN or infinite, by a scorer that is not `strict`."""
 
     @property
     def scored(self) -> dict[str, float]:
@@ -151,6 +155,10 @@ class Rewards:
     def why_dropped(self) -> str:
         """Reason for which texts were left out, as the end of a clause about one."""
         return "without a readable grade" if self.unit == "grade" else "too long for the model"
+
+    def why_missing(self, name: str) -> str:
+        """Reason for which a text that was left out, by its `text_id`, has no reward."""
+        return "NaN or infinite reward" if name in self.unsound else self.why_dropped
 
     @property
     def n_alike(self) -> int:

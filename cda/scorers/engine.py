@@ -118,15 +118,22 @@ def _scored(
     with contextlib.closing(scorer.in_batches([texts[name] for name in left], skip, by_tokens)) as computed:
         for finished in computed:
             new = {left[row]: score for row, score in finished if row not in skip}
-            unsound = [name for name, score in new.items() if not math.isfinite(score.reward or 0.0)]
+            unsound = [name for name, score in new.items() if not _is_sound(score)]
             whole = [(name, score) for name, score in new.items() if name not in unsound]
-            broken += unsound
             if cache is not None:
                 cache.keep(scope, whole)
+            if scorer.strict:
+                broken += unsound
+            else:
+                whole = list(new.items())
             yield from ((name, score, False) for name, score in whole)
     if broken:
         first = f"response {texts[broken[0]][1][:60]!r}"
         raise not_finite(scorer.name, len(broken), len(left) - len(skip), first)
+
+
+def _is_sound(score: TextScore) -> bool:
+    return math.isfinite(score.reward or 0.0)
 
 
 def _in_order(distinct: Iterable[str], scored: Iterable[_NamedScore]) -> Rewards:
@@ -136,10 +143,13 @@ def _in_order(distinct: Iterable[str], scored: Iterable[_NamedScore]) -> Rewards
     for name, score, known in scored:
         by_name[name] = score
         n_cached += known
-    by_text = {name: math.nan if (reward := by_name[name].reward) is None else reward for name in distinct}
+    unsound = frozenset(name for name, score in by_name.items() if not _is_sound(score))
+    by_text = {
+        name: math.nan if (reward := by_name[name].reward) is None or name in unsound else reward for name in distinct
+    }
     read = {name: cut for name in distinct if (cut := by_name[name].read) is not None}
     tokens = {name: seen for name in distinct if (seen := by_name[name].tokens) is not None}
-    return Rewards(_one_reward_each(by_text, tokens), read, tokens=tokens, n_cached=n_cached)
+    return Rewards(_one_reward_each(by_text, tokens), read, tokens=tokens, n_cached=n_cached, unsound=unsound)
 
 
 def _one_reward_each(rewards: Mapping[str, float], tokens: Mapping[str, str]) -> dict[str, float]:

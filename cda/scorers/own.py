@@ -128,12 +128,14 @@ class OwnPointwise(_Own, TextScorer):
         skip: frozenset[int] = frozenset(),  # noqa: ARG002
         known: Mapping[str, float] | None = None,  # noqa: ARG002
     ) -> Generator[Finished, None, None]:
-        """Scores call by call; ModelError if the function fails, or a reward is NaN, infinite or beyond `LARGEST`."""
+        """Scores call by call; ModelError if the function fails, or, if it is `strict`, a reward is NaN, infinite or beyond `LARGEST`."""
         for rows in row_groups(len(texts), self.code.batch_rows or BATCH_ROWS):
             prompts, responses = zip(*texts[rows.start : rows.stop], strict=True)
             rewards = self.code.numbers(rows, prompts, responses)
             broken = np.flatnonzero(~(np.abs(rewards) <= LARGEST))
-            if broken.size:
+            if not self.strict:
+                rewards = np.where(np.abs(rewards) <= LARGEST, rewards, np.nan)
+            elif broken.size:
                 raise ModelError(
                     f"{self.name}: {broken.size} of {len(rows)} rewards are NaN, infinite or beyond {LARGEST:g} (first: text "
                     f"{rows[broken[0]] + 1:,}); every text needs a reward"

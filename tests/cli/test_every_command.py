@@ -29,8 +29,8 @@ LACKING: dict[str, Mapping[str, str]] = {
     "--json": {"launch": STARTER, "completion": "prints a script for a shell"},
     "--dry-run": NOT_DRY,
     "--full": NOT_DRY,
-    "--limit": NO_ROWS | {"bias new": "looks at 20 pairs, and at 500 others at most"},
-    "--seed": NO_ROWS,
+    "--limit": NO_ROWS | {"score": "scores every row; --part scores a part","bias new": "looks at 20 pairs, and at 500 others at most"},
+    "--seed": NO_ROWS | {"score": "draws nothing"},
     "--column": NO_ROWS,
     "--out": {
         **LOOKED_UP,

@@ -1,0 +1,1 @@
+"""Rewards for any number of rows, written shard by shard."""
