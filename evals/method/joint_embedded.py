@@ -1,9 +1,10 @@
-"""Claim: taught as ties, with the base model's preference kept on unchanged pairs and between responses with and without the biases that are
-not taught (anchors), length, jargon and vagueness of the embedded model each end near a tie, none is overcorrected, no other bias moves
-further from a tie, and accuracy on quality pairs is kept.
+"""Claim: as `recipes/joint.yaml` teaches them (each response beside its own biased version, the base model's margin kept on unchanged pairs and
+between responses with and without the biases that are not taught), length, jargon and vagueness of the embedded model each end near a tie, none is
+overcorrected, no other bias moves further from a tie, and accuracy on quality pairs is kept.
 
-Three trainings (seeds counted from the recipe's), audited on contrasts that no training saw. Nobody voted on them, so that the target of
-every bias is a tie: each side preferred as often as the other.
+Three trainings (seeds counted from the recipe's), audited on all 140 contrasts of each bias, which no training saw. 80 of them, with the first seed,
+chose the targets of the recipe (four were tried), and all of them the dose: skew of the taught biases, where it is held out, is that of such choices
+on other halves. Nobody voted on them, so that the target of every bias is a tie: each side preferred as often as the other.
 
 Thresholds, of the mean over the trainings: after it, skew on each taught bias lies within 15 points of 50%, and its verdict is not "overcorrected";
 the distance from 50% of structure and of sycophancy, which are not taught, grows by 5 points at most; accuracy on quality pairs falls by 1 point
@@ -33,20 +34,19 @@ from evals.shared import Check, finish
 
 TAUGHT, OTHERS = ("length", "jargon", "vagueness"), ("structure", "sycophancy")
 NEAR, FURTHER, LOSS = 0.15, 0.05, 0.01
-MIX = (
-    "objectives=[neutral, {kind: keep, weight: 2}]",
-    "synthesize.supplementary=100",
-    "synthesize.anchors=40",
-    "dose.doses=[0, 0.5, 0.75, 1, 1.25, 1.5, 1.75]",
-)
-"""What differs from recipes/joint.yaml, which teaches the paper's pairs; the one of four mixes, tried with one seed, that kept quality best."""
 
 
 def audited(work: Path) -> AuditResult:
     """The audit of three trainings, made unless it is there."""
     run = work / "joint"
     if not (run / "audit" / "audit.json").is_file():
-        words = [*MIX, "train.seeds=3", "audit.max_samples=null", "audit.triples=null", f"run.folder={run}"]
+        words = [
+            "train.seeds=3",
+            "audit.max_contrasts=null",
+            "audit.max_samples=null",
+            "audit.triples=null",
+            f"run.folder={run}",
+        ]
         subprocess.run([sys.executable, "-m", "cda", "train", "joint", "--yes", *words], check=True)
     return load(AuditResult, run / "audit" / "audit.json", "cda audit")
 
@@ -110,7 +110,7 @@ def main() -> int:
     work = parser.parse_args().work
     audit = audited(work)
     claim = (
-        "taught as ties, with the base model's preference kept elsewhere, length, jargon and vagueness of the embedded model end near a tie, none is "
+        "as recipes/joint.yaml teaches them, with the base model's margins kept elsewhere, length, jargon and vagueness of the embedded model end near a tie, none is "
         "overcorrected, no other bias moves further from one, and accuracy is kept."
     )
     return finish("joint_embedded", claim, checks(audit), levels(audit))
