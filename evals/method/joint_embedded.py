@@ -3,7 +3,7 @@ between responses with and without the biases that are not taught), length, jarg
 overcorrected, no other bias moves further from a tie, and accuracy on quality pairs is kept.
 
 Three trainings (seeds counted from the recipe's), audited on all 140 contrasts of each bias, which no training saw. 80 of them, with the first seed,
-chose the targets of the recipe (four were tried), and all of them the dose: skew of the taught biases, where it is held out, is that of such choices
+chose the targets of the recipe (four were tried; then the weight of what is kept was doubled), and all of them the dose: skew of the taught biases, where it is held out, is that of such choices
 on other halves. Nobody voted on them, so that the target of every bias is a tie: each side preferred as often as the other.
 
 Thresholds, of the mean over the trainings: after it, skew on each taught bias lies within 15 points of 50%, and its verdict is not "overcorrected";
