@@ -84,7 +84,15 @@ def test_a_number_for_one_of_several_biases_goes_before_joint() -> None:
     [
         (["synthesize.counterfactuals={jargon: 5}"], ["length", "vagueness"]),
         (["synthesize.counterfactuals={jargon: 5, joint: 7}"], []),
-        (["biases=[length]", "objectives=[pairs]", "synthesize.counterfactuals={jargon: 5, joint: 7}"], ["length"]),
+        (
+            [
+                "biases=[length]",
+                "objectives=[pairs]",
+                "synthesize.anchors=0",
+                "synthesize.counterfactuals={jargon: 5, joint: 7}",
+            ],
+            ["length"],
+        ),
     ],
 )
 def test_a_mapping_that_lacks_a_bias_is_refused(words: list[str], missing: list[str]) -> None:
