@@ -174,17 +174,56 @@ def test_what_may_be_length_needs_contrasts_of_equal_length_before_votes(
     words["length"] = "no effect shown"
     assert after_audit(as_model(audit, "embedded")).words == ("texts", "contrasts-to-even-out")
     own = changed(as_model(audit, "mine.py:reward"), "sources.contrasts", "own.jsonl")
+    own = changed(own, "skew.jargon.source", "file")
     uneven = changed(own, "effects.jargon.before.length", of_length(0.9, 0.9))
     again = after_audit(uneven)
     assert (
         again.words[-2:] == ("--contrasts", "own.jsonl") and again.why.endswith("then audit on it") and not again.then
     )
-    for characters, more in (
-        (0.9, "even out the characters, too"),
-        (0.5, "add some whose biased side is the shorter one"),
+    for characters, words_, more in (
+        (0.9, 0.5, "about as many characters, and empty its id; then audit on it"),
+        (0.5, 0.9, "about as many words, and empty its id; then audit on it"),
+        (0.9, 0.7, "about as many characters, and empty its id; then audit on it"),  # the model prefers 88%
+        (0.5, 0.5, "about as long: add some contrasts whose biased side is the shorter one"),
     ):
-        even = after_audit(changed(own, "effects.jargon.before.length", of_length(characters, 0.5)))
-        assert even.words == () and even.why.endswith(f"about as many words: {more}")
+        even = after_audit(changed(own, "effects.jargon.before.length", of_length(characters, words_)))
+        assert even.why.endswith(more) and bool(even.words) is ("audit" in more)
+
+
+HEDGES = """name: hedges
+description: Hedges far too much.
+question: Does the response hedge far too much?
+opposite: plain
+instructions: {add: Hedge more., remove: Take out the hedges.}
+keep: [the rest]
+measure: {feature: markers_per_100_words, present_above: 1.0}
+markers: [it could be argued, to some extent]
+offline: {close_with: ["It could be argued that all of this holds, to some extent, and for the most part."]}
+"""
+
+
+def test_contrasts_that_rules_made_can_be_evened_out_as_the_next_step_says() -> None:
+    """Of a bias file of the user's own: the printed commands, one after the other, and a script for what a person would write."""
+    Path("hedges.yaml").write_text(HEDGES, encoding="utf-8")
+    words = ["audit", "mine.py:reward", "--bias", "hedges.yaml", "--limit", "36", "--quality", "none"]
+    first = CliRunner().invoke(app, words)
+    assert first.exit_code == 0, first.output
+    printed = first.output[first.output.index("Next: ") :].replace("\\\n", " ").splitlines()
+    write, audit = (line.split() for line in printed if line.startswith("    cda "))
+    assert write[:-1] == ["cda", "texts", "contrasts-to-even-out", "--run"]
+    written = CliRunner().invoke(app, write[1:])
+    assert written.exit_code == 0, written.output
+    file = Path("contrasts-to-even-out/contrasts.jsonl")
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 36 and {row["bias"] for row in rows} == {"hedges"}
+    for row in rows:
+        row["base"] += row["perturbed"].removeprefix(row["base"].rstrip()).swapcase()
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    again = CliRunner().invoke(app, audit[1:])
+    assert again.exit_code == 0 and f"{file}: none of 36 dropped" in again.output, again.output
+    assert "may be length alone" not in again.output
+    refused = CliRunner().invoke(app, ["texts", "other", "--run", "nowhere"])
+    assert refused.exit_code == 2 and "nowhere: no finished audit" in refused.output
 
 
 def of_length(characters: float, words: float) -> LengthBaseline:
