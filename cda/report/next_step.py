@@ -210,8 +210,14 @@ def _opened(bias: str) -> tuple[str, str]:
 
 def after_data(result: DataResult) -> NextStep:
     """Biases that decide pairs: list these pairs, or train with their weights; too few pairs to say: how many are needed."""
-    shown = [bias.name for bias in result.biases if _decides(bias)]
+    shown = [bias.name for bias in result.biases if _decides(bias) and not result.not_told_apart(bias)]
     shipped = names_in(FOLDERS["biases"])
+    whole = [bias.name for bias in result.biases if bias.separates and bias.name in shown]
+    if kept := [name for name in shown if name in result.left_by_weights()] or whole:
+        own = ("train", *against(shown)) if {*shown} <= {*shipped} else ()
+        it = "them" if len(kept) > 1 else "it"
+        why = f"too few pairs go against {listed(kept)} for weights to take {it} away: add pairs whose sides are alike in {it}"
+        return NextStep(f"{why}, or train on counterfactuals", own)
     if isinstance(found := result.weights, DataWeights) and not result.labels and shown and {*shown} <= {*shipped}:
         words = ("train", *against(shown), f"data.supplement={result.rows}", "data.weights=weight")
         n = min(_UNCHANGED, found.n)
