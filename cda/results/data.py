@@ -9,7 +9,7 @@ from pydantic import Field
 from cda.records import Exclusions
 from cda.results.base import ByBias, ByName, Estimate, MadeBy, Missing, Result, Shown, Test
 from cda.results.benchmarks import AskedLLM
-from cda.results.effects import ChoiceOdds, Grouping, LabelRates
+from cda.results.effects import UNTOLD, ChoiceOdds, Grouping, LabelRates
 
 
 class DataBias(LabelRates):
@@ -110,11 +110,7 @@ class DataResult(Shown):
     def not_told_apart(self, bias: DataBias) -> list[str]:
         """Biases that alone tell every choice in which this one differs, so that no odds of it are adjusted for them; often none."""
         odds = bias.odds
-        if (
-            not isinstance(odds, ChoiceOdds)
-            or not isinstance(odds.adjusted, Missing)
-            or isinstance(odds.crude, Missing)
-        ):
+        if not (isinstance(odds, ChoiceOdds) and isinstance(odds.adjusted, Missing) and UNTOLD in odds.adjusted.reason):
             return []
         return [other.name for other in self.biases if other.separates]
 
