@@ -40,6 +40,7 @@ from cda.report.next_step import (
     NextStep,
     against,
     asked_as,
+    in_python,
     of_model,
     other_widths,
     trains,
@@ -85,8 +86,7 @@ def after_audit(audit: AuditResult) -> NextStep:
     step = _after_training(audit) if compares(audit) else _after_model(audit)
     if not audit.model.unnamed:
         return step
-    name = audit.model.name if f"‘{audit.model.name}’" in str(getattr(audit.model, "how", "")) else "model"
-    return replace(step, in_memory=name)
+    return replace(step, in_memory=in_python(audit.model))
 
 
 # A model as it is.

@@ -19,7 +19,7 @@ from cda.auditing.verdict_sentences import model_evidence, model_reason, prompts
 from cda.cli import app
 from cda.jobs.options import LIMITED
 from cda.recipe.load import load_model_audit, load_recipe
-from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, of_model
+from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, in_python, of_model
 from cda.report.numbers import width
 from cda.results.base import Estimate, Missing
 from cda.results.effects import LengthBaseline
@@ -493,3 +493,30 @@ def test_stages_go_on_with_the_runs_own_settings() -> None:
     assert after_stage("report", "runs/one") is None
     again = load_recipe("runs/one", ["seed=7"]).recipe
     assert again.data.max_pairs == 12 and again.seed == 7 and str(again.run_path) == "runs/one"
+
+
+def test_a_step_that_is_too_long_loses_its_reason_before_its_command() -> None:
+    words = ("audit", "embedded", "--bias", f"{'long-' * 12}name.yaml", "--contrasts", "contrasts/contrasts.jsonl")
+    why = f"it may be length alone: in contrasts.jsonl, {'rewrite one side of each contrast ' * 4}; then audit on it"
+    step = NextStep(why, ("texts", "contrasts"), words)
+    least = len(NextStep("", step.words, words).lines())
+    for most in range(least, len(step.lines()) + 1):
+        short = step.within(most)
+        assert short.words == step.words and short.then == words and len(short.lines()) <= most
+        assert short.lines()[1 - least :] == step.lines()[1 - least :]
+    assert step.within(least).lines()[0].startswith("Next: it may be length alone") and least < len(step.lines())
+    assert step.within(2).words == () and step.within(2).why.endswith("the command stands in the report")
+
+
+@pytest.mark.parametrize(("kind", "how"), [("judge", ""), ("reward model", "Scored by the Python function ‘pref’")])
+def test_a_function_in_memory_goes_by_its_own_name(kind: str, how: str) -> None:
+    class Facts:
+        name = "pref"
+
+    facts: Any = Facts()
+    facts.kind, facts.how = kind, how
+    assert in_python(facts) == "pref"
+    facts.kind, facts.how = "reward model", "Scored in fp32"
+    assert in_python(facts) == "model"
+    facts.kind, facts.name = "judge", "<lambda>"
+    assert in_python(facts) == "model"
