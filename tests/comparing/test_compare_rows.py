@@ -262,6 +262,7 @@ def test_one_that_ties_elsewhere_is_said_to_reward_what_it_does_and_second_turns
     document = comparison_document(compared(tmp_path))
     assert document.glance is not None and document.glance_by_news is not None and len(found.split()) <= 45
     assert {*document.glance.columns} == {*names[:5]} and "length-second-turn" in document.glance_by_news.columns[:3]
+    assert document.plots and "## Figures" not in document.markdown()
     assert any(row.clause.endswith("quality all tied, n = 164") for row in document.glance.rows)
     assert "all tied" in read_markdown(document.markdown())
 
