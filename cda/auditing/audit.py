@@ -34,7 +34,8 @@ from cda.counterfactuals.label import PAIRS
 from cda.data.load import prompt_of
 from cda.data.pairs import PairLabels, training_labels
 from cda.embedded.model import EMBEDDED
-from cda.embedded.texts import WITH_CONTRASTS
+from cda.embedded.texts import WITH_CONTRASTS, shown_prompt
+from cda.errors import RunError
 from cda.files.hub import commits
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.files.paths import own_folder
@@ -87,6 +88,8 @@ def planned_calls(loaded: LoadedRecipe) -> list[Step]:
 
 
 AUDIT_FILE = "audit.json"
+MADE_FILE = "contrasts.jsonl"
+"""Contrasts that the audit made itself, in its stage."""
 _OF_SAMPLES = ("samples", "sample_columns", "max_samples")
 """Settings that no dose depends on."""
 
@@ -237,6 +240,8 @@ def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> dict[str, 
     chosen = None if only_audit else chosen_dose(run_folder)
     save(result.held_out(result.adjust_for_all_tests(audited), chosen), folder / AUDIT_FILE)
     write_jsonl(folder / "margins.jsonl", margin_rows(texts.contrasts, texts.pairs, scored))
+    if made := [row for contrast in texts.contrasts if (row := _made_row(contrast))]:
+        write_jsonl(folder / MADE_FILE, made)
     if triples:
         write_jsonl(folder / "triples.jsonl", triple_rows(triples, scorings))
     if sampled:
@@ -419,6 +424,32 @@ def margin_rows(contrasts: Sequence[Contrast], pairs: Sequence[Pair], scorings: 
         scores = _scores(pair.prompt, ("chosen", pair.chosen), ("rejected", pair.rejected), scorings)
         rows.append({"kind": "quality", "id": pair.id, "prompt_id": prompt_id(pair.prompt)} | scores)
     return rows
+
+
+def _made_row(contrast: Contrast) -> dict[str, object]:
+    """A contrast that no file and no embedded text has, as `audit.contrasts` reads it; empty for others."""
+    if contrast.tags.get("source", "file") in ("file", EMBEDDED):
+        return {}
+    sides = {"base": contrast.base, "perturbed": contrast.perturbed}
+    return {"prompt": shown_prompt(contrast.prompt), **sides, "bias": contrast.bias}
+
+
+def made_contrasts(run: Path) -> list[dict[str, object]]:
+    """Rows of the contrasts that a finished audit made by rules, by an LLM, or from triples.
+
+    Raises:
+        RunError: The folder has no finished audit, or its audit made no contrasts.
+    """
+    folder = RunFolder(run)
+    if not folder.record("audit"):
+        raise RunError(f"{run}: no finished audit. Give the folder of one, as its end names it (runs/…)")
+    file = folder.stage("audit") / MADE_FILE
+    if not file.is_file():
+        raise RunError(
+            f"{run}: its audit keeps no contrasts of its own: those of files lie there, `cda texts` without --run writes the embedded "
+            "ones, and an audit by an earlier version has to be made again (--out NEW)"
+        )
+    return list(read_jsonl(file))
 
 
 def triple_rows(triples: Sequence[Triple], scorings: Scorings) -> list[dict[str, object]]:

@@ -32,7 +32,7 @@ from cda.auditing.verdict_sentences import (
 )
 from cda.embedded.texts import EMBEDDED_BIASES, SECOND_TURNS
 from cda.numbers.measures import MEASURES
-from cda.report.glance import Cell, Glance, GlanceRow, Look, Series, marked, percent_axis
+from cda.report.glance import MAX_HEADLINE, Cell, Glance, GlanceRow, Look, Series, headline_lines, marked, percent_axis
 from cda.report.glance import Chip as Drawn
 from cda.report.names import called, capital
 from cda.report.numbers import cell, count, few_prompts, inert, listed, percent, ranked_right, share, signed, width
@@ -155,10 +155,14 @@ def _in_brief(row: BiasVerdict, name: str) -> str:
 
 
 def _length_lines(shown: Sequence[BiasVerdict]) -> list[str]:
-    """What length alone prefers, in one line, of as many of the biases as it holds."""
-    line = length_line(shown)
-    line = line if width(line) <= MAX_COLUMNS else line.replace(" prefer:", ":")
-    return _length_lines(shown[:-1]) if width(line) > MAX_COLUMNS else [line] if line else []
+    """What length alone prefers, in one line, of as many of the biases as it holds, with the number of the others."""
+    known = [each for each in shown if each.length]
+    for n in range(len(known), 0, -1):
+        line = length_line(known[:n], f"; {len(known) - n} more in the report" if n < len(known) else "")
+        for form in (line, line.replace(" prefer:", ":")):
+            if width(form) <= MAX_COLUMNS:
+                return [form]
+    return []
 
 
 def _table(shown: Sequence[BiasVerdict], audit: AuditResult) -> list[str]:
@@ -556,7 +560,8 @@ def _headline_of_training(found: Sequence[BiasVerdict], audit: AuditResult) -> s
     if is_applied and others:
         rest.append(_others_words(others))
     opening = "Training" if over is None else "On average, training"
-    return f"{'; '.join([f'{opening} {_model(audit)} {listed(parts)}', *rest])}."
+    said = f"{'; '.join([f'{opening} {_model(audit)} {listed(parts)}', *rest])}."
+    return said if len(headline_lines(said)) <= MAX_HEADLINE else said.replace(_bracketed(others), "")
 
 
 def _others_words(found: Sequence[BiasVerdict]) -> str:
@@ -574,7 +579,12 @@ def _others_words(found: Sequence[BiasVerdict]) -> str:
             )
     if bad:
         return "; ".join(bad)
-    return f"no other bias is shown to have got worse ({_measured(found, len(found) <= _MOST_OTHERS)})"
+    return f"no other bias is shown to have got worse{_bracketed(found)}"
+
+
+def _bracketed(found: Sequence[BiasVerdict]) -> str:
+    """How many others were measured, in brackets, which a headline leaves out if it would not fit."""
+    return f" ({_measured(found, len(found) <= _MOST_OTHERS)})"
 
 
 def others_measured(audit: AuditResult) -> list[str]:

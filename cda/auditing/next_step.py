@@ -41,6 +41,7 @@ from cda.report.next_step import (
     NextStep,
     against,
     asked_as,
+    in_python,
     of_model,
     other_widths,
     trains,
@@ -86,8 +87,7 @@ def after_audit(audit: AuditResult) -> NextStep:
     step = _after_training(audit) if compares(audit) else _after_model(audit)
     if not audit.model.unnamed:
         return step
-    name = audit.model.name if f"‘{audit.model.name}’" in str(getattr(audit.model, "how", "")) else "model"
-    return replace(step, in_memory=name)
+    return replace(step, in_memory=in_python(audit.model))
 
 
 # A model as it is.
@@ -161,9 +161,13 @@ def _take_away(names: Sequence[str], by_length: Sequence[str], audit: AuditResul
         return again
     if by_length:
         return _of_equal_length(by_length, audit)
-    if audit.sources.contrasts in (EMBEDDED, OF_TRIPLES):
-        return NextStep("collect votes to calibrate it by; contrasts to show people", ("texts", "contrasts-for-people"))
-    return NextStep("collect votes to calibrate it by", ("study", "export", audit.sources.contrasts, "study", *flags))
+    names = [name for name in names if audit.skew[name].source == audit.skew[names[0]].source]  # which are in one file
+    first, file = _texts_of(names[0], "contrasts-for-people", audit)
+    export = ("study", "export", file, "study", *_flags(_references(names, audit))) if file else ()
+    if first:
+        shown = "collect votes to calibrate it by; contrasts to show people"
+        return NextStep(shown, first, export if "--run" in first else ())
+    return NextStep("collect votes to calibrate it by", export)
 
 
 def _chooses(name: str, audit: AuditResult) -> bool:
@@ -172,22 +176,54 @@ def _chooses(name: str, audit: AuditResult) -> bool:
 
 
 def _of_equal_length(names: Sequence[str], audit: AuditResult) -> NextStep:
-    """Contrasts whose sides are equally long; the embedded ones are where to start, since rules and rewrites change the length too. What
-    else tells a bias from length, if the sides have about as many words already."""
+    """Contrasts whose sides are equally long: those that were measured are where to start, in a file to edit. What else tells a bias
+    from length, if the sides are about as long already."""
     names = [name for name in names if name not in SECOND_TURNS.values()] or names  # the files are of single turns
-    which, source = some(names, most=3), audit.sources.contrasts
-    own = source not in (EMBEDDED, OF_TRIPLES)
-    lengths = [length for name in names if (length := audit.effects[name].before.length)]
-    even_words = bool(lengths) and all(each.words.low <= TIE <= each.words.high for each in lengths)
-    if own and even_words:
-        even = all(each.characters.low <= TIE <= each.characters.high for each in lengths)
-        more = "add some whose biased side is the shorter one" if even else "even out the characters, too"
-        return NextStep(f"{which} may still be length, though both sides have about as many words: {more}")
-    file = source if own else "contrasts-to-even-out/contrasts.jsonl"
-    why = f"{which} may be length alone: in {Path(file).name}, rewrite one side of each contrast so that both have about as many {'characters' if even_words else 'words'}, and empty its id; then audit on it"
+    names = [name for name in names if audit.skew[name].source == audit.skew[names[0]].source]  # which are in one file
+    which, uneven = some(names, most=3), _uneven(names, audit)
+    if not uneven:
+        more = "add some contrasts whose biased side is the shorter one"
+        return NextStep(f"{which} may still be length, though both sides are about as long: {more}")
+    first, file = _texts_of(names[0], "contrasts-to-even-out", audit)
+    where = f"in {Path(file).name}, " if file else ""
+    why = f"{which} may be length alone: {where}rewrite one side of each contrast so that both have about as many {uneven}"
+    if not file:
+        return NextStep(f"{why}; then audit on them (--contrasts)")
+    why += "; then audit on it" if "--run" in first else ", and empty its id; then audit on it"
     kept = _given(audit, *_OF_CONTRASTS, biases=False, out=False)
     words = ("audit", audit.model.name, *_flags(_references(names, audit)), "--contrasts", file, *kept, *_asked(audit))
-    return NextStep(why, words) if own else NextStep(why, ("texts", str(Path(file).parent)), words)
+    return NextStep(why, first, words) if first else NextStep(why, words)
+
+
+def _texts_of(name: str, folder: str, audit: AuditResult) -> tuple[tuple[str, ...], str]:
+    """Words that write the contrasts of a bias into a folder, none if they are in a file of the user's; and their file, empty if no
+    command can name it."""
+    source, file = audit.skew[name].source, f"{folder}/contrasts.jsonl"
+    if source == "file":
+        return (), str(audit.sources.contrasts)
+    if source == EMBEDDED:
+        return ("texts", folder), file
+    run = None if audit.run is None else audit.run.folder
+    return (("texts", folder, "--run", run), file) if run else ((), "")
+
+
+def _uneven(names: Sequence[str], audit: AuditResult) -> str:
+    """The lengths in which the sides differ, `words` or `characters`: of those the one that would prefer about what the model does, and both
+    if they cannot be told apart or biases differ in it; empty if the sides are even in both."""
+    explain = list[set[str]]()
+    for name in names:
+        if (length := audit.effects[name].before.length) is None:
+            continue
+        shares = {"words": length.words, "characters": length.characters}
+        off = {
+            kind: abs(each.value - _share(name, audit).value)
+            for kind, each in shares.items()
+            if not each.low <= TIE <= each.high
+        }
+        explain.append({kind for kind, by in off.items() if by == min(off.values())})
+    found = [each for each in explain if each]
+    both = set.intersection(*found) or set.union(*found) if found else set[str]()
+    return " and ".join(sorted(both, reverse=True))
 
 
 def _by_another_prompt(why: str, audit: AuditResult, prompts: Mapping[str, str] = OTHER_PROMPTS) -> NextStep | None:

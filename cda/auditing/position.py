@@ -35,9 +35,11 @@ def followed(found: Estimate) -> int:
 
 
 def kept_words(audit: AuditResult, bias: str) -> str:
-    """How many comparisons of a bias say something of it; empty if all do, or if that is not known."""
+    """How many comparisons of a bias say nothing of it, since the place decides; empty if all do, or if that is not known."""
     found = decided(audit, bias)
-    return f"{found.n - followed(found)} of {found.n} not decided by place" if found and followed(found) else ""
+    if not found or not followed(found):
+        return ""
+    return f"{'all ' if followed(found) == found.n else f'{followed(found)} of '}{found.n} decided by place"
 
 
 def opening(audit: AuditResult) -> str:

@@ -373,9 +373,14 @@ def _rate_table(name: str, rate: BiasRate, audit: AuditResult) -> Table | None:
     overall = rate.under()
     overall |= {"change": rate.changes} if compares(audit) and overall else {}
     after = "after: " if compares(audit) else ""
+    of_moments = [Column("effect" if when == "model" else when, {"at": when, "measure": "rate"}) for when in overall]
+    # Left of the change, of which it is none.
+    n_scored = len(overall) - ("change" in overall)
+    standardised = Column(f"{after}in SDs of the originals", {"at": audit.scorings[-1], "measure": "rate_standardised"})
     columns = (
-        *(Column("effect" if when == "model" else when, {"at": when, "measure": "rate"}) for when in overall),
-        Column(f"{after}in SDs of the originals", {"at": audit.scorings[-1], "measure": "rate_standardised"}),
+        *of_moments[:n_scored],
+        standardised,
+        *of_moments[n_scored:],
         Column("n", {"at": audit.scorings[-1], "measure": "rate"}, "n"),
         Column(f"{after}p (Holm)", {"at": audit.scorings[-1], "measure": "rate"}, "p (Holm)"),
     )

@@ -56,6 +56,10 @@ def quality_headline(result: QualityResult) -> str:
     if len(result.labels) == 1:
         found = accuracy_of(first.overall, result.labels[0])
         ties = first.overall.ties.get(result.labels[0], 0)
+        if ties == found.n:
+            return capital(
+                f"{names[result.labels[0]]} scores both sides of all {ties} items in ‘{inert(first.name)}’ alike{more}."
+            )
         right = ranked_right(found, ties, lambda own: percent(own.value))
         said = {_ABOVE: "", _BELOW: ", worse than chance", _OPEN: "; chance, 50%, is not excluded", None: ""}[
             _beside_chance(result, found)

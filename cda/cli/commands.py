@@ -456,9 +456,15 @@ def texts(
     form: Annotated[
         str, Option("--format", help="jsonl, or datasets (folders for datasets.load_from_disk).")
     ] = "jsonl",
+    run: Annotated[
+        str | None,
+        Option(
+            help="Folder of a finished audit: the contrasts that it made by rules, an LLM or from triples, to edit."
+        ),
+    ] = None,
 ) -> None:
-    """Write the embedded texts (contrasts, quality and training pairs) as files that need no cda."""
-    from cda.embedded.texts import FORMATS, export, tables
+    """Write the embedded texts (contrasts, quality and training pairs), or the contrasts that an audit made, as files that need no cda."""
+    from cda.embedded.texts import FORMATS, export, tables, write_tables
     from cda.jobs.perform import Job, Made, NewFolder, perform
     from cda.report.next_step import after_texts
     from cda.results.commands import Written
@@ -466,21 +472,27 @@ def texts(
     if form not in FORMATS:
         raise RecipeError([f"--format {form}: there are {' and '.join(FORMATS)}"])
     folder = user_path(out)
+    made = None
+    if run is not None:
+        from cda.auditing.audit import made_contrasts
+
+        made = {"contrasts": made_contrasts(user_path(run))}
 
     def plan() -> list[str]:
-        counts = {name: len(rows) for name, rows in tables().items()}
+        counts = {name: len(rows) for name, rows in (made or tables()).items()}
         each = ", ".join(f"{name} {n}" for name, n in counts.items())
-        return [f"texts       {sum(counts.values()):,} rows that ship with cda: {each}"]
+        source = "that ship with cda" if made is None else f"that the audit of {run} made"
+        return [f"texts       {sum(counts.values()):,} rows {source}: {each}"]
 
     def work(new: Path) -> Made[Written]:
-        rows = export(new, form)
+        rows = export(new, form) if made is None else write_tables(made, new, form)
         counts = [f"{n:5} {name}" for name, n in rows.items()]
-        said = f"{folder}: written; README.md there is their data card"
-        step = after_texts(str(folder / "contrasts.jsonl")) if form == "jsonl" else None
+        said = f"{folder}: written{'; README.md there is their data card' if made is None else ''}"
+        step = after_texts(str(folder / "contrasts.jsonl")) if form == "jsonl" and made is None else None
         lines = [*counts, said, *(step.lines() if step else ())]
         return Made(Written(folder=folder, rows=rows), remark="\n".join(lines))
 
-    place = NewFolder(folder, "each as a table, and README.md, their data card")
+    place = NewFolder(folder, "each as a table, and README.md, their data card" if made is None else "the contrasts")
     call.output.show(perform(Job(plan, work, place), None))
 
 

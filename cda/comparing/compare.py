@@ -364,6 +364,8 @@ def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
         return _NOT_MEASURED
     if tied := [member.name for member in (first, other) if name in member.row.tied]:
         return Missing(reason=f"no skew to compare: {listed(tied)} {'score' if len(tied) > 1 else 'scores'} {ALIKE}")
+    if name == QUALITY and (tied := [member.name for member in (first, other) if _ties_all(member)]):
+        return Missing(reason=f"no accuracy to compare: {listed(tied)} {'tie' if len(tied) > 1 else 'ties'} every pair")
     prompts: dict[str, str] = {}
     margins: list[dict[str, float]] = []
     for member in (first, other):
@@ -378,6 +380,13 @@ def _paired(name: str, first: Member, other: Member) -> PairedMargins | Missing:
         [one[each] for each in shared], [two[each] for each in shared], [prompts[each] for each in shared],
         (first.ties, other.ties), (len(one) - len(shared), len(two) - len(shared)),
     )  # fmt: skip
+
+
+def _ties_all(member: Member) -> bool:
+    """True if it scores both sides of every quality pair alike."""
+    found = member.row.last("accuracy")
+    ties = member.row.quality_ties.get("after" if member.row.training else "model", 0)
+    return isinstance(found, Estimate) and ties == found.n
 
 
 def _tested(pairs: Mapping[str, PairedOn]) -> Iterator[PairedMargins]:

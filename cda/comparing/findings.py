@@ -115,8 +115,7 @@ def _lowest(result: ComparisonResult, group: RankedGroup) -> Finding:
     equal = [name for name in others if places[name].value == places[first].value]
     also = [name for name in result.leaders(group)[1:] if name not in equal]
     form = FORMS["share"] if scores[first].unit == "share" else decimals  # a size has no sign
-    n = len(result.audits[first].biases)
-    text = f"{first}, {form(scores[first])}{on_average(n)}, among {len(group.audits)} audits of the same texts"
+    text = f"{first}, {form(scores[first])}{on_average(len(result.audits[first].biases))}, among {len(group.audits)} audits of the same texts"
     text += f"; exactly as low: {_names(equal)}" if equal else ""
     text += f"; as low by the intervals: {_names(also)}" if also else ""
     return Finding(name=f"Lowest {group.ranked_by}:", text=f"{text}.")

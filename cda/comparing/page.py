@@ -13,7 +13,7 @@ from cda.comparing.compared_numbers import ComparedNumbers
 from cda.comparing.figures import comparison_plots
 from cda.comparing.findings import NONE, is_difference_shown, setup
 from cda.comparing.row import QUALITY
-from cda.comparing.screen import comparison_glance, comparison_headline, labels, said_of
+from cda.comparing.screen import comparison_glance, comparison_headline, labels, said_of, unclear
 from cda.inert import guarded
 from cda.numbers.measures import MEASURES, AuditMeasure, of_place
 from cda.numbers.views import Numbers, numbers_in
@@ -260,8 +260,9 @@ def comparison_document(result: ComparisonResult) -> Document:
     names = {**names, **{name: brief(called(name)) for name in result.failed}, **short}
     said = [Headline(said_of(each.name, names), said_of(each.text, names), each.kind) for each in result.findings]
     notes, findings = (tuple(each for each in said if (each.kind == "bad") == bad) for bad in (True, False))
+    why = unclear(result)
     return Document(
-        title, "", findings, shown_sections, headline=comparison_headline(result), glance=comparison_glance(result), glance_by_news=comparison_glance(result, by_news=True), notes=notes,
+        title, "", findings, shown_sections, headline=comparison_headline(result), n_asked=bool(why), glance=comparison_glance(result), glance_by_news=comparison_glance(result, by_news=True), notes=(*([Headline("", why)] if why else []), *notes),
         script="sortable.js", styles=("report.css", "sortable.css"), next=step,
     )  # fmt: skip
 

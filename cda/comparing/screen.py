@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 
 from cda.auditing.first_screen import AFTER, BEFORE, PEOPLE, did_to, drawn_chip
+from cda.auditing.next_step import TOO_FEW
 from cda.embedded.texts import SECOND_TURNS
 from cda.numbers.measures import MEASURES
 from cda.numbers.views import numbers_in
@@ -26,6 +27,13 @@ _DOES = {
     "not rewarded": "does not reward {}",
 }  # fmt: skip
 """What a model does to a bias by the verdict on it; other verdicts show nothing."""
+_REASONS = {
+    "not told apart from length": "not told apart from length", "not identified": "the sides differ in more than the bias",
+    "not enough alike": "too few contrasts are alike otherwise", "too few prompts": "there are too few contrasts",
+    "few flipped": "too few rewrites flipped the bias", "no effect shown": "the mean margin, or Holm's correction, shows no effect",
+    "no difference shown": "no difference from people is shown",
+}  # fmt: skip
+"""Why a verdict is unclear if its share alone would not say so."""
 ALIKE = "most or all pairs exactly alike"
 """What an audit scores on a bias of which it has no skew to compare."""
 _CLAIMS: dict[str, tuple[str, str, Callable[[float], str]]] = {
@@ -95,7 +103,9 @@ def comparison_headline(result: ComparisonResult) -> str:
         *(f"{names[name]} goes by the place of an answer" for group in result.ranked for name in group.by_place),
     ]:  # fmt: skip
         more = f"; {len(reasons) - _MOST_NAMED} more below" if len(reasons) > _MOST_NAMED else ""
-        ends = [f"no two of {len(result.audits)} can be ranked: {'; '.join(reasons[:_MOST_NAMED])}{more}"]
+        ends = [
+            f"{'they' if len(result.audits) == 2 else 'the audits'} cannot be ranked: {'; '.join(reasons[:_MOST_NAMED])}{more}"
+        ]
         apart_ = {name for group in result.ranked for name in group.by_place}
         apart_ |= {name for group in result.ranked for name in group.tied if not _does(result.audits[name], 1)}
         return _each_rewards([name for name in names if name not in apart_], result, names, ends)
@@ -113,14 +123,23 @@ def _each_rewards(
     for most, n_ends in product(range(_MOST_NAMED, 0, -1), range(len(ends), 0, -1)):
         did = {name: _does(rows[name], most) for name in kept}
         parts = [f"{name} {words}" for name, words in did.items() if words]
-        if quiet := [name for name in kept if not did[name]]:
-            biases = list(dict.fromkeys(bias for name in quiet for bias in rows[name].verdicts))
-            of = "any of " * (len(biases) > _MOST_NAMED) + some(biases, most=_MOST_NAMED).replace(" and ", " or ")
-            parts.append(f"{listed(quiet)} {'are' if len(quiet) > 1 else 'is'} not shown to reward {of}")
+        if few := [name for name in kept if not did[name] and {*rows[name].verdicts.values()} <= {*TOO_FEW}]:
+            reward = "reward" if len(few) > 1 else "rewards"
+            parts.append(f"too few texts to tell whether {listed(few)} {reward} {_any_of(few, rows)}")
+        if quiet := [name for name in kept if not did[name] and name not in few]:
+            are = "are" if len(quiet) > 1 else "is"
+            parts.append(f"{listed(quiet)} {are} not shown to reward {_any_of(quiet, rows)}")
         said = "; ".join(filter(None, [*(parts or [otherwise]), *more, *ends[:n_ends]]))
         if len(said.split()) <= _MOST_WORDS:
             break
-    return f"{said if parts else said[0].upper() + said[1:]}."
+    starts_with_name = parts and not said.startswith("too few ")
+    return f"{said if starts_with_name else said[0].upper() + said[1:]}."
+
+
+def _any_of(audits: Sequence[str], rows: Mapping[str, AuditRow]) -> str:
+    """The biases of audits, one or another; of many their number."""
+    biases = list(dict.fromkeys(bias for name in audits for bias in rows[name].verdicts))
+    return "any of " * (len(biases) > _MOST_NAMED) + some(biases, most=_MOST_NAMED).replace(" and ", " or ")
 
 
 def _does(row: AuditRow, most: int) -> str:
@@ -153,20 +172,25 @@ def _lowest(result: ComparisonResult, group: RankedGroup, names: Mapping[str, st
     }
     claim, unit, form = _CLAIMS[group.ranked_by]
     shown = {name: form(found.value) for name, found in scores.items()}
-    over = on_average(len(result.audits[first].biases))
+    own = result.audits[first].biases
+    over = on_average(len(own))
     leaders = result.leaders(group)
     if len(leaders) == 1:
         beside = f"{names[second]}:" if len(group.audits) == 2 else f"next: {names[second]},"
-        return (
-            f"{names[first]} is {claim} of {len(group.audits)}: {shown[first]} {unit}{over} ({beside} {shown[second]})."
-        )
+        among = f" of {len(group.audits)}"
+        claim += f" on {inert(own[0])}{among if len(group.audits) > 2 else ''}" if len(own) == 1 else among
+        return f"{names[first]} is {claim}: {shown[first]} {unit}{over} ({beside} {shown[second]})."
     rows, values = [result.audits[name] for name in leaders], list(dict.fromkeys(shown[name] for name in leaders))
     between = listed(values) if len(values) < 3 else f"{values[0]} to {values[-1]}"
     ends = [f"not told apart: {between} {unit}{over}"]
     if needed := [n for row in rows for n in row.needed.values()]:
         low, high = min(needed), max(needed)
         about = "about " if high > MIN_PROMPTS else ""
-        ends.append(f"verdicts need {about}{low if low == high else f'{low} to {high}'} contrasts of a bias")
+        lacking = dict.fromkeys(bias for row in rows for bias in row.needed)
+        whose = [names[name] for name, row in zip(leaders, rows, strict=True) if row.needed]
+        of = "" if len(whose) == len(rows) else f" by {_first(whose, _MOST_NAMED)}"
+        many = f"{low if low == high else f'{low} to {high}'} contrasts"
+        ends.append(f"a verdict on {some([*lacking], most=_MOST_NAMED)}{of} needs {about}{many}")
     if group.ranked_by == MEASURES["skew"].score and (opposed := _opposed(rows)):
         ends.append(f"on {some(opposed, most=_MOST_NAMED)} they prefer opposite sides")
     otherwise = f"no audit is shown to be best of {_first([names[name] for name in leaders], _MOST_AUDITS)}"
@@ -183,6 +207,30 @@ def _opposed(rows: Sequence[AuditRow]) -> list[str]:
         for bias, own in found.items()
         if any(each.low > TIE for each in own) and any(each.high < TIE for each in own)
     ]
+
+
+def unclear(result: ComparisonResult) -> str:
+    """Why verdicts are unclear although the share excludes 50%; empty if none is."""
+    names = labels(result)
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, row in result.audits.items():
+        for bias, word in row.verdicts.items():
+            share = row.last("skew", bias)
+            if not isinstance(share, Estimate) or share.low <= TIE <= share.high or bias in row.tied:
+                continue
+            if word == "too few prompts" and share.n_prompts >= MIN_PROMPTS:
+                word = "not enough alike"
+            if reason := _REASONS.get(word):
+                found.setdefault(reason, {}).setdefault(bias, []).append(names[name])
+    parts = []
+    for reason, own in found.items():
+        by_audits: dict[tuple[str, ...], list[str]] = {}
+        for bias, audits in own.items():
+            by_audits.setdefault(tuple(audits), []).append(inert(bias))
+        which = [f"{_first(audits, _MOST_NAMED)} on {_first(on, _MOST_NAMED)}" for audits, on in by_audits.items()]
+        more = f", {len(which) - _MOST_NAMED} more" if len(which) > _MOST_NAMED else ""
+        parts.append(f"{reason}: {', '.join(which[:_MOST_NAMED])}{more}")
+    return f"Unclear, since {'; '.join(parts)}." if parts else ""
 
 
 def comparison_glance(result: ComparisonResult, by_news: bool = False) -> Glance:

@@ -246,6 +246,11 @@ def export(folder: Path, form: Format) -> dict[str, int]:
     rows_of = tables()
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "README.md", _card(list(rows_of), form))
+    return write_tables(rows_of, folder, form)
+
+
+def write_tables(rows_of: Mapping[str, Rows], folder: Path, form: Format) -> dict[str, int]:
+    """Write tables into a folder; return each one's number of rows."""
     for name, rows in rows_of.items():
         if form == "jsonl":
             write_jsonl(folder / f"{name}.jsonl", rows)
@@ -270,7 +275,7 @@ def _card(names: Sequence[str], form: Format) -> str:
 def _contrast_row(contrast: Contrast) -> dict[str, object]:
     tags = {name: contrast.tags[name] for name in ("direction", "domain", "kind")}
     return {
-        "id": contrast.id, "item": contrast.tags["authored"], "prompt": _shown_prompt(contrast.prompt), "base": contrast.base,
+        "id": contrast.id, "item": contrast.tags["authored"], "prompt": shown_prompt(contrast.prompt), "base": contrast.base,
         "perturbed": contrast.perturbed, "bias": contrast.bias,
     } | tags  # fmt: skip
 
@@ -278,7 +283,7 @@ def _contrast_row(contrast: Contrast) -> dict[str, object]:
 def _second_turn_row(contrast: Contrast) -> dict[str, object]:
     tags = {name: contrast.tags[name] for name in ("domain", "kind")}
     return {
-        "item": contrast.tags["authored"], "prompt": _shown_prompt(contrast.prompt), "chosen": contrast.base,
+        "item": contrast.tags["authored"], "prompt": shown_prompt(contrast.prompt), "chosen": contrast.base,
         "rejected": contrast.perturbed, "bias": contrast.bias,
     } | tags  # fmt: skip
 
@@ -290,7 +295,7 @@ def _samples_row(row: AuthoredSamples) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _shown_prompt(prompt: Prompt) -> str | list[dict[str, str]]:
+def shown_prompt(prompt: Prompt) -> str | list[dict[str, str]]:
     """The question; a conversation as messages."""
     if len(prompt) == 1:
         return prompt_text(prompt)

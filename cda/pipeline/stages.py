@@ -558,6 +558,13 @@ class Run(Documented):
     def __repr__(self) -> str:
         return f"<Run in {self.folder}>"
 
+    def __str__(self) -> str:
+        """The first screen of its audit; the `repr` of a run without one."""
+        try:
+            return str(self.audit)
+        except CdaError:
+            return repr(self)
+
 
 def carry_out(
     loaded: LoadedRecipe, until: str = "report", only: bool = False, figures: str | None = None, dry_run: bool = False

@@ -46,7 +46,7 @@ from cda.report.tables import Row, Table, grouping_sentences, p_differ
 from cda.results.base import Missing, Test
 from cda.results.data import DataBias, DataResult, DataWeights, OddsRegression
 from cda.results.effects import ChoiceOdds, Contingency, Grouping, Level, LogOdds
-from cda.stats.verdict import SIGNIFICANT
+from cda.stats.verdict import SIGNIFICANT, TIE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -180,7 +180,7 @@ def _weights_sections(result: DataResult) -> Iterator[ReportSection]:
         )
         yield ReportSection(
             "weights", "Weights of the pairs", (_WEIGHTS_TEXT,), (Table(caption, header, tuple(rows)),),
-            sentences=tuple(_weights_sentences(found, file)),
+            sentences=tuple(_weights_sentences(found, result)),
         )  # fmt: skip
 
 
@@ -190,15 +190,19 @@ _WEIGHTS_TEXT = (
 )
 
 
-def _weights_sentences(found: DataWeights, file: str) -> Iterator[str]:
+def _weights_sentences(found: DataWeights, result: DataResult) -> Iterator[str]:
+    file = inert(result.rows)
     has_texts = any(term.startswith(WORDS) for term in found.terms)
     by = "Biases and length alone" if has_texts else "Biases alone"
-    told = f"{by} tell {share(found.told)} of the choices of {found.n} pairs, each from pairs of other prompts"
+    told = f"{by} tell {share(found.told)} of the choices (out of fold)."
+    yield f"{told} Effective n {found.effective_n:,.0f} of {found.n:,}."
+    if kept := result.left_by_weights():
+        r = listed([f"{before.value:.2f}, weighted {after.value:.2f}" for before, after in kept.values()])
+        yield f"Weights cannot take {listed(list(kept))} away (r {r}): too few pairs go against {'them' if len(kept) > 1 else 'it'}."
     capped = f"; {found.capped} were cut there" if found.capped else ""
-    weights = f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}."
-    yield f"Rows and weights: {file}. {weights} Effective n {found.effective_n:,.0f} of {found.n:,}."
-    yield f"{told} ({found.folds} folds)."
-    if has_texts:
+    weights = f"Weights of mean 1, from {found.smallest:.2g} to {found.largest:.2g}{capped}; {found.folds} folds."
+    yield f"Rows and weights: {file}. {weights}"
+    if has_texts and not kept:
         yield f"A training takes data.supplement={file} data.weights=weight."
 
 
@@ -228,18 +232,21 @@ def data_document(result: DataResult) -> Document:
     return Document(
         f"What the data favour: {data_called(result.pairs)}", subtitle, tuple(_headlines(result)), sections,
         headline=_headline(result), glance=_glance(result), notes=_notes(result), next=after_data(result),
-        n_asked=len(result.by) + (result.weights is not None),
+        n_asked=len(result.by) + (result.weights is not None) + bool(result.left_by_weights()),
     )  # fmt: skip
 
 
 _CHOSEN = Series("after", "how often it is the chosen side")
 _CHIPS = {
     "favoured": Chip("favoured", "bad", "▲"), "avoided": Chip("avoided", "none", "▽"),
-    "not shown": Chip("not shown", "none", "?"), "too few": Chip("too few", "none", "?"), "not known": Chip("not known", "none", "?"),
+    "not shown": Chip("not shown", "none", "?"), "too few": Chip("too few", "none", "?"),
+    "not told apart": Chip("not told apart", "none", "?"), "not known": Chip("not known", "none", "?"),
 }  # fmt: skip
+_SHOWN = ("favoured", "avoided")
 _SAID = {
     "favoured": "the choices favour {}",
     "avoided": "the choices avoid {}",
+    "not told apart": "{} cannot be told apart from {}",
     "not shown": "no preference is shown on {}",
     "too few": "too few pairs differ in {}",
     "not known": "nothing is known of {}",
@@ -250,15 +257,27 @@ def _headline(result: DataResult) -> str:
     """What the choices go along with, in one sentence."""
     parts = []
     for word, said in _SAID.items():
-        names = [bias.name for bias in result.biases if _taught(bias)[0] == word]
-        parts += [said.format(some(names))] if names else []
+        own = [bias for bias in _by_strength(result) if _taught(bias, result)[0] == word]
+        others = list(dict.fromkeys(name for bias in own for name in result.not_told_apart(bias)))
+        parts += [said.format(some([bias.name for bias in own]), *others and [listed(others)])] if own else []
     return f"In {data_called(result.pairs)} {'; '.join(parts)}."
+
+
+def _by_strength(result: DataResult) -> list[DataBias]:
+    """What is shown comes first, the strongest before all."""
+
+    def place(bias: DataBias) -> tuple[bool, float]:
+        table = bias.contingency
+        shown = _taught(bias, result)[0] in _SHOWN and isinstance(table, Contingency)
+        return not shown, -abs(table.selection_rate.value - TIE) if shown and isinstance(table, Contingency) else 0.0
+
+    return sorted(result.biases, key=place)
 
 
 def _glance(result: DataResult) -> Glance:
     rows = []
-    for bias in result.biases:
-        word, why = _taught(bias)
+    for bias in _by_strength(result):
+        word, why = _taught(bias, result)
         if isinstance(bias.contingency, Missing):
             none = Cell(_CHIPS[word], instead="no share")
             rows.append(GlanceRow(bias.name, (none,), bias.contingency.reason, quiet=True))
@@ -267,14 +286,14 @@ def _glance(result: DataResult) -> Glance:
         prompts = "" if chosen.n_prompts == chosen.n else f" of {n_of(chosen.n_prompts, 'prompt')}"
         clause = f"of {n_of(chosen.n, 'pair')}{prompts}{why}"
         cells = (Cell(_CHIPS[word], marked(_CHOSEN, chosen)),)
-        rows.append(GlanceRow(bias.name, cells, clause, quiet=word not in ("favoured", "avoided")))
+        rows.append(GlanceRow(bias.name, cells, clause, quiet=word not in _SHOWN))
     return Glance(
         caption="Pairs in which one side has the bias and the other has not.", heading="bias",
         axis=percent_axis("share of these pairs"), rows=tuple(rows),
         reading=(
             "Favoured or avoided: the odds of being chosen, adjusted for the other biases and length, exclude 1 with Holm's correction "
             "(without odds: the exact test of the share). The dashed line is 50%: choices that do not mind it. Not shown: that is no "
-            f"sign that there is none. Too few: pairs of fewer than {FEW_PROMPTS} prompts differ in it.",
+            f"sign that there is none. Not told apart: another bias tells every choice in which it differs. Too few: pairs of fewer than {FEW_PROMPTS} prompts differ in it.",
         ),
     )  # fmt: skip
 
@@ -330,27 +349,32 @@ def _headlines(result: DataResult) -> Iterator[Headline]:
         chosen = bias.contingency.selection_rate
         text = f"the side with it is chosen in {share(chosen)} of the {count(chosen)} pairs that have it on one side"
         text += f" ({cell(bias.on_one_side, lambda found: percent(found.value))} of all pairs)"
-        yield Headline(f"{bias.name}:", f"{text}. {_verdict(bias)}")
+        yield Headline(f"{bias.name}:", f"{text}. {_verdict(bias, result)}")
 
 
-def _taught(bias: DataBias) -> tuple[str, str]:
+def _taught(bias: DataBias, result: DataResult) -> tuple[str, str]:
     """What the choices teach of it, by Holm's p of the adjusted odds (of the exact test if there are none), and what a reader needs to
     know if the share alone says something else."""
     odds_of = None if isinstance(bias.odds, Missing) else bias.odds
     chosen = bias.contingency.selection_rate if isinstance(bias.contingency, Contingency) else None
-    share_of = None if chosen is None else chosen.value
+    share_shows = chosen is not None and not chosen.low <= TIE <= chosen.high
+    if chosen is not None and (others := result.not_told_apart(bias)):
+        return "not told apart", f"; {some(others)} {'tells' if len(others) == 1 else 'tell'} all"
     if odds_of is not None and isinstance(odds_of.adjusted, LogOdds):
         test, for_it = odds_of.adjusted.test, odds_of.adjusted.estimate.value > 0
-        says_less = chosen is not None and (chosen.low <= 0.5 if for_it else chosen.high >= 0.5)
-        open_ = says_less and test.holm < SIGNIFICANT
-        why = "; the odds say so where the other biases and length are alike" if open_ else ""
-    elif isinstance(bias.test, Test) and share_of is not None:
-        test, for_it, why = bias.test, share_of > 0.5, ""
+        says_less = chosen is not None and (chosen.low <= TIE if for_it else chosen.high >= TIE)
+        why = "; clear if all else is alike" if says_less else ""
+        alike = f"{odds_of.adjusted_for[0]} is" if len(odds_of.adjusted_for) == 1 else "all else is"
+        why_not = f"; not if {alike} alike"
+    elif isinstance(bias.test, Test) and chosen is not None:
+        test, for_it, why, why_not = bias.test, chosen.value > TIE, "", "; not with Holm's correction"
     else:
         return "not known", ""
     if test.holm < SIGNIFICANT:
         return ("favoured" if for_it else "avoided"), why
-    return ("not shown" if chosen is None or chosen.n_prompts >= FEW_PROMPTS else "too few"), why
+    if chosen is not None and chosen.n_prompts < FEW_PROMPTS:
+        return "too few", ""
+    return "not shown", why_not if share_shows else ""
 
 
 _TEACH = {
@@ -359,9 +383,12 @@ _TEACH = {
 }  # fmt: skip
 
 
-def _verdict(bias: DataBias) -> str:
+def _verdict(bias: DataBias, result: DataResult) -> str:
     """A sentence on what a model can learn of it, with what it rests on."""
-    word, _ = _taught(bias)
+    word, _ = _taught(bias, result)
+    if others := result.not_told_apart(bias):
+        tell = "tells" if len(others) == 1 else "tell"
+        return f"It cannot be told apart from {listed(others)}, which {tell} every choice where it differs."
     if word == "not known":
         return "Whether the choices mind it is not known."
     if not isinstance(bias.odds, Missing) and isinstance(bias.odds.adjusted, LogOdds):

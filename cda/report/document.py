@@ -194,10 +194,11 @@ def _wrapped(text: str, most: int | None = None) -> list[str]:
 
 
 def section_blocks(section: ReportSection) -> list[Block]:
-    """All of a section but its figures."""
-    blocks: list[Block] = [Heading(section.title), section.paragraphs, section.sentences]
-    blocks += (*section.tables, Bullets(tuple(f"{name}: {value}" for name, value in section.facts)))
-    return [*blocks, *section.entries, *section.texts]
+    """All of a section but its figures; nothing of one that has these alone."""
+    facts = (Bullets(tuple(f"{name}: {value}" for name, value in section.facts)),) if section.facts else ()
+    parts = (*section.tables, *facts, *section.entries, *section.texts)
+    said = [each for each in (section.paragraphs, section.sentences) if each]
+    return [Heading(section.title), *said, *parts] if said or parts or not section.plots else []
 
 
 def how_made(

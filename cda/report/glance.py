@@ -18,7 +18,7 @@ from cda.results.base import Estimate, Missing
 Look = Literal["before", "after", "third", "people", "characters", "words"]
 """How a mark is drawn: an open or a full circle, a square's colour, a diamond, a line and a dashed line."""
 MAX_LINES, MAX_COLUMNS = 12, 100
-_MAX_LABEL, _MIN_LABEL, _MAX_HEADLINE = 40, 12, 3
+_MAX_LABEL, _MIN_LABEL, MAX_HEADLINE = 40, 12, 3
 _LANES = {1: (13,), 2: (8, 18), 3: (5, 13, 21)}
 """Heights of circles in a row; diamonds and lines stand in the middle."""
 _MOST_TICKS = 5
@@ -298,10 +298,14 @@ def _alone(cell: Cell) -> str:
     return str(cell.chip or cell.instead)
 
 
+def headline_lines(headline: str, most: int | None = None) -> list[str]:
+    """A headline as a terminal has it, in `most` lines; all of them without a number."""
+    return textwrap.wrap(inert(headline), MAX_COLUMNS, max_lines=most, placeholder=" …", break_on_hyphens=False)
+
+
 def screen_lines(headline: str, glance: Glance | None, room: int = MAX_LINES) -> list[str]:
     """Headline and rows for a terminal, in so many lines (3 or more)."""
-    most = max(1, min(_MAX_HEADLINE, room - 3))
-    opening = textwrap.wrap(inert(headline), MAX_COLUMNS, max_lines=most, placeholder=" …", break_on_hyphens=False)
+    opening = headline_lines(headline, max(1, min(MAX_HEADLINE, room - 3)))
     return [*opening, *(glance.lines(max(2, room - len(opening))) if glance else ())]
 
 

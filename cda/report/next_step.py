@@ -9,7 +9,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePath
 from typing import Any
@@ -75,13 +75,17 @@ class NextStep:
         return self._typed(self.words, named)[0] if self.words else ""
 
     def within(self, most: int) -> NextStep:
-        """The same if it takes `most` lines of a terminal or fewer; else the reason alone, as far as it fits: the report has the command."""
-        short, words = self, self.why.split()
+        """The same if it takes `most` lines of a terminal or fewer; else with less of the reason, a clause at a time; and if the commands alone
+        take more, the reason as far as it fits: the report has the commands."""
+        clauses = [self.why, *(self.why.partition(mark)[0] for mark in ("; ", ": ", " (", ", ")), ""]
+        short = [replace(self, why=why) for why in sorted(dict.fromkeys(clauses), key=len, reverse=True)]
+        if found := next((each for each in short if (each.words or each.why) and len(each.lines()) <= most), None):
+            return found
+        words = self.why.split()
         end = "; the command stands in the report" if self.words else ""
-        while len(short.lines()) > most and words:
-            short = NextStep(f"{' '.join(words)}{' …' * (len(words) < len(self.why.split()))}{end}")
-            words.pop()
-        return short
+        whys = (f"{' '.join(words[:n])}{' …' * (n < len(words))}{end}" for n in range(len(words), 0, -1))
+        cut = [NextStep(why) for why in whys]
+        return next((each for each in cut if len(each.lines()) <= most), cut[-1])
 
     def lines(self, named: Named = str, python: bool = False) -> list[str]:
         """For a terminal: reason and command on one line, or the commands below the reason, over as many lines as they take; as calls in
@@ -90,6 +94,7 @@ class NextStep:
         if not self.words:
             return textwrap.wrap(f"{opening}.", COLUMNS, break_long_words=False)
         typed = [self._typed(words, named, python) for words in (self.words, self.then) if words]
+        opening = opening if self.why else _OPENING.rstrip(": ")
         both = f"{opening}: {typed[0][0]}"
         if not self.then and width(both) <= COLUMNS:
             return [both]
@@ -148,6 +153,12 @@ def _without_folders(word: str) -> str:
     setting, equals, value = word.rpartition("=")
     path = PurePath(value)
     return f"{setting}{equals}{path.name}" if path.is_absolute() or value.startswith("~") else word
+
+
+def in_python(facts: Any) -> str:
+    """The first argument in Python for a model in memory: a function by its own name, a model as `model`."""
+    is_function = facts.kind == "judge" or f"‘{facts.name}’" in str(getattr(facts, "how", ""))
+    return str(facts.name) if is_function and str(facts.name).isidentifier() else "model"
 
 
 def as_called(names: Mapping[str, str], folder: Path | None) -> Named:
@@ -211,8 +222,14 @@ def _opened(bias: str) -> tuple[str, str]:
 
 def after_data(result: DataResult) -> NextStep:
     """Biases that decide pairs: list these pairs, or train with their weights; too few pairs to say: how many are needed."""
-    shown = [bias.name for bias in result.biases if _decides(bias)]
+    shown = [bias.name for bias in result.biases if _decides(bias) and not result.not_told_apart(bias)]
     shipped = names_in(FOLDERS["biases"])
+    whole = [bias.name for bias in result.biases if bias.separates and bias.name in shown]
+    if kept := [name for name in shown if name in result.left_by_weights()] or whole:
+        own = ("train", *against(shown)) if {*shown} <= {*shipped} else ()
+        it = "them" if len(kept) > 1 else "it"
+        why = f"too few pairs go against {listed(kept)} for weights to take {it} away: add pairs whose sides are alike in {it}"
+        return NextStep(f"{why}, or train on counterfactuals", own)
     if isinstance(found := result.weights, DataWeights) and not result.labels and shown and {*shown} <= {*shipped}:
         words = ("train", *against(shown), f"data.supplement={result.rows}", "data.weights=weight")
         n = min(_UNCHANGED, found.n)
@@ -337,7 +354,7 @@ def after_quality(result: QualityResult) -> NextStep:
     first, last = result.scorings[0], result.scorings[-1]
     if first is last:
         if first.facts.unnamed:
-            return NextStep("measure its biases, too", ("audit", "model"), in_memory="model")
+            return NextStep("measure its biases, too", ("audit", "model"), in_memory=in_python(first.facts))
         return NextStep("measure its biases, too", ("audit", first.target))
     changes = [each.overall.of("accuracy", "change") for each in result.sets if not each.win_rates]
     known = [each for each in changes if each is not None]
@@ -376,7 +393,7 @@ def after_best_of(result: BestOfResult) -> NextStep:
     if trains(model.model, model.facts.unnamed):
         return NextStep(f"train {name} away", ("train", *against([name]), *of_model(model.model)))
     if model.facts.unnamed:
-        return NextStep("measure it on contrasts", ("audit", "model", *_opened(name)), in_memory="model")
+        return NextStep("measure it on contrasts", ("audit", "model", *_opened(name)), in_memory=in_python(model.facts))
     return NextStep(f"is {name} itself rewarded, or what goes with it?", ("audit", model.model, *_opened(name)))
 
 
@@ -437,8 +454,8 @@ def _not_ranked(result: ComparisonResult) -> NextStep:
     tied = [name for group in result.ranked for name in group.tied]
     rows = list(result.audits.values())
     ranking = [bias for bias in rows[0].biases if not any(bias in result.audits[name].tied for name in tied)]
-    if tied and ranking and _on_shipped(rows) and (words := _again(rows, ranking)):
-        return NextStep(f"compare them on {some(ranking)}, where none ties most pairs", words)
+    if tied and ranking and _on_shipped(rows) and (words := _again(rows, ranking, limited=True)):
+        return NextStep(f"compare them on {some(ranking)}, where none scores most pairs alike", words)
     apart = (*tied, *(name for group in result.ranked for name in group.by_place))
     if found := next((result.sources[name] for name in apart if not result.sources[name].endswith(".json")), None):
         return NextStep("see how one without a place scores its pairs", ("report", found))
@@ -458,16 +475,25 @@ def _on_shipped(rows: Sequence[AuditRow]) -> bool:
     return all(texts.name.startswith(EMBEDDED) for row in rows for texts in row.texts.values())
 
 
-def _again(rows: Sequence[AuditRow], ranking: Sequence[str] = ()) -> tuple[str, ...]:
-    """Words that audit and compare the models of rows on the shipped texts of their biases, or of those that give a `ranking`; none if a
-    command cannot name them all."""
+def _again(rows: Sequence[AuditRow], ranking: Sequence[str] = (), limited: bool = False) -> tuple[str, ...]:
+    """Words that audit and compare the models of rows on the shipped texts of their biases, or of those that give a `ranking`, and if
+    `limited` on no more of these than they were; none if a command cannot name them all."""
     models = dict.fromkeys(row.model for row in rows)
     biases = dict.fromkeys(ranking or (bias for row in rows for bias in row.biases))
     known = all(row.training is None and not row.unnamed for row in rows)
     if not known or len(models) < len(rows) or not {*biases} <= {*names_in(FOLDERS["biases"])}:
         return ()
     own = () if {*biases} == {*WITH_CONTRASTS} else (word for bias in biases for word in _opened(bias))
-    return ("compare", *models, *own)
+    drawn = [
+        row.texts[f"contrasts of {bias}"].n for row in rows for bias in biases if f"contrasts of {bias}" in row.texts
+    ]
+    there = [len(audit_contrasts([bias])) for bias in biases if bias in EMBEDDED_BIASES]
+    limit = (
+        ("--limit", str(max(drawn)))
+        if limited and _on_shipped(rows) and drawn and there and max(drawn) < min(there)
+        else ()
+    )
+    return ("compare", *models, *own, *limit)
 
 
 def after_discoveries(result: DiscoveriesResult) -> NextStep:

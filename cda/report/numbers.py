@@ -86,11 +86,13 @@ MANY_TIES = 0.1
 
 
 def ranked_right(found: Estimate, ties: int, form: Callable[[Estimate], str] = share, brief: bool = False) -> str:
-    """An accuracy as `form` prints it; with many ties, which are no wrong answers, their number behind it, such as `0% (164 of 164 tied)`.
-    Without an interval if it is `brief`, or all are tied."""
+    """An accuracy as `form` prints it; with many ties, which are no wrong answers, their number behind it, such as `40% (60 of 164 tied)`.
+    Without an interval if it is `brief`; if all are tied, that alone, since the share would only show how ties are counted."""
+    if ties == found.n:
+        return "all tied"
     if ties < max(1, MANY_TIES * found.n):
         return form(found)
-    return f"{percent(found.value) if brief or ties == found.n else form(found)} ({ties} of {found.n} tied)"
+    return f"{percent(found.value) if brief else form(found)} ({ties} of {found.n} tied)"
 
 
 def count(estimate: Estimate | SameMargin) -> str:

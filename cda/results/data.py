@@ -9,7 +9,7 @@ from pydantic import Field
 from cda.records import Exclusions
 from cda.results.base import ByBias, ByName, Estimate, MadeBy, Missing, Result, Shown, Test
 from cda.results.benchmarks import AskedLLM
-from cda.results.effects import ChoiceOdds, Grouping, LabelRates
+from cda.results.effects import UNTOLD, ChoiceOdds, Grouping, LabelRates
 
 
 class DataBias(LabelRates):
@@ -26,6 +26,14 @@ class DataBias(LabelRates):
     """Share of all pairs on which the rule "take the side with it, else toss a coin" agrees with the choice."""
     test: Test | Missing
     """Exact test that as many pairs have it on the chosen side alone as on the rejected side alone."""
+
+    @property
+    def separates(self) -> bool:
+        """True if the side with it is always chosen, or never, so that its odds have no bound."""
+        table = self.contingency
+        if isinstance(table, Missing) or table.only_chosen == table.only_rejected == 0:
+            return False
+        return min(table.only_chosen, table.only_rejected) == 0
 
 
 class OddsRegression(Result):
@@ -98,6 +106,28 @@ class DataResult(Shown):
     seed: int
     versions: dict[str, str]
     """Versions of the packages that a result depends on."""
+
+    def not_told_apart(self, bias: DataBias) -> list[str]:
+        """Biases that alone tell every choice in which this one differs, so that no odds of it are adjusted for them; often none."""
+        odds = bias.odds
+        if not (isinstance(odds, ChoiceOdds) and isinstance(odds.adjusted, Missing) and UNTOLD in odds.adjusted.reason):
+            return []
+        return [other.name for other in self.biases if other.separates]
+
+    def left_by_weights(self) -> dict[str, tuple[Estimate, Estimate]]:
+        """Biases of whose correlation with being chosen the weights leave more than half, with it before and after, apart from those that
+        are not told apart from another; none without weights."""
+        found = self.weights
+        if not isinstance(found, DataWeights):
+            return {}
+        own = [each for each in self.biases if not self.not_told_apart(each)]
+        pairs = {each.name: (each.r_train, found.r[each.name]) for each in own}
+        return {
+            name: (before, after)
+            for name, (before, after) in pairs.items()
+            if isinstance(before, Estimate) and isinstance(after, Estimate) and not after.low <= 0 <= after.high
+            if abs(after.value) > abs(before.value) / 2
+        }
 
     def bias(self, name: str) -> DataBias:
         """The bias of this name; KeyError for another one, with the nearest."""

@@ -27,6 +27,10 @@ class LogOdds(Result):
     """Test that it is 0."""
 
 
+UNTOLD = "whose choice is not told by"
+"""In the reason for no adjusted odds: too few pairs differ in a bias but for those that another decides."""
+
+
 class ChoiceOdds(Result):
     """Log odds that a choice goes to the side with the bias."""
 

@@ -16,7 +16,7 @@ from scipy import optimize, stats
 from cda.arrays import FloatArray, finite
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Test
-from cda.results.effects import LogOdds
+from cda.results.effects import UNTOLD, LogOdds
 from cda.stats.estimators import CLUSTERED_T, ROUNDING, cluster_sums, t_quantile
 
 FEWEST_PROMPTS = 10
@@ -91,7 +91,7 @@ def choice_log_odds(
 def _without_few(rows: _Rows, missing: dict[str, Missing]) -> _Rows:
     """Without terms in which too few prompts' pairs differ."""
     gone = {}
-    untold = f" whose choice is not told by {' and '.join(rows.told_by)} already" if rows.told_by else ""
+    untold = f" {UNTOLD} {' and '.join(rows.told_by)} already" if rows.told_by else ""
     for at, term in enumerate(rows.terms):
         n_prompts = len(set(rows.ids[rows.x[:, at] != 0]))
         if n_prompts == 0:

@@ -111,11 +111,11 @@ def headline(rows: dict[str, AuditRow], folder: Path) -> str:
         ),
         (
             {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.3), ("c", 0.5))},
-            "a is closest to people of 3: 10% of pairs against their majority (next: b, 30%).",
+            "a is closest to people on jargon of 3: 10% of pairs against their majority (next: b, 30%).",
         ),
         (
             {name: {"jargon": bias(0.5, None, effect)} for name, effect in (("a", 0.1), ("b", -0.4))},
-            "a is the least biased of 2: 0.10 standard deviations of effect (b: 0.40).",
+            "a is the least biased on jargon: 0.10 standard deviations of effect (b: 0.40).",
         ),
         (
             {name: {"jargon": bias(0.5, wrong)} for name, wrong in (("a", 0.1), ("b", 0.11), ("c", 0.12), ("d", 0.13))},
@@ -190,8 +190,8 @@ def test_too_few_contrasts_are_said_with_the_command_that_measures_more(tmp_path
     few = {"length": "too few prompts", "jargon": "too few prompts"}
     rows = level({"a": few, "b": few}, n=20, needed={"length": 53, "jargon": 30})
     assert headline(rows, tmp_path) == (
-        "a and b are not shown to reward length or jargon; not told apart: 40 points from no preference on average over 2 biases; verdicts need "
-        "about 30 to 53 contrasts of a bias."
+        "Too few texts to tell whether a and b reward length or jargon; not told apart: 40 points from no preference on average over 2 "
+        "biases; a verdict on length and jargon needs about 30 to 53 contrasts."
     )
     step = comparison_document(compared(tmp_path)).next
     assert step is not None and step.why == (
@@ -256,14 +256,15 @@ def test_one_that_ties_elsewhere_is_said_to_reward_what_it_does_and_second_turns
     )
     found = headline(rows | {"lists": lists}, tmp_path)
     assert found == (
-        "chars rewards length and length-second-turn; lists rewards structure; no two of 2 can be ranked: lists scores most or all pairs "
+        "chars rewards length and length-second-turn; lists rewards structure; they cannot be ranked: lists scores most or all pairs "
         "exactly alike for 5 biases."
     )
     document = comparison_document(compared(tmp_path))
     assert document.glance is not None and document.glance_by_news is not None and len(found.split()) <= 45
     assert {*document.glance.columns} == {*names[:5]} and "length-second-turn" in document.glance_by_news.columns[:3]
-    assert any(row.clause.endswith("quality 0% (164 of 164 tied), n = 164") for row in document.glance.rows)
-    assert "0% (164 of 164 tied)" in read_markdown(document.markdown())
+    assert document.plots and "## Figures" not in document.markdown()
+    assert any(row.clause.endswith("quality all tied, n = 164") for row in document.glance.rows)
+    assert "all tied" in read_markdown(document.markdown())
 
 
 def test_functions_go_by_their_names_and_by_their_files_if_these_are_equal(tmp_path: Path) -> None:
@@ -293,7 +294,7 @@ def test_a_row_whose_pairs_tie_has_no_place_and_takes_none_from_the_others(tmp_p
     assert {each.at["audit"] for each in numbers} == {"a", "b"}
     both = {name: each.model_copy(update={"tied": ("jargon",)}) for name, each in rows.items() if name != "a"}
     assert headline(both, tmp_path) == (
-        "No two of 2 can be ranked: b scores most or all pairs exactly alike for jargon; flat scores most or all pairs exactly alike for "
+        "They cannot be ranked: b scores most or all pairs exactly alike for jargon; flat scores most or all pairs exactly alike for "
         "jargon."
     )
     glance = comparison_document(compared(tmp_path)).glance
@@ -578,3 +579,31 @@ def test_a_training_whose_dose_was_chosen_on_the_same_contrasts_is_marked(tmp_pa
     cells = {line.split("|")[1].strip(): line for line in document.splitlines() if line.startswith("|") and "‡" in line}
     assert list(cells) == ["chosen after chosen, dose 0.5, after"] and cells[next(iter(cells))].count("‡") == 1
     assert "The dose of this training was chosen on the same contrasts: the number is held out." in document
+
+
+def test_an_unclear_verdict_next_to_a_share_that_excludes_half_has_its_reason(tmp_path: Path) -> None:
+    words = {"length": "rewarded", "jargon": "not told apart from length", "structure": "too few prompts"}
+    others = {"length": "too few prompts", "jargon": "rewarded", "structure": "too few prompts"}
+    rows = level({"a": words, "b": others}, n=100, needed={"structure": 53})
+    found = headline(rows | {"b": rows["b"].model_copy(update={"needed": {}})}, tmp_path)
+    assert "a verdict on structure by a needs about 53 contrasts" in found
+    document = comparison_document(compared(tmp_path))
+    assert document.notes[0].text == (
+        "Unclear, since not told apart from length: a on jargon; too few contrasts are alike otherwise: a and b on structure, b on length."
+    )
+    assert document.notes[0].text.split("; ")[0] in " ".join(document.text().splitlines())
+
+
+def test_quality_of_one_that_ties_every_pair_is_not_paired() -> None:
+    from cda.comparing.compare import _ties_all
+    from cda.comparing.members import Member
+
+    numbers = (Number.of("accuracy", "model", {}, number(0.5)),)
+    for value, ties in ((100, True), (99, False)):
+        member: Any = Member.__new__(Member)
+        object.__setattr__(
+            member,
+            "row",
+            row("x", {"jargon": bias(0.5)}, quality_ties={"model": value}).model_copy(update={"numbers": numbers}),
+        )
+        assert _ties_all(member) is ties

@@ -122,7 +122,7 @@ def test_what_an_option_asked_for_stands_on_the_first_screen_with_five_biases() 
     result = run("embedded", "--rows", "rows.jsonl", "--by", "domain", "--out", "found")
     lines = result.output[result.output.index("In the embedded texts") :].strip().split("\n")
     assert len(lines) <= MAX_LINES and all(width(line) <= MAX_COLUMNS for line in lines), result.output
-    weights = [line for line in lines if line.startswith("Rows and weights: rows.jsonl. Weights of mean 1, from ")]
+    weights = [line for line in lines if line.startswith("Biases and length alone tell ")]
     assert len(weights) == 1 and re.search(r"Effective n \d+ of 336\.$", weights[0])
     assert any(line.startswith("The choices mind length differently by domain") for line in lines)
     assert "Written: found/report.html, data.md, data.json; ./rows.jsonl" in lines
@@ -326,3 +326,45 @@ def test_what_is_not_shown_is_no_absence_and_few_pairs_are_said() -> None:
     headline = found.document().headline
     assert headline.endswith("no preference is shown on length; too few pairs differ in structure.")
     assert headline.startswith("In ") and "too few" in str(found)
+
+
+def perfect(n: int = 60) -> list[dict[str, Any]]:
+    """A list on the chosen side of every pair, which is the longer side in three of four."""
+    return [
+        {
+            "prompt": f"Question {number}?",
+            "chosen": f"{LIST} {'so ' * (number % 7 + 2 * (number % 4 > 0))}",
+            "rejected": f"{PROSE} {'so ' * (number % 7 + (number % 4 == 0))}",
+        }
+        for number in range(n)
+    ]
+
+
+def test_a_bias_that_tells_every_choice_comes_first_and_no_weights_take_it_away() -> None:
+    lines = run(written(perfect()), "--rows", "rows.jsonl").output.splitlines()
+    header = next(at for at, line in enumerate(lines) if line.startswith("bias "))
+    assert lines[header + 1].startswith("structure  ▲ favoured") and " 100% " in lines[header + 1]
+    length = lines[header + 2]
+    assert length.startswith("length     ? not told apart") and length.endswith("structure tells all")
+    assert any(line.startswith("Biases and length alone tell 100% [") for line in lines)
+    cannot = "Weights cannot take structure away (r 1.00, weighted 1.00): too few pairs go against it."
+    assert cannot in lines
+    step = " ".join(lines[next(at for at, line in enumerate(lines) if line.startswith("Next: ")) :])
+    assert "with the weights" not in step and step.endswith("    cda train structure")
+    page = next(Path("runs").glob("*/data.md")).read_text(encoding="utf-8")
+    assert "It cannot be told apart from structure, which tells every choice where it differs." in page
+    assert cannot.replace("(", "\\(") in page or cannot in page
+    without = run("pairs.jsonl").output
+    assert "structure  " in without and "too few pairs go against structure" in without
+
+
+def test_a_verdict_next_to_a_share_that_says_more_has_its_reason() -> None:
+    """Lists are chosen and longer; where both sides are lists, length is chosen as often as not."""
+    made = perfect(40)
+    for number, row in enumerate(made[:8]):
+        row["chosen"], row["rejected"] = (
+            (row["rejected"], row["chosen"]) if number < 4 else (row["chosen"], row["rejected"])
+        )
+    lines = run(written(made), "--bias", "length", "--bias", "structure").output.splitlines()
+    length = next(line for line in lines if line.startswith("length "))
+    assert "? not shown" in length and length.endswith("; not if structure is alike"), lines

@@ -111,3 +111,10 @@ def test_a_bias_of_second_turns_has_its_whole_name(column: Any) -> None:
     assert names == ["sycophancy-second-turn"]
     assert all(text.get_window_extent().x0 >= 0 for text in axes.get_yticklabels())
     assert "sycophancy-second-turn: " in audit.document().plots[0].description
+
+
+def test_a_run_prints_the_table_of_its_audit(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    assert str(run) == repr(run) == f"<Run in {tmp_path}>"
+    run.__dict__["audit"] = "bias  verdict"
+    assert str(run) == "bias  verdict" and repr(run).startswith("<Run in ")

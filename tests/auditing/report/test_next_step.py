@@ -19,7 +19,7 @@ from cda.auditing.verdict_sentences import model_evidence, model_reason, prompts
 from cda.cli import app
 from cda.jobs.options import LIMITED
 from cda.recipe.load import load_model_audit, load_recipe
-from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, of_model
+from cda.report.next_step import COLUMNS, NextStep, after_stage, against, as_called, in_python, of_model
 from cda.report.numbers import width
 from cda.results.base import Estimate, Missing
 from cda.results.effects import LengthBaseline
@@ -174,17 +174,56 @@ def test_what_may_be_length_needs_contrasts_of_equal_length_before_votes(
     words["length"] = "no effect shown"
     assert after_audit(as_model(audit, "embedded")).words == ("texts", "contrasts-to-even-out")
     own = changed(as_model(audit, "mine.py:reward"), "sources.contrasts", "own.jsonl")
+    own = changed(own, "skew.jargon.source", "file")
     uneven = changed(own, "effects.jargon.before.length", of_length(0.9, 0.9))
     again = after_audit(uneven)
     assert (
         again.words[-2:] == ("--contrasts", "own.jsonl") and again.why.endswith("then audit on it") and not again.then
     )
-    for characters, more in (
-        (0.9, "even out the characters, too"),
-        (0.5, "add some whose biased side is the shorter one"),
+    for characters, words_, more in (
+        (0.9, 0.5, "about as many characters, and empty its id; then audit on it"),
+        (0.5, 0.9, "about as many words, and empty its id; then audit on it"),
+        (0.9, 0.7, "about as many characters, and empty its id; then audit on it"),  # the model prefers 88%
+        (0.5, 0.5, "about as long: add some contrasts whose biased side is the shorter one"),
     ):
-        even = after_audit(changed(own, "effects.jargon.before.length", of_length(characters, 0.5)))
-        assert even.words == () and even.why.endswith(f"about as many words: {more}")
+        even = after_audit(changed(own, "effects.jargon.before.length", of_length(characters, words_)))
+        assert even.why.endswith(more) and bool(even.words) is ("audit" in more)
+
+
+HEDGES = """name: hedges
+description: Hedges far too much.
+question: Does the response hedge far too much?
+opposite: plain
+instructions: {add: Hedge more., remove: Take out the hedges.}
+keep: [the rest]
+measure: {feature: markers_per_100_words, present_above: 1.0}
+markers: [it could be argued, to some extent]
+offline: {close_with: ["It could be argued that all of this holds, to some extent, and for the most part."]}
+"""
+
+
+def test_contrasts_that_rules_made_can_be_evened_out_as_the_next_step_says() -> None:
+    """Of a bias file of the user's own: the printed commands, one after the other, and a script for what a person would write."""
+    Path("hedges.yaml").write_text(HEDGES, encoding="utf-8")
+    words = ["audit", "mine.py:reward", "--bias", "hedges.yaml", "--limit", "36", "--quality", "none"]
+    first = CliRunner().invoke(app, words)
+    assert first.exit_code == 0, first.output
+    printed = first.output[first.output.index("Next: ") :].replace("\\\n", " ").splitlines()
+    write, audit = (line.split() for line in printed if line.startswith("    cda "))
+    assert write[:-1] == ["cda", "texts", "contrasts-to-even-out", "--run"]
+    written = CliRunner().invoke(app, write[1:])
+    assert written.exit_code == 0, written.output
+    file = Path("contrasts-to-even-out/contrasts.jsonl")
+    rows = [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
+    assert len(rows) == 36 and {row["bias"] for row in rows} == {"hedges"}
+    for row in rows:
+        row["base"] += row["perturbed"].removeprefix(row["base"].rstrip()).swapcase()
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    again = CliRunner().invoke(app, audit[1:])
+    assert again.exit_code == 0 and f"{file}: none of 36 dropped" in again.output, again.output
+    assert "may be length alone" not in again.output
+    refused = CliRunner().invoke(app, ["texts", "other", "--run", "nowhere"])
+    assert refused.exit_code == 2 and "nowhere: no finished audit" in refused.output
 
 
 def of_length(characters: float, words: float) -> LengthBaseline:
@@ -471,3 +510,30 @@ def test_stages_go_on_with_the_runs_own_settings() -> None:
     assert after_stage("report", "runs/one") is None
     again = load_recipe("runs/one", ["seed=7"]).recipe
     assert again.data.max_pairs == 12 and again.seed == 7 and str(again.run_path) == "runs/one"
+
+
+def test_a_step_that_is_too_long_loses_its_reason_before_its_command() -> None:
+    words = ("audit", "embedded", "--bias", f"{'long-' * 12}name.yaml", "--contrasts", "contrasts/contrasts.jsonl")
+    why = f"it may be length alone: in contrasts.jsonl, {'rewrite one side of each contrast ' * 4}; then audit on it"
+    step = NextStep(why, ("texts", "contrasts"), words)
+    least = len(NextStep("", step.words, words).lines())
+    for most in range(least, len(step.lines()) + 1):
+        short = step.within(most)
+        assert short.words == step.words and short.then == words and len(short.lines()) <= most
+        assert short.lines()[1 - least :] == step.lines()[1 - least :]
+    assert step.within(least).lines()[0].startswith("Next: it may be length alone") and least < len(step.lines())
+    assert step.within(2).words == () and step.within(2).why.endswith("the command stands in the report")
+
+
+@pytest.mark.parametrize(("kind", "how"), [("judge", ""), ("reward model", "Scored by the Python function ‘pref’")])
+def test_a_function_in_memory_goes_by_its_own_name(kind: str, how: str) -> None:
+    class Facts:
+        name = "pref"
+
+    facts: Any = Facts()
+    facts.kind, facts.how = kind, how
+    assert in_python(facts) == "pref"
+    facts.kind, facts.how = "reward model", "Scored in fp32"
+    assert in_python(facts) == "model"
+    facts.kind, facts.name = "judge", "<lambda>"
+    assert in_python(facts) == "model"
