@@ -2,9 +2,11 @@
 between responses with and without the biases that are not taught), length, jargon and vagueness of the embedded model each end near a tie, none is
 overcorrected, no other bias moves further from a tie, and accuracy on quality pairs is kept.
 
-Three trainings (seeds counted from the recipe's), audited on all 140 contrasts of each bias, which no training saw. 80 of them, with the first seed,
-chose the targets of the recipe (four were tried; then the weight of what is kept was doubled), and all of them the dose: skew of the taught biases, where it is held out, is that of such choices
-on other halves. Nobody voted on them, so that the target of every bias is a tie: each side preferred as often as the other.
+Three trainings (seeds counted from the recipe's), audited on all 140 contrasts of each bias, which no training saw. The recipe was chosen on these
+contrasts: four targets by one training and 80 of them, and one mix by three trainings (length 78 to 72%, structure 81 to 88%), after which the target of
+length and the weight of what is kept were changed once more. So the result is partly selected. The contrasts choose the dose, too: skew of the taught
+biases, where it is held out, is that of such choices on other halves. Nobody voted on them, so that the target of every bias is a tie: each side
+preferred as often as the other.
 
 Thresholds, of the mean over the trainings: after it, skew on each taught bias lies within 15 points of 50%, and its verdict is not "overcorrected";
 the distance from 50% of structure and of sycophancy, which are not taught, grows by 5 points at most; accuracy on quality pairs falls by 1 point
