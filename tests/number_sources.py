@@ -141,7 +141,7 @@ SOURCES: dict[str, dict[str, str]] = {
     },
     "docs/how-to/your-data.md": {
         "80 contrasts": "made embedded_preset",
-        "tell 70% [67, 74] of the choices of 2121 pairs": "stated: printed by the command that the page shows",
+        "tell 70% [67, 74] of the choices": "stated: printed by the command that the page shows",
         "68% [65, 72]  of 2101 pairs of 270 prompts": "stated: printed by the command that the page shows",
         "80% [74, 85]  of 755 pairs of 191 prompts": "stated: printed by the command that the page shows",
         "1,267 of 2,121 pairs": "result weights:numbers.data.r.length",
