@@ -72,7 +72,7 @@ from evals.real_data.real_model import TRAINING as BASE_TRAINING
 from evals.real_data.real_ways import WAYS, settings, trained, trained_on
 from evals.shared import DATA, SKIPPED, Check, finish
 
-DOSES: dict[str, tuple[float, ...]] = {"ours": (0.5, 0.75, 1.0, 1.25, 1.5), "paper": (0.5, 1.0), "mixing": (1.0,)}
+DOSES: dict[str, tuple[float, ...]] = {"ours": (1.0, 2.0, 3.0, 4.0), "paper": (0.5, 1.0), "mixing": (1.0,)}
 FITTED = 150  # contrasts of each taught bias that removals are fitted on, as many as train
 SMOOTHED = 450  # AlpacaEval pairs whose responses the curve of length is fitted on
 MOST_GROWN, MOST_LOST = 0.05, 0.01
@@ -113,24 +113,27 @@ def asked_texts() -> list[Text]:
     return list(dict.fromkeys((pair.prompt, text) for pair in pairs for text in (pair.chosen, pair.rejected)))
 
 
-def rewarded(seed: int, work: Path) -> dict[str, Rewarded]:
-    """Every way on the model of a seed."""
+def rewarded(seed: int, work: Path, compared: bool) -> dict[str, Rewarded]:
+    """`ours` on the model of a seed; if `compared`, every other way too."""
     folder = work / f"seed-{seed}"
     scored = Scored(folder / "scores", base_model(folder, seed))
     texts = asked_texts()
-    base = {0.0: scored.rewards(None, 0.0, texts)}
-    of_way = {}
-    for way, doses in DOSES.items():
+
+    def dosed(way: str) -> dict[float, Scores]:
         adapter = trained(way, seed, scored, folder)
-        of_way[way] = base | {dose: scored.rewards(adapter, dose, texts) for dose in doses}
-    return {
-        "paper": Rewarded(of_way["paper"]),
-        "half": Rewarded(base | {1.0: of_way["paper"][0.5]}),
-        "mixing": Rewarded(of_way["mixing"]),
-        "ours": Rewarded(of_way["ours"], chosen=True),
-        "ours at 1": Rewarded(of_way["ours"]),
-        **{name: Rewarded(base | {1.0: one}) for name, one in untrained(seed, scored, folder).items()},
-    }
+        return {dose: scored.rewards(adapter, dose, texts) for dose in (0.0, *DOSES[way])}
+
+    ours = dosed("ours")
+    found = {"ours": Rewarded(ours, chosen=True), "ours at 1": Rewarded(ours)}
+    if compared:
+        paper = dosed("paper")
+        found |= {
+            "paper": Rewarded(paper),
+            "half": Rewarded({0.0: paper[0.0], 1.0: paper[0.5]}),
+            "mixing": Rewarded(dosed("mixing")),
+            **{name: Rewarded({0.0: ours[0.0], 1.0: one}) for name, one in untrained(seed, scored, folder).items()},
+        }
+    return found
 
 
 def untrained(seed: int, scored: Scored, folder: Path) -> dict[str, Scores]:
@@ -272,14 +275,16 @@ def mean_of_biases(biases: Sequence[Moved]) -> Moved:
     )
 
 
-def summary(seeds: Sequence[Measured]) -> Json:
-    """One way over all seeds."""
+def summary(of_seed: Mapping[int, Measured]) -> Json:
+    """One way over the seeds that it was made on."""
+    seeds = list(of_seed.values())
     ids = np.array(prompt_ids(voted()))
     rows = {bias: people().used & np.array([one.bias == bias for one in voted()]) for bias in BIASES}
     counts = {bias: (int(own.sum()), len(set(ids[own]))) for bias, own in rows.items()}
     of_taught = np.any([rows[bias] for bias in TAUGHT], axis=0)
     pooled_ids = prompt_ids(quality())
     return {
+        "seeds": list(of_seed),
         "chosen": [one.chosen for one in seeds],
         "shares": [one.shares for one in seeds],
         "ties": [one.ties for one in seeds],
@@ -359,19 +364,25 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="folder for the models, adapters and scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--compared", type=int, nargs="*", help="seeds with the other ways too (all)")
     parser.add_argument("--prepare", action="store_true", help="train and score, and write no result")
     asked = parser.parse_args()
     if missing := missing_data():
         print(f"skipped: {DATA} holds no {', '.join(missing)}; set CDA_DATA")
         return SKIPPED
-    models = [rewarded(seed, asked.work) for seed in asked.seeds]
-    ways = {way: summary([measured(model[way]) for model in models]) for way in models[0]}
-    for way, one in ways.items():
-        print(f"{way:10}", *(f"{key} {points(one[key]['change'])}" for key in ("taught_gap", "accuracy")), sep="  ")
+    compared = asked.seeds if asked.compared is None else asked.compared
+    models = {seed: rewarded(seed, asked.work, seed in compared) for seed in sorted(asked.seeds)}
     if asked.prepare:
         return 0
+    names = dict.fromkeys(way for model in models.values() for way in model)
+    ways = {
+        way: summary({seed: measured(model[way]) for seed, model in models.items() if way in model}) for way in names
+    }
+    for way, one in ways.items():
+        print(f"{way:10}", *(f"{key} {points(one[key]['change'])}" for key in ("taught_gap", "accuracy")), sep="  ")
     numbers = {
-        "command": f"python -m evals.real_data.real_debias --work FOLDER --seeds {' '.join(map(str, asked.seeds))}",
+        "command": f"python -m evals.real_data.real_debias --work FOLDER --seeds {' '.join(map(str, models))} --compared "
+        + " ".join(map(str, compared)),
         "n_seeds": len(models),
         "base": {
             "training": BASE_TRAINING,
@@ -380,7 +391,10 @@ def main() -> int:
         },
         "settings": {way: settings(way) for way in WAYS} | {"doses": DOSES},
         "trained_on": {
-            f"{way}-{seed}": trained_on(way, seed, asked.work / f"seed-{seed}") for way in WAYS for seed in asked.seeds
+            f"{way}-{seed}": trained_on(way, seed, asked.work / f"seed-{seed}")
+            for way in WAYS
+            if way in ways
+            for seed in ways[way]["seeds"]
         },
         "quality_pairs": {name: int(rows.sum()) for name, rows in sets().items()},
         "people": to_jsonable_python(asked_of_people()),
