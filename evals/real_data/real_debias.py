@@ -114,7 +114,7 @@ def asked_texts() -> list[Text]:
 
 
 def rewarded(seed: int, work: Path, compared: bool) -> dict[str, Rewarded]:
-    """`ours` on the model of a seed; if `compared`, every other way too."""
+    """`ours` and the ways without training on the model of a seed; if `compared`, the other trainings too."""
     folder = work / f"seed-{seed}"
     scored = Scored(folder / "scores", base_model(folder, seed))
     texts = asked_texts()
@@ -131,9 +131,9 @@ def rewarded(seed: int, work: Path, compared: bool) -> dict[str, Rewarded]:
             "paper": Rewarded(paper),
             "half": Rewarded({0.0: paper[0.0], 1.0: paper[0.5]}),
             "mixing": Rewarded(dosed("mixing")),
-            **{name: Rewarded({0.0: ours[0.0], 1.0: one}) for name, one in untrained(seed, scored, folder).items()},
         }
-    return found
+    without = untrained(seed, scored, folder)
+    return found | {name: Rewarded({0.0: ours[0.0], 1.0: one}) for name, one in without.items()}
 
 
 def untrained(seed: int, scored: Scored, folder: Path) -> dict[str, Scores]:
@@ -157,7 +157,7 @@ def without_length(seed: int, scored: Scored) -> Scores:
     from statsmodels.nonparametric.smoothers_lowess import lowess
 
     pairs = alpaca_pairs("train")
-    order = np.random.default_rng([seed, 2]).permutation(len(pairs))[:SMOOTHED]
+    order = np.random.default_rng([seed, 1]).permutation(len(pairs))[:SMOOTHED]  # those that `ours` keeps
     fitted = list(
         dict.fromkeys((pairs[row].prompt, text) for row in order for text in (pairs[row].chosen, pairs[row].rejected))
     )
@@ -305,6 +305,18 @@ def summary(of_seed: Mapping[int, Measured]) -> Json:
     }
 
 
+def curve_of(models: Sequence[Rewarded]) -> Json:
+    """What each dose does on all rows, nothing chosen, mean over seeds: skew of every bias, and accuracy."""
+    found: Json = {}
+    for dose in models[0].by_dose:
+        hits = [margins_of(model.by_dose[dose], as_pairs(voted())) > 0 for model in models]
+        right = [margins_of(model.by_dose[dose], quality()) > 0 for model in models]
+        own = {bias: people().used & np.array([one.bias == bias for one in voted()]) for bias in BIASES}
+        found[f"{dose:g}"] = {bias: float(np.mean([one[rows] for one in hits])) for bias, rows in own.items()}
+        found[f"{dose:g}"]["accuracy"] = float(np.mean(right))
+    return found
+
+
 @cache
 def sets() -> dict[str, FloatArray]:
     """Which of the quality pairs are of each set."""
@@ -364,7 +376,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="folder for the models, adapters and scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--compared", type=int, nargs="*", help="seeds with the other ways too (all)")
+    parser.add_argument("--compared", type=int, nargs="*", help="seeds with the other trainings too (all)")
     parser.add_argument("--prepare", action="store_true", help="train and score, and write no result")
     asked = parser.parse_args()
     if missing := missing_data():
@@ -399,6 +411,7 @@ def main() -> int:
         "quality_pairs": {name: int(rows.sum()) for name, rows in sets().items()},
         "people": to_jsonable_python(asked_of_people()),
         "ways": ways,
+        "curve": curve_of([model["ours"] for model in models.values()]),
     }
     claim = " ".join((__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").split())
     return finish("real_debias", claim, checks(ways["ours"]), numbers)
