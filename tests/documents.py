@@ -223,28 +223,29 @@ def real_debias_table() -> str:
         "direction": "directions of hidden states projected out, no training (`direction`)",
         "lowess": "a curve of length taken off, no training (`lowess`)",
     }
-    first = next(iter(ways.values()))
 
     def gap(found: Any, side: str) -> str:
         spread = f" ± {100 * sd:.0f}" if (sd := found["sd"][side]) is not None else ""
-        return f"{100 * found[side]['value']:.0f}{spread}"
+        change = f" ({100 * found['change']['value']:+.0f})".replace("-", "−") if side == "after" else ""
+        return f"{100 * found[side]['value']:.0f}{spread}{change}"
 
     def cells(found: Any, side: str) -> list[str]:
-        return [gap(found["taught_gap"], side), *(gap(found["biases"][bias]["gap"], side) for bias in _BIASES)]
+        gaps = [found["taught_gap"], *(found["biases"][bias]["gap"] for bias in ("jargon", "length", "structure"))]
+        return [", ".join(map(str, found["seeds"])), *(gap(each, side) for each in gaps)]
 
-    rows = [["no training", *cells(first, "before"), "", ""]]
+    rows = [["no training", *cells(ways["ours"], "before"), "", ""]]
     for way, words in named.items():
         found = ways[way]
         doses = ", ".join(format(dose, "g") for dose in found["chosen"]) if way == "ours" else ""
         rows.append([words, *cells(found, "after"), _points(found["accuracy"]["change"]), doses])
-    return table("way | mean gap of jargon and length | jargon | length | structure | accuracy | doses", rows)
-
-
-_BIASES = ("jargon", "length", "structure")
+    heading = "way | seeds | mean gap of jargon and length | jargon | length | structure | accuracy | doses chosen by all votes"
+    return table(heading, rows)
 
 
 def _points(change: Any) -> str:
-    return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * change[key] for key in ("value", "low", "high"))).replace("-", "−")
+    return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * change[key] for key in ("value", "low", "high"))).replace(
+        "-", "−"
+    )
 
 
 def _interval(share: Any) -> str:

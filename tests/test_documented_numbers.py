@@ -250,6 +250,12 @@ def real_skews() -> list[float]:
 
 
 @made
+def real_removals() -> list[float]:
+    """By how much removals without training move structure's gap."""
+    return [_real(way)["biases"]["structure"]["gap"]["change"]["value"] for way in ("direction", "features")]
+
+
+@made
 def real_gaps() -> list[float]:
     """Mean gap of the taught biases, and that of structure, before and after; change of accuracy."""
     own, structure = _real()["taught_gap"], _real()["biases"]["structure"]["gap"]
