@@ -15,7 +15,8 @@ structure, whose movement would be a substitution. Ways, next to the base model:
     lowess      what a smooth curve of length explains of the rewards of AlpacaEval's responses, taken off (no training)
 
 No contrast that trains or fits a way was voted on, and none shares a prompt with one that was. Votes choose the dose of `ours` alone, as in `cda
-dose` (structure guards: `guards`), on half of the prompts with a limit of 1 point on accuracy lost there; the other half is measured; 50 splits.
+dose`: on half of the prompts, without doses that lose more than 1 point of accuracy or raise the miscalibration of structure by more than 5
+there; the other half is measured; 50 splits.
 The gap of every way is that of one such half at a time, averaged: on half of the votes chance makes it larger than on all. Means are over
 seeds; intervals are of 1,000 samples of prompts, in each of which doses are chosen anew. They do not cover other trainings: see `sd`.
 
@@ -155,7 +156,7 @@ def untrained(seed: int, scored: Scored, folder: Path) -> dict[str, Scores]:
 
 def without_length(seed: int, scored: Scored) -> Scores:
     """Rewards less a smooth curve of their text's log number of words (Huang et al. 2024, "Post-hoc reward calibration")."""
-    from statsmodels.nonparametric.smoothers_lowess import lowess
+    from statsmodels.nonparametric.smoothers_lowess import lowess  # comes with the extra `test`
 
     pairs = alpaca_pairs("train")
     order = np.random.default_rng([seed, 1]).permutation(len(pairs))[:SMOOTHED]  # those that `ours` keeps
