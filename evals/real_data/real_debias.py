@@ -28,8 +28,9 @@ Thresholds, for `ours`, means over seeds, held out:
     python -m evals.real_data.real_debias --work FOLDER --seeds 1 2 3
 
 About 25 minutes a seed on one core that multiplies bf16, half of it for `ours`; `--compared` names the seeds on which the other trainings are
-made. (Two epochs on texts of up to 512 tokens, which this eval had before, take a base model four times as long.) What is finished stays in FOLDER, under a name of its settings, and is not done again;
-`--prepare` trains and scores, and writes no result. The `seconds` of a result are those of its last call.
+made. (The base model that this eval had before, trained whole for two epochs on texts of up to 512 tokens, took 25 minutes on two cores.) What
+is finished stays in FOLDER, under a name of its settings, and is not done again; `--prepare` trains and scores, and writes no result. The
+`seconds` of a result are those of its last call.
 """
 
 from __future__ import annotations
