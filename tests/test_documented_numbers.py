@@ -250,6 +250,16 @@ def real_skews() -> list[float]:
 
 
 @made
+def real_one_seed() -> list[float]:
+    """Change of the mean gap of taught biases, and of structure's, on the first seed, with `ours` and with plain CDA."""
+    found = []
+    for way in ("ours", "paper"):
+        for gap in (_real(way)["taught_gap"], _real(way)["biases"]["structure"]["gap"]):
+            found.append(gap["by_seed"]["after"][0] - gap["by_seed"]["before"][0])
+    return found
+
+
+@made
 def real_removals() -> list[float]:
     """By how much removals without training move structure's gap."""
     return [_real(way)["biases"]["structure"]["gap"]["change"]["value"] for way in ("direction", "features")]
