@@ -211,23 +211,41 @@ def recall_text() -> str:
 
 
 def real_debias_table() -> str:
-    """Gap to people and quality at doses .75 and 1, way by way, over the trainings of the base model."""
-    numbers = _result("real_debias")["numbers"]
+    """Each way on the real model, mean over seeds: gaps, change of accuracy, doses."""
+    ways = _result("real_debias")["numbers"]["ways"]
     named = {
-        "paired": "soft targets between the base model's and people's shares (`paired`)",
-        "neutral": "ties for jargon and length (`neutral`)",
-        "paper": "the paper's pairs, rewritten by rules (`paper`)",
+        "ours": "ties, kept preferences and anchors, dose chosen by votes (`ours`)",
+        "ours at 1": "the same at dose 1",
+        "paper": "plain CDA: the paper's pairs (`paper`)",
+        "half": "mean of the weights of base model and plain CDA (`half`)",
+        "mixing": "counterfactuals mixed with ordinary pairs (`mixing`)",
+        "features": "measured features taken off, no training (`features`)",
+        "direction": "directions of hidden states projected out, no training (`direction`)",
+        "lowess": "a curve of length taken off, no training (`lowess`)",
     }
-    rows = []
+
+    def gap(found: Any, side: str) -> str:
+        spread = f" ± {100 * sd:.0f}" if (sd := found["sd"][side]) is not None else ""
+        change = f" ({100 * found['change']['value']:+.0f})".replace("-", "−") if side == "after" else ""
+        return f"{100 * found[side]['value']:.0f}{spread}{change}"
+
+    def cells(found: Any, side: str) -> list[str]:
+        gaps = [found["taught_gap"], *(found["biases"][bias]["gap"] for bias in ("jargon", "length", "structure"))]
+        return [", ".join(map(str, found["seeds"])), *(gap(each, side) for each in gaps)]
+
+    rows = [["no training", *cells(ways["ours"], "before"), "", ""]]
     for way, words in named.items():
-        runs = [numbers["runs"][name] for name in sorted(numbers["runs"]) if name.rpartition("-")[0] == way]
-        cells = [words]
-        for dose in ("0.75", "1"):
-            at = [run["frontier"][dose] for run in runs]
-            cells.append(", ".join(f"{100 * found['mean_gap']:.0f}" for found in at))
-            cells.append(", ".join(f"{100 * found['quality_change']['value']:+.1f}".replace("-", "−") for found in at))
-        rows.append([*cells, ", ".join(format(run["chosen"], "g") for run in runs)])
-    return table("taught | gap at dose 0.75 | quality | gap at dose 1 | quality | dose chosen by all votes", rows)
+        found = ways[way]
+        doses = ", ".join(format(dose, "g") for dose in found["chosen"]) if way == "ours" else ""
+        rows.append([words, *cells(found, "after"), _points(found["accuracy"]["change"]), doses])
+    heading = "way | seeds | mean gap of jargon and length | jargon | length | structure | accuracy | doses chosen by all votes"
+    return table(heading, rows)
+
+
+def _points(change: Any) -> str:
+    return "{:+.1f} [{:+.1f}, {:+.1f}]".format(*(100 * change[key] for key in ("value", "low", "high"))).replace(
+        "-", "−"
+    )
 
 
 def _interval(share: Any) -> str:

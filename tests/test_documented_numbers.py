@@ -194,15 +194,6 @@ def dollars() -> list[float]:
 
 
 @made
-def real_debias() -> list[float]:
-    runs = result("real_debias")["numbers"]["runs"]
-    paired = [run["frontier"]["0.75"] for name, run in runs.items() if name.startswith("paired")]
-    before = [run["frontier"]["0"]["mean_gap"] for run in runs.values()]
-    gaps, losses = [each["mean_gap"] for each in paired], [each["quality_change"]["value"] for each in paired]
-    return [min(before), max(before), min(gaps), max(gaps), -max(losses), -min(losses)]
-
-
-@made
 def rules_undone() -> list[float]:
     """Additions by rules that rules take out again: the least of four biases, and of vagueness; whole percents that they reach."""
     found = {check["threshold"].partition(":")[0]: check["found"] for check in result("flip_rates")["checks"][:5]}
@@ -244,34 +235,42 @@ def padding() -> list[float]:
     return [100 * own[kind]["padding_share"] for own in sets for kind in ("cda", "TRL")]
 
 
-def _real(way: str) -> list[Any]:
-    return [run for name, run in sorted(result("real_debias")["numbers"]["runs"].items()) if name.startswith(way)]
+def _real(way: str = "ours") -> Any:
+    return result("real_debias")["numbers"]["ways"][way]
 
 
 @made
 def real_skews() -> list[float]:
     """Least and most skew of the base models, and people's, by bias."""
-    runs, found = _real("paired"), []
+    found, people = [], result("real_debias")["numbers"]["people"]
     for bias in ("jargon", "structure", "length"):
-        skews = [run["frontier"]["0"]["skew"][bias] for run in runs]
-        found += [min(skews), max(skews), runs[0]["at"]["1"]["people"][bias]["human_skew"]["value"]]
+        skews = _real()["biases"][bias]["skew_on_voted"]["by_seed"]["before"]
+        found += [min(skews), max(skews), people[bias]["value"]]
     return found
 
 
 @made
-def real_quality() -> list[float]:
-    return [run["at"]["1"]["quality"]["pooled"]["before"]["value"] for run in _real("paired")]
+def real_one_seed() -> list[float]:
+    """Change of the mean gap of taught biases, and of structure's, on the first seed, with `ours` and with plain CDA."""
+    found = []
+    for way in ("ours", "paper"):
+        for gap in (_real(way)["taught_gap"], _real(way)["biases"]["structure"]["gap"]):
+            found.append(gap["by_seed"]["after"][0] - gap["by_seed"]["before"][0])
+    return found
 
 
 @made
-def real_structure() -> list[float]:
-    return [run["frontier"]["1"]["skew"]["structure"] for run in _real("paper")]
+def real_removals() -> list[float]:
+    """By how much removals without training move structure's gap."""
+    return [_real(way)["biases"]["structure"]["gap"]["change"]["value"] for way in ("direction", "features")]
 
 
 @made
-def real_alike() -> list[float]:
-    found = [run["at"]["1"]["quality"]["by people, alike"] for run in _real("paired")]
-    return [*(own["before"]["value"] for own in found), *(own["change"]["value"] for own in found)]
+def real_gaps() -> list[float]:
+    """Mean gap of the taught biases, and that of structure, before and after; change of accuracy."""
+    own, structure = _real()["taught_gap"], _real()["biases"]["structure"]["gap"]
+    sides = [found[side]["value"] for found in (own, structure) for side in ("before", "after")]
+    return [*sides, _real()["accuracy"]["change"]["value"]]
 
 
 @made

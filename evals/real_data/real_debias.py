@@ -1,32 +1,36 @@
-"""Claim: on a real reward model with natural biases, debiasing brings the model nearer to people and keeps its quality. The soft
-targets of `paired` were set with people's votes on these contrasts in view, and dose 0.75, where it is quoted, was read off the same curve.
+"""Claim: on a real reward model with natural biases, training against two of them with `neutral`, `keep` and anchors, at a dose that people's
+votes choose, halves its distance from people on both, moves the third no further away, and keeps accuracy.
 
-The model: the MiniLM encoder trained on AlpacaEval's preferences (evals/real_data/real_model.py), which learned what that judge
-likes. Ways of debiasing jargon, structure and length in one adapter (evals/real_data/real_ways.py): `paper` (chosen over rejected
-responses of AlpacaEval, rewritten by rules to carry the bias), `neutral` (GPT-4o's contrasts that nobody voted on, as ties
-for jargon and length, structure kept as it is) and `paired` (the same contrasts with soft targets). Beside both, `keep`:
-the base model's own preference on AlpacaEval's pairs. Each at dose 1, which is plain CDA
-for `paper`, and at the dose that people choose, held out: votes on contrasts and human preferences (Arena, LLMBar, and the
-AlpacaEval test pairs alike in length and layout) are split in two by prompt, 50 times; one half chooses, the other is
-measured. The gap is that of one half at a time, averaged, of the base model on the same halves. Beside them removals without
-training, and the cross-bias matrix: an adapter against one bias at a time.
+The model: the MiniLM encoder (22M parameters), its upper three layers and a new head trained for one epoch on AlpacaEval's preferences, texts cut at
+192 tokens (evals/real_data/real_model.py); three seeds, each with a base model of its own. Taught: jargon and length. Not taught, but voted on:
+structure, whose movement would be a substitution. Ways, next to the base model:
 
-`neutral` uses nothing of people but that structure, which they like, is left as it is. The soft targets of `paired` were set with
-people's shares on these very contrasts in view (21% for jargon, 34% for length, 89% for structure): what it gains is partly selected.
+    paper       plain CDA: AlpacaEval's chosen responses over rejected ones that rules rewrote to carry the bias; dose 1
+    half        weight ensembling: the mean of the base model's weights and those of `paper` (dose 0.5)
+    mixing      as OffsetBias: the same counterfactuals in a mix with ordinary preference pairs; dose 1
+    ours        ties on GPT-4o's contrasts of the taught biases, the base model's own preference kept on unchanged pairs and on contrasts of
+                structure (anchors); the dose that votes choose; `ours at 1`: the same adapters at dose 1
+    features    what measured features explain of the margins of those contrasts, taken off (no training)
+    direction   each taught bias's mean difference of hidden states, projected out (no training)
+    lowess      what a smooth curve of length explains of the rewards of AlpacaEval's responses, taken off (no training)
 
-Thresholds, for `neutral` and `paired` at the chosen dose, held out: the mean gap over biases is half the base model's or
-less; on no bias does the paired 95% interval of miscalibration allow a rise of more than 3 points; on the pooled human
-preferences the paired 95% interval of accuracy excludes a loss of more than 3 points.
+No contrast that trains or fits a way was voted on, and none shares a prompt with one that was. Votes choose the dose of `ours` alone, as in `cda
+dose`: on half of the prompts, without doses that lose more than 1 point of accuracy or raise the miscalibration of structure by more than 5
+there; the other half is measured; 50 splits.
+The gap of every way is that of one such half at a time, averaged: on half of the votes chance makes it larger than on all. Means are over
+seeds; intervals are of 1,000 samples of prompts, in each of which doses are chosen anew. They do not cover other trainings: see `sd`.
 
-Each seed has a base model of its own. Quality that people judged is also told apart by whether both sides are alike in length and
-layout; beside it how often the longer one is the better one.
+Thresholds, for `ours`, means over seeds, held out:
+    1. The mean gap of jargon and length is half of the base model's or less.
+    2. The gap of structure grows by 5 points at most.
+    3. Accuracy on LLMBar, RM-Bench chat and AlpacaEval's test pairs, pooled, falls by 1 point at most.
 
-    python -m evals.real_data.real_debias --work FOLDER --seeds 1 2 3 --matrix paired paper
+    python -m evals.real_data.real_debias --work FOLDER --seeds 1 2 3
 
-On 2 cores a base model takes 25 minutes, and each of the 9 adapters as long or longer. On an H100 six processes beside each other,
-each with adapters of its own in FOLDER, made these and those of real_variants.py in 9 minutes.
-
-What is finished stays in FOLDER, under a name of its settings, and is not done again.
+About 25 minutes a seed on one core that multiplies bf16, half of it for `ours`; `--compared` names the seeds on which the other trainings are
+made. (The base model that this eval had before, trained whole for two epochs on texts of up to 512 tokens, took 25 minutes on two cores.) What
+is finished stays in FOLDER, under a name of its settings, and is not done again; `--prepare` trains and scores, and writes no result. The
+`seconds` of a result are those of its last call.
 """
 
 from __future__ import annotations
@@ -34,336 +38,386 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic_core import to_jsonable_python
 
-from cda.biases import load_bias
-from cda.dosing.choice import DoseCurve, mean_size, on_halves, out_of_fold
-from cda.dosing.held_out import cross_validated_doses
+from cda.arrays import FloatArray
+from cda.dosing.choice import MAX_QUALITY_LOSS, DoseCurve, choose_dose, mean_size, on_halves, out_of_fold, prompt_codes
+from cda.dosing.held_out import draw_prompts, draws_of, resampled_choices
 from cda.dosing.stage import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
-from cda.models.config import ModelSpec
-from cda.numbers.people import measured_against
 from cda.records import Contrast, Pair, prompt_id
-from cda.results.base import Estimate, Missing
+from cda.results.base import Estimate
 from cda.run import fingerprint
-from cda.scorers.compared import text_id
-from cda.stats.drift import DEFAULT_LIMITS, measured, overlap_effect, overlap_of
+from cda.scorers.compared import Text, text_id
+from cda.stats.estimators import of_draws, paired_change, share_of
 from cda.stats.people import human_skew
-from cda.stats.proportions import positive_shares
+from cda.stats.proportions import hits_of
 from cda.stats.votes import Majority, count_votes, majority
 from evals.real_data.real_inputs import (
     BIASES,
-    Quality,
-    alike,
+    TAUGHT,
+    alpaca_pairs,
     missing_data,
     quality_sets,
     taught_contrasts,
     voted_contrasts,
 )
-from evals.real_data.real_model import Scored, as_pairs, base_model
+from evals.real_data.real_model import MAX_LENGTH_TOKENS, Scored, Scores, as_pairs, base_model, margins_of
+from evals.real_data.real_model import TRAINING as BASE_TRAINING
 from evals.real_data.real_ways import WAYS, settings, trained, trained_on
 from evals.shared import DATA, SKIPPED, Check, finish
 
-DOSES = (0.0, 0.25, 0.5, 0.625, 0.75, 0.875, 1.0)
-POST_HOC_CONTRASTS = 150  # of each bias
-POOLED = ("Arena", "LLMBar natural", "AlpacaEval matched")
-HELD_TO = ("neutral", "paired")
-MAX_WORSE = 0.03
-GAPS = "of one half at a time"  # how the gaps of a kept result were made; others are made again
+DOSES: dict[str, tuple[float, ...]] = {"ours": (1.0, 2.0, 3.0, 4.0), "paper": (0.5, 1.0), "mixing": (1.0,)}
+FITTED = 150  # contrasts of each taught bias that removals are fitted on, as many as train
+SMOOTHED = 450  # AlpacaEval pairs whose responses the curve of length is fitted on
+MOST_GROWN, MOST_LOST = 0.05, 0.01
 Json = dict[str, Any]
 
 
-def pooled(sets: Sequence[Quality]) -> list[Pair]:
-    """Quality pairs that choose the dose and, on the other half, say what it costs."""
-    return list({pair.id: pair for one in sets if one.name in POOLED for pair in one.pairs}.values())
+@dataclass(frozen=True, slots=True)
+class Rewarded:
+    """One way on one seed's model: rewards at every dose, 0 (the base model) first, and whether votes choose one of them; if not, it is
+    measured at dose 1."""
+
+    by_dose: Mapping[float, Scores]
+    chosen: bool = False
 
 
-def all_voted() -> list[Contrast]:
-    return [one for bias in BIASES for one in voted_contrasts(bias)]
+@cache
+def voted() -> tuple[Contrast, ...]:
+    return tuple(one for bias in BIASES for one in voted_contrasts(bias))
 
 
-def votes_of(contrasts: Sequence[Contrast]) -> Majority:
-    return majority(count_votes([one.votes for one in contrasts]), "drop")
+@cache
+def quality() -> tuple[Pair, ...]:
+    """Pairs of all sets, which limit the dose and, on the other half, tell what it costs."""
+    return tuple({pair.id: pair for one in quality_sets() for pair in one.pairs}.values())
 
 
-def rng() -> np.random.Generator:
-    return np.random.default_rng(0)
-
-
-def measured_way(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored, sets: Sequence[Quality]) -> Json:
-    """Everything about one adapter: held out at chosen doses, and as it is at the dose all votes choose and at 1."""
-    adapter = trained(way, seed, spec, work)
-    contrasts, pairs = all_voted(), pooled(sets)
-    curve = dose_curve(
-        np.array([scored.margins(adapter, dose, as_pairs(contrasts)) for dose in DOSES]),
-        np.array([scored.margins(adapter, dose, pairs) for dose in DOSES]),
-        contrasts,
-        pairs,
-    )
-    chosen, held = held_out(curve)
-    found: Json = {"chosen": chosen, "held_out": held, "at": {}, "frontier": frontier(curve, contrasts, pairs)}
-    for dose in sorted({1.0, chosen}):
-        found["at"][f"{dose:g}"] = {
-            "people": against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts),
-            "quality": quality_at(scored, adapter, dose, sets),
-        }
-    return found
-
-
-def frontier(curve: DoseCurve, contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> Json:
-    """What each dose buys and costs, nothing chosen: mean gap over biases, on the held-out halves and on all rows, and change
-    of quality."""
-    found: Json = {}
-    assert curve.quality_margins is not None
-    voted, halves = curve.people, out_of_fold(curve, rng()).first_half
-    for row, dose in enumerate(DOSES):
-        people = against_people_at(curve.margins_at(0.0), curve.margins_at(dose), contrasts)
-        change = positive_shares([curve.quality_margins[0], curve.quality_margins[row]], prompt_ids(pairs))
-        rows_of = [curve.rows_of(bias) & voted.used for bias in BIASES]
-        gaps = [on_halves((curve.margins[row, own] > 0) - voted.target[own], halves[:, own]) for own in rows_of]
-        found[f"{dose:g}"] = {
-            "mean_gap": float(np.mean([mean_size(one.ravel()) for one in gaps])),
-            "mean_gap_on_all_rows": float(np.mean([people[bias]["gap"]["after"]["value"] for bias in BIASES])),
-            "skew": {bias: people[bias]["skew"]["after"]["value"] for bias in BIASES},
-            "quality_change": to_jsonable_python(change.change),
-        }
-    return found
-
-
-def dose_curve(voted: Any, quality: Any, contrasts: Sequence[Contrast], pairs: Sequence[Pair]) -> DoseCurve:
-    people, biases = votes_of(contrasts), tuple(one.bias for one in contrasts)
-    return DoseCurve(DOSES, voted, people, prompt_ids(contrasts), quality, prompt_ids(pairs), biases)
-
-
-def held_out(curve: DoseCurve) -> tuple[float, Json]:
-    """The dose that all votes choose, and what choosing does on votes and pairs that had no say, bias by bias."""
-    method = cross_validated_doses(curve, rng())
-    change = method.held_out[BIASES[0]].against_base.get("accuracy")
-    return method.chosen, {
-        "shares": method.shares,
-        "barred": list(method.barred),
-        "quality": to_jsonable_python(method.quality) if method.quality else None,
-        "quality_change": to_jsonable_python(change) if change else None,
-        "biases": {
-            bias: one.model_dump(mode="json", exclude={"plain_change"}) for bias, one in method.held_out.items()
-        },
-    }
-
-
-def against_people_at(before: Any, after: Any, contrasts: Sequence[Contrast]) -> Json:
-    """Each bias beside people, before and after, and its effect among pairs that are alike in all else."""
-    found = {}
-    for bias in BIASES:
-        rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
-        own = [contrasts[row] for row in rows]
-        ids = prompt_ids(own)
-        people = votes_of(own)
-        moved = measured_against([before[rows], after[rows]], people, ids)
-        _, alike = overlap_of(
-            measured([one.perturbed for one in own]),
-            measured([one.base for one in own]),
-            ids,
-            limits=DEFAULT_LIMITS,
-            treatment=tuple(load_bias(bias).treatment),
-        )
-        among = overlap_effect(after[rows], alike, ids)
-        found[bias] = {
-            "skew": to_jsonable_python(moved["skew_on_voted"]),
-            "miscalibration": to_jsonable_python(moved["miscalibration"]),
-            "gap": to_jsonable_python(moved["gap"]),
-            "auc": None if isinstance(moved["auc"], Missing) else to_jsonable_python(moved["auc"].after),
-            "human_skew": to_jsonable_python(human_skew(people, ids)),
-            "effect_among_like_pairs": to_jsonable_python(among) if isinstance(among, Estimate) else among.reason,
-        }
-    return found
-
-
-def quality_at(scored: Scored, adapter: Path, dose: float, sets: Sequence[Quality]) -> Json:
-    """Accuracy before and at a dose on every set, and on those pooled."""
-    found: Json = {}
-    for one in sets:
-        first, second = scored.margins(None, 0.0, one.pairs), scored.margins(adapter, dose, one.pairs)
-        found[one.name] = to_jsonable_python(positive_shares([first, second], prompt_ids(one.pairs))) | {"by": one.by}
-        longer = np.sign([n_words(pair.chosen) - n_words(pair.rejected) for pair in one.pairs])
-        found[one.name]["by_longer_side"] = {
-            f"{side} is longer": {
-                "n": int((longer == sign).sum()),
-                "before": float((first[longer == sign] > 0).mean()),
-                "after": float((second[longer == sign] > 0).mean()),
-            }
-            for side, sign in (("chosen", 1), ("rejected", -1))
-            if (longer == sign).any()
-        }
-        if one.styles:
-            found[one.name]["styles"] = {
-                f"chosen {i}, rejected {j}": [
-                    float(np.mean([m > 0 for m, s in zip(values, one.styles, strict=True) if s == (i, j)]))
-                    for values in (first, second)
-                ]
-                for i in range(3)
-                for j in range(3)
-            }
-    for name, pairs in ({"pooled": pooled(sets)} | by_people(sets)).items():
-        before, after = scored.margins(None, 0.0, pairs), scored.margins(adapter, dose, pairs)
-        found[name] = to_jsonable_python(positive_shares([before, after], prompt_ids(pairs)))
-    return found
-
-
-def by_people(sets: Sequence[Quality]) -> dict[str, list[Pair]]:
-    """What people judged, by whether length and layout are alike: where they are, these biases decide little."""
-    judged = [pair for one in sets if one.by == "people" for pair in one.pairs]
-    return {
-        "by people, alike": [pair for pair in judged if alike(pair)],
-        "by people, not alike": [pair for pair in judged if not alike(pair)],
-    }
-
-
-def longer_wins(pairs: Sequence[Pair]) -> float:
-    """Share of pairs whose better side is the longer one: the accuracy of that rule, ties lost."""
-    return float(np.mean([n_words(pair.chosen) > n_words(pair.rejected) for pair in pairs]))
-
-
-def cross_bias(way: str, seed: int, spec: ModelSpec, work: Path, scored: Scored) -> Json:
-    """Change of skew on each bias by an adapter against one of them, at dose 1; people's votes play no part."""
-    contrasts = all_voted()
-    before = scored.margins(None, 0.0, as_pairs(contrasts))
-    found: Json = {}
-    for taught in BIASES:
-        after = scored.margins(trained(way, seed, spec, work, (taught,)), 1.0, as_pairs(contrasts))
-        found[taught] = {}
-        for bias in BIASES:
-            rows = [row for row, one in enumerate(contrasts) if one.bias == bias]
-            ids = prompt_ids([contrasts[row] for row in rows])
-            found[taught][bias] = to_jsonable_python(positive_shares([before[rows], after[rows]], ids))
-    return found
-
-
-def post_hoc(spec: ModelSpec, work: Path, sets: Sequence[Quality]) -> Json:
-    """Removals without training, fitted on the contrasts that training is taught on; strength chosen as a dose is."""
-    path = work / f"post_hoc-{fingerprint([POST_HOC_CONTRASTS, DOSES, POOLED])}.json"
-    if path.is_file():
-        done: Json = read_json(path)
-        if done.get("gaps") == GAPS:
-            return done
-    contrasts, pairs = all_voted(), pooled(sets)
-    lessons = {
-        bias: [(c.prompt, c.perturbed, c.base) for c in taught_contrasts(bias, POST_HOC_CONTRASTS, 0)]
-        for bias in BIASES
-    }
-    asked = [*as_pairs(contrasts), *pairs]
-    texts = list(dict.fromkeys((pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)))
-    made, missing = removals(spec, lessons, texts, DOSES, None)
-    found: Json = {"missing": missing, "gaps": GAPS}
-    for name, one in made.items():
-        margins = {
-            dose: np.array(
-                [
-                    rewards.by_text[text_id(pair.prompt, pair.chosen)]
-                    - rewards.by_text[text_id(pair.prompt, pair.rejected)]
-                    for pair in asked
-                ]
-            )
-            for dose, rewards in one.by_strength.items()
-        }
-        n = len(contrasts)
-        curve = dose_curve(
-            np.array([margins[dose][:n] for dose in DOSES]), np.array([margins[dose][n:] for dose in DOSES]),
-            contrasts, pairs,
-        )  # fmt: skip
-        chosen, held = held_out(curve)
-        found[name] = {
-            "chosen": chosen,
-            "held_out": held,
-            "at_1": against_people_at(curve.margins_at(0.0), curve.margins_at(1.0), contrasts),
-            "quality_at_1": to_jsonable_python(
-                positive_shares([margins[0.0][n:], margins[1.0][n:]], prompt_ids(pairs))
-            ),
-        }
-    write_json(path, found)
-    return found
+@cache
+def people() -> Majority:
+    return majority(count_votes([one.votes for one in voted()]), "drop")
 
 
 def prompt_ids(rows: Sequence[Pair] | Sequence[Contrast]) -> tuple[str, ...]:
     return tuple(prompt_id(one.prompt) for one in rows)
 
 
-def checks(runs: Mapping[str, Json]) -> list[Check]:
-    """The thresholds, for every seed of the ways that are held to them, at doses chosen without the rows measured."""
-    found = []
-    for name, run in runs.items():
-        if name.split("-")[0] not in HELD_TO:
-            continue
-        held = run["held_out"]["biases"]
-        gaps = [float(np.mean([held[b][when]["gap"]["value"] for b in BIASES])) for when in ("base", "people")]
-        said = f"{gaps[0]:.1%} → {gaps[1]:.1%}, dose {run['chosen']:g}"
-        found.append(Check(f"{name}: mean gap halved", said, gaps[1] <= gaps[0] / 2))
-        worst = {b: held[b]["against_base"]["miscalibration"] for b in BIASES}
-        said = ", ".join(f"{b} {points(one)}" for b, one in worst.items())
-        no_worse = max(one["high"] for one in worst.values()) <= MAX_WORSE
-        found.append(Check(f"{name}: miscalibration not worse by 3 points on any bias", said, no_worse))
-        change = run["held_out"]["quality_change"]
-        said = f"{points(change)} points, n {change['n']}"
-        found.append(Check(f"{name}: quality loss of 3 points excluded", said, change["low"] >= -MAX_WORSE))
+def asked_texts() -> list[Text]:
+    pairs = [*as_pairs(voted()), *quality()]
+    return list(dict.fromkeys((pair.prompt, text) for pair in pairs for text in (pair.chosen, pair.rejected)))
+
+
+def rewarded(seed: int, work: Path, compared: bool) -> dict[str, Rewarded]:
+    """`ours` and the ways without training on the model of a seed; if `compared`, the other trainings too."""
+    folder = work / f"seed-{seed}"
+    scored = Scored(folder / "scores", base_model(folder, seed))
+    texts = asked_texts()
+
+    def dosed(way: str) -> dict[float, Scores]:
+        adapter = trained(way, seed, scored, folder)
+        return {dose: scored.rewards(adapter, dose, texts) for dose in (0.0, *DOSES[way])}
+
+    ours = dosed("ours")
+    found = {"ours": Rewarded(ours, chosen=True), "ours at 1": Rewarded(ours)}
+    if compared:
+        paper = dosed("paper")
+        found |= {
+            "paper": Rewarded(paper),
+            "half": Rewarded({0.0: paper[0.0], 1.0: paper[0.5]}),
+            "mixing": Rewarded(dosed("mixing")),
+        }
+    without = untrained(seed, scored, folder)
+    return found | {name: Rewarded({0.0: ours[0.0], 1.0: one}) for name, one in without.items()}
+
+
+def untrained(seed: int, scored: Scored, folder: Path) -> dict[str, Scores]:
+    """Rewards by ways without training, at full strength."""
+    path = folder / f"untrained-{fingerprint([FITTED, SMOOTHED, TAUGHT])}.json"
+    if path.is_file():
+        done: dict[str, Scores] = read_json(path)
+        return done
+    lessons = {
+        bias: [(one.prompt, one.perturbed, one.base) for one in taught_contrasts(bias, FITTED, seed)] for bias in TAUGHT
+    }
+    made, missing = removals(scored.spec, lessons, asked_texts(), [1.0], None)
+    assert not missing, missing
+    found = {name: dict(one.by_strength[1.0].by_text) for name, one in made.items()}
+    write_json(path, found | {"lowess": without_length(seed, scored)})
+    return untrained(seed, scored, folder)
+
+
+def without_length(seed: int, scored: Scored) -> Scores:
+    """Rewards less a smooth curve of their text's log number of words (Huang et al. 2024, "Post-hoc reward calibration")."""
+    from statsmodels.nonparametric.smoothers_lowess import lowess  # comes with the extra `test`
+
+    pairs = alpaca_pairs("train")
+    order = np.random.default_rng([seed, 1]).permutation(len(pairs))[:SMOOTHED]  # those that `ours` keeps
+    fitted = list(
+        dict.fromkeys((pairs[row].prompt, text) for row in order for text in (pairs[row].chosen, pairs[row].rejected))
+    )
+    rewards = scored.rewards(None, 0.0, [*fitted, *asked_texts()])
+    curve = lowess([rewards[text_id(*text)] for text in fitted], [_length(text) for text in fitted])
+    return {
+        text_id(*text): float(rewards[text_id(*text)] - np.interp(_length(text), curve[:, 0], curve[:, 1]))
+        for text in asked_texts()
+    }
+
+
+def _length(text: Text) -> float:
+    return float(np.log(max(1, n_words(text[1]))))
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """A number of one seed, before and after: on the rows themselves, and in every draw of prompts."""
+
+    before: float
+    after: float
+    drawn_before: FloatArray
+    drawn_after: FloatArray
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """One way on one seed's model, measured on halves that chose no dose."""
+
+    chosen: float
+    shares: dict[str, float]
+    biases: dict[str, dict[str, Moved]]
+    accuracy: Moved
+    right: tuple[FloatArray, FloatArray]  # of every quality pair: the base model, and the way, mean over splits
+    ties: int
+
+
+def measured(one: Rewarded) -> Measured:
+    pairs = as_pairs(voted())
+    doses = tuple(one.by_dose)
+    curve = DoseCurve(
+        doses,
+        np.array([margins_of(rewards, pairs) for rewards in one.by_dose.values()]),
+        people(),
+        prompt_ids(voted()),
+        np.array([margins_of(rewards, quality()) for rewards in one.by_dose.values()]),
+        prompt_ids(quality()),
+        tuple(contrast.bias for contrast in voted()),
+        tuple(bias for bias in BIASES if bias not in TAUGHT),
+    )
+    # The same prompts are drawn and split alike for all ways and seeds.
+    held = out_of_fold(curve, np.random.default_rng(0))
+    weights = draw_prompts(prompt_codes(curve).strata, np.random.default_rng(1))
+    drawn = resampled_choices(curve, weights, np.random.default_rng(2), MAX_QUALITY_LOSS)
+    at_1 = doses.index(1.0)
+    assert held.quality_margins is not None and curve.quality_margins is not None
+    margins = held.margins if one.chosen else curve.margins[[at_1]]
+    checked = held.quality_margins if one.chosen else curve.quality_margins[[at_1]]
+    right = hits_of(curve.quality_margins[0]), hits_of(checked).mean(axis=0)
+    biases = {}
+    for bias, own in zip(curve.names, drawn, strict=True):
+        rows = people().used & curve.rows_of(bias)
+        target, half = people().target[rows], held.first_half[:, rows]
+        after = own.dose if one.chosen else own.plain
+        hits = hits_of(curve.margins[[0]])[:, rows], hits_of(margins)[:, rows]
+        before, now = (_levels(each, target, half) for each in hits)
+        biases[bias] = {
+            key: Moved(before[key], now[key], draws_of(own.base, key), draws_of(after, key)) for key in before
+        }
+    after = drawn[0].dose if one.chosen else drawn[0].plain
+    return Measured(
+        choose_dose(curve).dose if one.chosen else 1.0,
+        {f"{dose:g}": float((held.chosen == dose).mean()) for dose in doses} if one.chosen else {},
+        biases,
+        Moved(float(right[0].mean()), float(right[1].mean()), drawn[0].base["accuracy"], after["accuracy"]),
+        right,
+        int((curve.margins[at_1] == 0).sum() + (curve.quality_margins[at_1] == 0).sum()),
+    )
+
+
+def _levels(hits: FloatArray, target: FloatArray, half: Any) -> dict[str, float]:
+    """Of the rows of one bias, shape (splits, n) or (1, n); the gap as the mean of those of all halves."""
+    gaps = np.broadcast_to(hits - target, half.shape)
+    return {
+        "skew_on_voted": float(hits.mean()),
+        "miscalibration": float(np.abs(hits - target).mean()),
+        "gap": float(mean_size(on_halves(gaps, half).ravel())),
+    }
+
+
+def over_seeds(seeds: Sequence[Moved], n: int, n_prompts: int) -> Json:
+    """Means over seeds, with intervals of the draws; every seed; and the seeds' standard deviation."""
+    before, after = ([getattr(one, side) for one in seeds] for side in ("before", "after"))
+    drawn = {side: np.mean([getattr(one, side) for one in seeds], axis=0) for side in ("drawn_before", "drawn_after")}
+    change = np.subtract(after, before)
+    level = partial(of_draws, n=n, n_prompts=n_prompts, unit="share")
+    return {
+        "before": to_jsonable_python(level(float(np.mean(before)), drawn["drawn_before"])),
+        "after": to_jsonable_python(level(float(np.mean(after)), drawn["drawn_after"])),
+        "change": to_jsonable_python(level(float(change.mean()), drawn["drawn_after"] - drawn["drawn_before"])),
+        "by_seed": {"before": before, "after": after},
+        "sd": {
+            name: float(np.std(values, ddof=1)) if len(seeds) > 1 else None
+            for name, values in (("before", before), ("after", after), ("change", change))
+        },
+    }
+
+
+def mean_of_biases(biases: Sequence[Moved]) -> Moved:
+    return Moved(
+        float(np.mean([one.before for one in biases])),
+        float(np.mean([one.after for one in biases])),
+        np.mean([one.drawn_before for one in biases], axis=0),
+        np.mean([one.drawn_after for one in biases], axis=0),
+    )
+
+
+def summary(of_seed: Mapping[int, Measured]) -> Json:
+    """One way over the seeds that it was made on."""
+    seeds = list(of_seed.values())
+    ids = np.array(prompt_ids(voted()))
+    rows = {bias: people().used & np.array([one.bias == bias for one in voted()]) for bias in BIASES}
+    counts = {bias: (int(own.sum()), len(set(ids[own]))) for bias, own in rows.items()}
+    of_taught = np.any([rows[bias] for bias in TAUGHT], axis=0)
+    pooled_ids = prompt_ids(quality())
+    return {
+        "seeds": list(of_seed),
+        "chosen": [one.chosen for one in seeds],
+        "shares": [one.shares for one in seeds],
+        "ties": [one.ties for one in seeds],
+        "biases": {
+            bias: {
+                key: over_seeds([one.biases[bias][key] for one in seeds], *counts[bias])
+                for key in ("gap", "skew_on_voted", "miscalibration")
+            }
+            for bias in BIASES
+        },
+        "taught_gap": over_seeds(
+            [mean_of_biases([one.biases[bias]["gap"] for bias in TAUGHT]) for one in seeds],
+            int(of_taught.sum()),
+            len(set(ids[of_taught])),
+        ),
+        "accuracy": over_seeds([one.accuracy for one in seeds], len(pooled_ids), len(set(pooled_ids))),
+        "by_set": {name: by_set(seeds, own) for name, own in sets().items()},
+    }
+
+
+def curve_of(models: Sequence[Rewarded]) -> Json:
+    """What each dose does on all rows, nothing chosen, mean over seeds: skew of every bias, and accuracy."""
+    found: Json = {}
+    for dose in models[0].by_dose:
+        hits = [margins_of(model.by_dose[dose], as_pairs(voted())) > 0 for model in models]
+        right = [margins_of(model.by_dose[dose], quality()) > 0 for model in models]
+        own = {bias: people().used & np.array([one.bias == bias for one in voted()]) for bias in BIASES}
+        found[f"{dose:g}"] = {bias: float(np.mean([one[rows] for one in hits])) for bias, rows in own.items()}
+        found[f"{dose:g}"]["accuracy"] = float(np.mean(right))
     return found
+
+
+@cache
+def sets() -> dict[str, FloatArray]:
+    """Which of the quality pairs are of each set."""
+    own = {one.name: {pair.id for pair in one.pairs} for one in quality_sets()}
+    return {name: np.array([pair.id in ids for pair in quality()]) for name, ids in own.items()}
+
+
+def by_set(seeds: Sequence[Measured], rows: FloatArray) -> Json:
+    """Accuracy on one set; the intervals take the doses as given."""
+    ids = list(compress(prompt_ids(quality()), rows))
+    before, after = (np.mean([one.right[side][rows] for one in seeds], axis=0) for side in (0, 1))
+    return {
+        "before": to_jsonable_python(share_of(before, ids)),
+        "after": to_jsonable_python(share_of(after, ids)),
+        "change": to_jsonable_python(paired_change(before, after, ids)),
+        "by_seed": [[float(one.right[side][rows].mean()) for side in (0, 1)] for one in seeds],
+    }
+
+
+def asked_of_people() -> dict[str, Estimate]:
+    """People's share for the side with the bias."""
+    found = {}
+    for bias in BIASES:
+        own = voted_contrasts(bias)
+        found[bias] = human_skew(majority(count_votes([one.votes for one in own]), "drop"), prompt_ids(own))
+    return found
+
+
+def checks(ours: Json) -> list[Check]:
+    taught, structure, accuracy = ours["taught_gap"], ours["biases"]["structure"]["gap"], ours["accuracy"]
+    return [
+        Check(
+            "mean gap of jargon and length halved",
+            f"{taught['before']['value']:.1%} → {taught['after']['value']:.1%} ({points(taught['change'])})",
+            taught["after"]["value"] <= taught["before"]["value"] / 2,
+        ),
+        Check(
+            f"structure, not taught: gap grows by {100 * MOST_GROWN:g} points at most",
+            f"{structure['before']['value']:.1%} → {structure['after']['value']:.1%} ({points(structure['change'])})",
+            structure["change"]["value"] <= MOST_GROWN,
+        ),
+        Check(
+            f"accuracy: {100 * MOST_LOST:g} point lost at most",
+            f"{accuracy['before']['value']:.1%} → {accuracy['after']['value']:.1%} ({points(accuracy['change'])}), "
+            f"{accuracy['change']['n']} pairs of {accuracy['change']['n_prompts']} prompts",
+            accuracy["change"]["value"] >= -MOST_LOST,
+        ),
+    ]
 
 
 def points(one: Mapping[str, float]) -> str:
     """A change of shares with its interval, in percentage points."""
-    return f"{100 * one['value']:+.1f} [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}]"
+    return f"{100 * one['value']:+.1f} [{100 * one['low']:+.1f}, {100 * one['high']:+.1f}] points"
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--work", type=Path, required=True, help="folder for the model, adapters and scores")
+    parser.add_argument("--work", type=Path, required=True, help="folder for the models, adapters and scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--once", nargs="*", default=[], choices=WAYS, help="ways trained with the first seed alone")
-    parser.add_argument(
-        "--matrix", nargs="*", default=[], choices=WAYS, help="ways with a cross-bias matrix, by the first seed"
-    )
+    parser.add_argument("--compared", type=int, nargs="*", help="seeds with the other trainings too (all)")
+    parser.add_argument("--prepare", action="store_true", help="train and score, and write no result")
     asked = parser.parse_args()
     if missing := missing_data():
         print(f"skipped: {DATA} holds no {', '.join(missing)}; set CDA_DATA")
         return SKIPPED
-    sets = quality_sets()
-    wanted = {seed: list(asked.ways) for seed in asked.seeds}
-    wanted[asked.seeds[0]] += [way for way in asked.once if way not in asked.ways]
-    runs, kinds, cross, removed = {}, {}, {}, {}
-    for seed, ways in wanted.items():
-        folder = asked.work / f"seed-{seed}"
-        spec = base_model(folder, seed)
-        scored = Scored(folder / "scores", spec)
-        for way in ways:
-            runs[f"{way}-{seed}"] = measured_way(way, seed, spec, folder, scored, sets)
-            kinds[f"{way}-{seed}"] = trained_on(way, seed, folder)
-        removed[seed] = post_hoc(spec, folder, sets)
-        if seed == asked.seeds[0]:
-            cross = {way: cross_bias(way, seed, spec, folder, scored) for way in asked.matrix}
-    numbers = {
-        "command": " ".join(
-            [
-                "python -m evals.real_data.real_debias --work FOLDER --seeds",
-                *map(str, asked.seeds),
-                "--ways",
-                *asked.ways,
-            ]
-            + (["--once", *asked.once] if asked.once else [])
-            + (["--matrix", *asked.matrix] if asked.matrix else [])
-        ),
-        "settings": {way: settings(way) for way in wanted[asked.seeds[0]]} | {"doses": DOSES},
-        "quality_pairs": {one.name: len(one.pairs) for one in sets} | {"pooled": len(pooled(sets))},
-        "longer_wins": {name: longer_wins(rows) for name, rows in ({"pooled": pooled(sets)} | by_people(sets)).items()},
-        "trained_on": kinds,
-        "runs": runs,
-        "cross_bias": cross,
-        "post_hoc": removed,
+    compared = asked.seeds if asked.compared is None else asked.compared
+    models = {seed: rewarded(seed, asked.work, seed in compared) for seed in sorted(asked.seeds)}
+    if asked.prepare:
+        return 0
+    names = dict.fromkeys(way for model in models.values() for way in model)
+    ways = {
+        way: summary({seed: measured(model[way]) for seed, model in models.items() if way in model}) for way in names
     }
-    return finish("real_debias", (__doc__ or "").split("\n\n")[0].replace("\n", " "), checks(runs), numbers)
+    for way, one in ways.items():
+        print(f"{way:10}", *(f"{key} {points(one[key]['change'])}" for key in ("taught_gap", "accuracy")), sep="  ")
+    numbers = {
+        "command": f"python -m evals.real_data.real_debias --work FOLDER --seeds {' '.join(map(str, models))} --compared "
+        + " ".join(map(str, compared)),
+        "n_seeds": len(models),
+        "base": {
+            "training": BASE_TRAINING,
+            "max_length_tokens": MAX_LENGTH_TOKENS,
+            "pairs": len(alpaca_pairs("train")),
+        },
+        "settings": {way: settings(way) for way in WAYS} | {"doses": DOSES},
+        "trained_on": {
+            f"{way}-{seed}": trained_on(way, seed, asked.work / f"seed-{seed}")
+            for way in WAYS
+            if way in ways
+            for seed in ways[way]["seeds"]
+        },
+        "quality_pairs": {name: int(rows.sum()) for name, rows in sets().items()},
+        "people": to_jsonable_python(asked_of_people()),
+        "ways": ways,
+        "curve": curve_of([model["ours"] for model in models.values()]),
+    }
+    claim = " ".join((__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").split())
+    return finish("real_debias", claim, checks(ways["ours"]), numbers)
 
 
 if __name__ == "__main__":

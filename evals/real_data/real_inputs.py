@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from cda.features import measure, n_list_lines, n_words
 from cda.files.jsonl import read_json, read_jsonl
 from cda.records import Contrast, Pair, prompt_id, user_prompt
 from evals.real_data.release import items
 from evals.shared import DATA
 
 BIASES = ("jargon", "structure", "length")
+"""Biases that people voted on."""
+TAUGHT = ("jargon", "length")
+"""Those that training is against; the others only have to stay where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +29,11 @@ class Quality:
         name: What it is called in tables.
         pairs: Better and worse response.
         by: Who said so.
-        styles: RM-Bench alone: how richly chosen and rejected are styled, 0 to 2 each.
     """
 
     name: str
     pairs: tuple[Pair, ...]
     by: str
-    styles: tuple[tuple[int, int], ...] = ()
 
 
 def missing_data() -> list[str]:
@@ -68,32 +68,12 @@ def taught_contrasts(bias: str, most: int, seed: int) -> list[Contrast]:
 
 
 def quality_sets() -> list[Quality]:
-    """Arena and LLMBar (people), AlpacaEval's test split whole and matched (a judge), RM-Bench chat by style."""
-    test = alpaca_pairs("test")
-    matched = [pair for pair in test if alike(pair)]
+    """LLMBar (people), RM-Bench chat (its authors) and AlpacaEval's test split (a judge)."""
     return [
-        Quality("Arena", tuple(_arena()), "people"),
         Quality("LLMBar natural", tuple(_llmbar()), "people"),
-        Quality("AlpacaEval matched", tuple(matched), "a judge"),
-        Quality("AlpacaEval test", tuple(test), "a judge"),
-        _rm_bench(),
+        Quality("RM-Bench chat", tuple(_rm_bench()), "its authors"),
+        Quality("AlpacaEval test", tuple(alpaca_pairs("test")), "a judge"),
     ]
-
-
-def alike(pair: Pair) -> bool:
-    """Within a quarter in words, and lists, headers and bold text on both sides or on neither."""
-    words = n_words(pair.chosen), n_words(pair.rejected)
-    layout = [
-        (n_list_lines(text) > 0, measure(text, "headers") > 0, measure(text, "bold") > 0)
-        for text in (pair.chosen, pair.rejected)
-    ]
-    return max(words) <= 1.25 * min(words) and layout[0] == layout[1]
-
-
-def _arena() -> list[Pair]:
-    rows = read_jsonl(DATA / "fff" / "data" / "chatbot_arena_labeled_data" / "chatbot_arena_jargon_labeled.jsonl")
-    pairs = [Pair(user_prompt(row["query"]), row["chosen_response"], row["rejected_response"]) for row in rows]
-    return list({pair.id: pair for pair in pairs if pair.chosen != pair.rejected}.values())
 
 
 def _llmbar() -> list[Pair]:
@@ -104,15 +84,15 @@ def _llmbar() -> list[Pair]:
     ]
 
 
-def _rm_bench() -> Quality:
-    """Without the prompts that AlpacaEval's train split has too: the model was trained on those."""
+def _rm_bench() -> list[Pair]:
+    """Each of three chosen over each of three rejected responses, in rising richness of style; without the prompts that AlpacaEval's train
+    split has too: the model was trained on those."""
     trained = {prompt_id(pair.prompt) for pair in alpaca_pairs("train")}
     rows: Sequence[dict[str, Any]] = read_json(DATA / "rm_bench" / "chat_filtered.json")
-    rows = [row for row in rows if prompt_id(user_prompt(row["prompt"])) not in trained]
-    pairs, styles = [], []
-    for row in rows:
-        for i, chosen in enumerate(row["chosen"]):
-            for j, rejected in enumerate(row["rejected"]):
-                pairs.append(Pair(user_prompt(row["prompt"]), chosen, rejected))
-                styles.append((i, j))
-    return Quality("RM-Bench chat", tuple(pairs), "its authors", tuple(styles))
+    return [
+        Pair(user_prompt(row["prompt"]), chosen, rejected)
+        for row in rows
+        if prompt_id(user_prompt(row["prompt"])) not in trained
+        for chosen in row["chosen"]
+        for rejected in row["rejected"]
+    ]

@@ -26,7 +26,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -35,35 +34,22 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 import cda
-from cda.embedded.model import encoder_folder, encoder_tokenizer, fresh_classifier
 from cda.embedded.texts import audit_contrasts
 from cda.features import n_words
 from cda.files.jsonl import read_json, read_jsonl, write_json
 from cda.models.config import ModelSpec
-from cda.models.template import Template
 from cda.records import Pair, TrainingExample, prompt_id, prompt_text
 from cda.results.base import Estimate
 from cda.results.data import DataWeights
 from cda.stats.choice_weights import effective_n
 from cda.stats.estimators import mean_of, share_of
-from cda.training.chunks import CPU_OVERHEAD_TOKENS, collator, encode_pairs
 from evals.real_data.real_inputs import alpaca_pairs, voted_contrasts
-from evals.real_data.real_model import Scored, as_pairs
+from evals.real_data.real_model import FROZEN_LAYERS, TRAINING, Scored, as_pairs, train_classifier
 from evals.shared import DATA, SKIPPED, Check, finish
 
 MAX_LENGTH_TOKENS = 256
-FROZEN_LAYERS = 3
 BIASES = ("length", "structure")
 ARMS = ("unweighted", "weighted")
-TRAINING: dict[str, Any] = {
-    "num_train_epochs": 1,
-    "learning_rate": 1e-4,
-    "lr_scheduler_type": "linear",
-    "warmup_steps": 10,
-    "weight_decay": 0.01,
-    "per_device_train_batch_size": 16,
-    "bf16": True,
-}
 LARGEST_R_LEFT = 1 / 3
 MOST_LOST = 0.03
 Json = dict[str, Any]
@@ -100,51 +86,8 @@ def trained(arm: str, seed: int, examples: Sequence[TrainingExample], work: Path
     """The model of an arm and a seed, trained unless it is there."""
     folder = work / f"{arm}-{seed}"
     if not (folder / "model.safetensors").is_file():
-        _train(examples, seed, folder)
+        train_classifier(examples, seed, folder, MAX_LENGTH_TOKENS)
     return ModelSpec(str(folder), "fp32", MAX_LENGTH_TOKENS)
-
-
-def _train(examples: Sequence[TrainingExample], seed: int, folder: Path) -> None:
-    from transformers import set_seed
-    from trl import RewardConfig
-
-    from cda.training.trainer import ObjectiveTrainer
-
-    set_seed(seed)
-    encoder = encoder_folder()
-    tokenizer = encoder_tokenizer(encoder)
-    template = Template(tokenizer, MAX_LENGTH_TOKENS)
-    model = fresh_classifier(encoder)
-    model.set_attn_implementation("eager")  # whose gradients take a fifth of the time in bf16 on a CPU
-    for part in (model.base_model.embeddings, *model.base_model.encoder.layer[:FROZEN_LAYERS]):
-        part.requires_grad_(False)
-    tokenizer.eos_token = tokenizer.sep_token  # TRL asks for one
-    with tempfile.TemporaryDirectory() as temporary:
-        config = RewardConfig(
-            **TRAINING,
-            output_dir=temporary,
-            seed=seed,
-            use_cpu=True,
-            max_length=None,
-            gradient_checkpointing=False,
-            save_strategy="no",
-            logging_steps=10,
-            report_to="none",
-            train_sampling_strategy="group_by_length",
-            remove_unused_columns=False,
-            dataloader_pin_memory=False,
-        )
-        trainer = ObjectiveTrainer(
-            model=model,
-            args=config,
-            train_dataset=encode_pairs(examples, template).dataset,
-            processing_class=tokenizer,
-            data_collator=collator(template.pad_token_id),
-            overhead_tokens=CPU_OVERHEAD_TOKENS,
-        )
-        trainer.train()
-    trainer.model.save_pretrained(str(folder))
-    encoder_tokenizer(encoder).save_pretrained(str(folder))
 
 
 def contrasts() -> list[Pair]:
