@@ -36,7 +36,7 @@ def printed(command: str) -> str:
 _SHIPPED = {
     "jargon": "336 pairs, 200 counterfactuals, audit",
     **dict.fromkeys(("structure", "length", "sycophancy", "vagueness", "worth-noting"), ""),
-    "joint": "512 pairs of three biases",
+    "joint": "916 pairs of three biases",
 }
 
 
