@@ -83,7 +83,7 @@ SOURCES: dict[str, dict[str, str]] = {
     "cda/studies/README.md": {"12 contrasts": "stated: by hand, 2026-11-22, in Label Studio 1.23.2"},
     "docs/explanation/limits.md": {
         "length went from 78% to 54%, jargon from 81% to 55%,\n  vagueness from 81% to 62%, and structure, which was not taught, from 81% to 85%": "made joint_mix",
-        "within half a point": "result joint_embedded:checks",
+        "changed by −0.4 points": "result joint_embedded:checks",
         "up to 20 points on length": "stated: the largest minus the least of joint_embedded's trainings, 66 and 45%",
         "2 points more lists": "result policy_samples:checks",
         "pronouns on 32 contrasts": "stated: second turns of vagueness have as many",
