@@ -114,7 +114,7 @@ class ObjectiveSection(Section):
     its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
     debiased, keep the margin that the base model gives them; without it, unchanged pairs are taught as they are labelled."""
     target: Share | dict[str, Share] | None = None
-    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias. null: 1. Every
+    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias (`joint`: of those without). null: 1. Every
     pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and
     below 0.5 the biased side is taught to be better. The dose then sets the share of pairs on which it prefers either."""
     margin: Annotated[float, Field(ge=0)] = 0.0
@@ -133,7 +133,7 @@ class ObjectiveSection(Section):
         """The training example of a pair whose first text is the unbiased one."""
         if self.kind == "keep":
             return TrainingExample(pair, None, 0.0, self.weight)
-        target = self.target.get(bias) if isinstance(self.target, dict) else self.target
+        target = self.target.get(bias, self.target.get("joint")) if isinstance(self.target, dict) else self.target
         preferred = 1.0 if target is None else target
         return TrainingExample(pair, 0.5 if self.kind == "neutral" else preferred, self.margin, self.weight)
 

@@ -179,7 +179,8 @@ def against(biases: Iterable[str]) -> tuple[str, ...]:
     turns = {turn: bias for bias, turn in SECOND_TURNS.items()}
     given = [*biases]
     names = list(dict.fromkeys(turns.get(name, name) for name in given))
-    more = ("data.second_turn=yes",) if any(name in turns for name in given) else ()
+    # Conversations have a better answer, which a recipe that teaches ties does not.
+    more = ("data.second_turn=yes", "objectives=[pairs, keep]") if any(name in turns for name in given) else ()
     own = len(names) == 1 and (names[0].endswith((".yaml", ".yml")) or names[0] in names_in(FOLDERS["recipes"]))
     return (*((names[0],) if own else ("joint", f"biases=[{','.join(names)}]")), *more)
 

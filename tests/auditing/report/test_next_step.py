@@ -92,9 +92,18 @@ def test_a_hub_models_preset_stands_for_its_name() -> None:
 def test_several_biases_have_a_recipe_for_all_and_second_turns_are_taught_with_the_first() -> None:
     assert against(["jargon"]) == ("jargon",) and against(["own.yaml"]) == ("own.yaml",)
     assert against(["jargon", "length"]) == ("joint", "biases=[jargon,length]")
-    assert against(["length", "length-second-turn"]) == ("length", "data.second_turn=yes")
+    assert against(["length", "length-second-turn"]) == (
+        "length",
+        "data.second_turn=yes",
+        "objectives=[pairs, keep]",
+    )
     assert against(["sentiment"]) == ("joint", "biases=[sentiment]")
-    for names in (["jargon", "length"], ["length-second-turn"]):
+    for names in (
+        ["jargon", "length"],
+        ["length-second-turn"],
+        ["sycophancy-second-turn"],
+        ["length", "sycophancy-second-turn"],
+    ):
         runs(NextStep("", ("train", *against(names))))
 
 

@@ -191,7 +191,7 @@ def test_the_rows_of_a_joint_training_displace_a_long_command(make_audit: Any) -
     step = NextStep(
         "stop here, or the whole run", ("train", "runs/one", *(f"audit.max_{key}=null" for key in "abcdefgh"))
     )
-    assert step.within(9) is step and len(step.lines()) > 1
+    assert step.within(9) == step and len(step.lines()) > 1
     assert step.within(1).lines() == ["Next: stop here, or the whole run; the command stands in the report."]
 
 
