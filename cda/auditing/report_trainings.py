@@ -72,11 +72,7 @@ def dose_line(audit: AuditResult) -> str:
     by = "for a tie" if dose.aim == "tie" else "by people's votes"
     if dose.chosen == 0:
         barred = set(dose.own.barred) >= {at.dose for points_ in dose.own.response.values() for at in points_} - {0.0}
-        why = (
-            f", since every other dose loses more than {100 * dose.max_quality_loss:g} points of quality"
-            if barred
-            else ""
-        )
+        why = f", since every other dose loses more than {_points(dose)} of quality" if barred else ""
         return f"Dose 0 was chosen {by}{why}: the model is left as it is. What choosing leaves, held out: {', '.join(left)}."
     on = "contrasts" + (" and quality pairs" if change else "")
     return (

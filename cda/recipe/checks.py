@@ -48,9 +48,8 @@ def cross_checks(recipe: Recipe, prompts: Prompts, biases: Sequence[Bias], only_
                 )
     for number, objective in enumerate(recipe.objectives):
         for name in objective.target if isinstance(objective.target, dict) else ():
-            if (
-                name in known
-            ):  # as numbers of pairs may, a recipe for several biases names those of them that have a target of their own
+            # As numbers of pairs may: a recipe for several biases names those that have a target of their own, whichever are trained.
+            if name in known:
                 continue
             yield (
                 f"objectives.{number}.target.{name}: not a bias of this recipe.{did_you_mean(name, names)} "

@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from cda.errors import RecipeError, did_you_mean
 from cda.launch import world_size
 from cda.models.config import Precision
+from cda.records import Pair, TrainingExample, user_prompt
 from cda.training.hub import hub_problems
 from cda.training.trackers import tracker_problems
 
@@ -210,19 +211,13 @@ def _small_trainer(config: RewardConfig, has_validation: bool) -> Any:
     from tokenizers.models import WordLevel
     from transformers import LlamaConfig, LlamaForSequenceClassification, PreTrainedTokenizerFast, PrinterCallback
 
-    from cda.training.chunks import collator
+    from cda.training.chunks import TAUGHT, collator
     from cda.training.trainer import ObjectiveTrainer
 
     n_rows = max(config.train_batch_size, config.eval_batch_size)  # one batch, also where smaller ones are dropped
-    row = {
-        "chosen_ids": [2, 3],
-        "rejected_ids": [3, 2],
-        "length": 2,
-        "target": 1.0,
-        "margin": 0.0,
-        "weight": 1.0,
-        "kept": float("nan"),
-    }
+    example = TrainingExample(Pair(user_prompt("a"), "a b", "b a"))
+    taught = {name: getattr(example, name) for name in TAUGHT}
+    row = {"chosen_ids": [2, 3], "rejected_ids": [3, 2], "length": 2} | taught
     rows = Dataset.from_list([row] * n_rows)
     shape = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
     model = LlamaForSequenceClassification(LlamaConfig(vocab_size=4, num_labels=1, pad_token_id=0, **shape))

@@ -165,6 +165,18 @@ def test_a_substitution_is_named(substituted: AuditResult) -> None:
     assert set(changes) == {0.0}
 
 
+def test_a_rise_of_less_than_a_point_is_not_named_however_sure_it_is() -> None:
+    before = rewards(MIXED, lambda text: len(text.split("\n")[0]))
+    after = rewards(MIXED, lambda text: len(text.split("\n")[0]) + 0.5 * ("\n" in text))
+    found = tilts([LENGTH, STRUCTURE], MIXED, {"before": before, "after": after}).numbers
+    changes = [each for each in found if each.at["bias"] == "structure" and each.moment == "change"]
+    rises = [
+        each.found.value for each in changes if isinstance(each.found, Estimate) and each.test and each.test.holm < 0.05
+    ]
+    assert rises and 0 < max(rises) < 0.01
+    assert "is not shown to have more of any bias" in policy.line(make_audit().model_copy(update={"measured": found}))
+
+
 def test_numbers_stand_wherever_those_of_an_audit_do(substituted: AuditResult) -> None:
     own = numbers_in(substituted).where("tilt", "after", bias="structure", kl="0.5")
     assert len(own) == 1 and isinstance(own[0].found, Estimate)
