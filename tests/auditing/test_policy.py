@@ -166,15 +166,18 @@ def test_a_substitution_is_named(substituted: AuditResult) -> None:
 
 
 def test_a_rise_of_less_than_a_point_is_not_named_however_sure_it_is() -> None:
-    before = rewards(MIXED, lambda text: len(text.split("\n")[0]))
-    after = rewards(MIXED, lambda text: len(text.split("\n")[0]) + 0.5 * ("\n" in text))
-    found = tilts([LENGTH, STRUCTURE], MIXED, {"before": before, "after": after}).numbers
-    changes = [each for each in found if each.at["bias"] == "structure" and each.moment == "change"]
-    rises = [
-        each.found.value for each in changes if isinstance(each.found, Estimate) and each.test and each.test.holm < 0.05
-    ]
-    assert rises and 0 < max(rises) < 0.01
-    assert "is not shown to have more of any bias" in policy.line(make_audit().model_copy(update={"measured": found}))
+    def tilted(more: float) -> AuditResult:
+        before = rewards(MIXED, lambda text: len(text.split("\n")[0]) / 20 + 3 * ("\n" in text))
+        after = rewards(MIXED, lambda text: len(text.split("\n")[0]) / 20 + (3 + more) * ("\n" in text))
+        found = tilts([LENGTH, STRUCTURE], MIXED, {"before": before, "after": after}).numbers
+        return make_audit().model_copy(update={"measured": found})
+
+    little = tilted(0.05)
+    (change,) = numbers_in(little).where("tilt", "change", bias="structure", kl="0.5")
+    assert isinstance(change.found, Estimate) and 0 < change.found.value < 0.01
+    assert change.test is not None and change.test.holm < 0.05
+    assert "is not shown to have more of any bias" in policy.line(little)
+    assert "would show more than before the training of structure (63 → " in policy.line(tilted(0.5))
 
 
 def test_numbers_stand_wherever_those_of_an_audit_do(substituted: AuditResult) -> None:
