@@ -3,8 +3,8 @@ Fog", as they came and after the paper's fine-tuning, the panel's means equal th
 
 The three released sizes are audited together on each bias, with their released scores in place of the models, before and after the
 fine-tuning. Thresholds: mean skew, mean miscalibration, people's share and its n equal those of paper_numbers.py (0.01 points; n
-exactly); the means and their intervals equal those that paper_tables.json has from other code (1e-9); and each panel says that its
-interval holds for these three models alone.
+exactly); the means and their intervals equal those that paper_tables.json has from other code (1e-9), but for a mean distance from
+people of models on both sides of them, which is not given; and each panel says that its interval holds for these three models alone.
 
     python -m evals.real_data.panel_release --release ../shared/data/fff      (default $CDA_DATA/fff; about two minutes)
 """
@@ -22,7 +22,7 @@ from typing import Any
 
 import cda
 from cda.files.jsonl import read_jsonl
-from cda.results.base import Estimate
+from cda.results.base import Estimate, Missing
 from cda.results.comparison import MeanOver
 from evals.real_data.paper_numbers import EXPECTED, SIZES
 from evals.real_data.paper_outcome import written
@@ -49,8 +49,10 @@ def released_model(release: Path, bias: str, size: str, run: str) -> Score:
     return score
 
 
-def mean_of(release: Path, files: Path, bias: str, run: str, folder: Path) -> tuple[MeanOver, dict[str, Estimate]]:
-    """The mean over the sizes of one run, and its numbers by measure, by the public API."""
+def mean_of(
+    release: Path, files: Path, bias: str, run: str, folder: Path
+) -> tuple[MeanOver, dict[str, Estimate | Missing]]:
+    """The mean over the sizes of one run, and its numbers by measure, or why there is none, by the public API."""
     models: list[Any] = [released_model(release, bias, size, run) for size in SIZES]
     words = [
         f"audit={files / 'audit.yaml'}",
@@ -60,18 +62,18 @@ def mean_of(release: Path, files: Path, bias: str, run: str, folder: Path) -> tu
     found = cda.compare(*models, biases=bias, out=folder, progress=False, overrides=words)
     (mean,) = (each for each in found.means if each.bias == bias)
     numbers = found.numbers.where(audit=mean.name, bias=bias)
-    return mean, {each.measure: each.found for each in numbers if isinstance(each.found, Estimate)}
+    return mean, {each.measure: each.found for each in numbers if isinstance(each.found, Estimate | Missing)}
 
 
 def checks(
-    bias: str, run: str, at: int, mean: MeanOver, people: dict[str, Estimate], table: dict[str, Any]
+    bias: str, run: str, at: int, mean: MeanOver, people: dict[str, Estimate | Missing], table: dict[str, Any]
 ) -> Iterator[Check]:
     """One mean against the known numbers; `at` is the place of its run among the expected ones."""
     (share, n), means, _, _ = EXPECTED[bias]
     where = f"{bias} {run}"
-    found = {
-        "human skew": people["human_skew"], "skew": people["skew_on_voted"], "miscalibration": people["miscalibration"],
-    }  # fmt: skip
+    names = {"human skew": "human_skew", "skew": "skew_on_voted", "miscalibration": "miscalibration"}
+    found = {what: each for what, key in names.items() if isinstance(each := people[key], Estimate)}
+    yield Check(f"{where}: the means are given", f"{len(found)} of {len(names)}", len(found) == len(names))
     expected = {"human skew": share, "skew": means[at], "miscalibration": means[2 + at]}
     for what, estimate in found.items():
         off = abs(100 * estimate.value - expected[what])
@@ -79,8 +81,15 @@ def checks(
             f"{where}, {what}: {expected[what]:.2f}%", f"{100 * estimate.value:.2f}%, n {estimate.n}",
             off <= TOLERANCE_POINTS and (what != "human skew" or estimate.n == n),
         )  # fmt: skip
-    known = table["labels"]["as_released"]["models"][run]["mean"]
-    pairs = {"skew": found["skew"], "miscalibration": found["miscalibration"], "signed_gap": people["signed_gap"]}
+    models = table["labels"]["as_released"]["models"][run]
+    known = models["mean_of_2B_3B_8B"]
+    own = [models["sizes"][size]["signed_gap"]["value"] for size in SIZES]
+    pairs, gap = {key: each for key, each in found.items() if key != "human skew"}, people["signed_gap"]
+    if isinstance(gap, Estimate):
+        pairs["signed_gap"] = gap
+    else:
+        on_both = min(own) < 0 < max(own)
+        yield Check(f"{where}, distance from people: no mean of models on both sides of them", gap.reason, on_both)
     differing = [
         f"{what} {end}: {getattr(estimate, end)} and not {known[what][end]}"
         for what, estimate in pairs.items()

