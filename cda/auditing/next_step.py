@@ -378,7 +378,7 @@ def _after_training(audit: AuditResult) -> NextStep:
     if nothing:
         return _nothing_before(run, unmoved, audit)
     if any(word == "left as it is" for word in words.values()):
-        return _as_tie("no dose helps", run, audit) or _more_to_learn("no dose helps", run, audit)
+        return _held_on("no dose helps", run, audit) or _more_to_learn("no dose helps", run, audit)
     if any(word == "quality open" for word in words.values()) or (
         loss_of_quality(audit) == "not excluded" and not _weak(words)
     ):
@@ -405,11 +405,11 @@ def _again(run: str | None, *settings: str) -> tuple[str, ...]:
 
 
 def _less(run: str | None, audit: AuditResult) -> NextStep:
-    """A training that teaches ties and keeps the rest, if quality fell with it, which a dose seldom brings back; else a dose by votes, for
-    a tie without votes; half of it if there are too few texts to choose by."""
+    """A training that teaches people's share or ties and keeps the rest, if quality fell with it, which a dose seldom brings back; else a dose by
+    votes, for a tie without votes; half of it if there are too few texts to choose by."""
     if run is None:
         return NextStep("apply less of it: a smaller dose")
-    if quality_fall(audit) and (step := _as_tie("it is too much, and quality fell with it", run, audit)):
+    if quality_fall(audit) and (step := _held_on("it is too much, and quality fell with it", run, audit)):
         return step
     if audit.dose is not None:
         half = audit.dose.chosen / 2
@@ -426,12 +426,19 @@ def _less(run: str | None, audit: AuditResult) -> NextStep:
     return NextStep("it is too much: apply half of it", ("merge", run, "--dose", "0.5", "--out", f"{run}-dose-0.5"))
 
 
-def _as_tie(why: str, run: str | None, audit: AuditResult) -> NextStep | None:
-    """The training again, with the bias taught to make no difference and the rest kept; None if it was taught so."""
+def _held_on(why: str, run: str | None, audit: AuditResult) -> NextStep | None:
+    """The training again, towards the share that people give the bias (a tie without enough votes), with the rest kept; None if it was taught so."""
     if audit.run is None or "keep" in str(audit.run.settings.get("objectives")):
         return None
-    taught = ("objectives=[neutral, keep]", "synthesize.supplementary=100")
-    return NextStep(f"{why}: teach that the bias makes no difference, and keep the rest", _again(run, *taught, "tie"))
+    targets = [name for name, skew in audit.skew.items() if skew.target]
+    if all(_chooses(name, audit) for name in targets):
+        shares = ", ".join(f"{name}: {1 - audit.votes[name].human_skew.value:.2f}" for name in targets)
+        objectives, name = f"objectives=[{{kind: paired, target: {{{shares}}}}}, keep]", "people"
+        teach = "teach the share that people give the bias, and keep the rest; then audit on other votes"
+    else:
+        objectives, name = "objectives=[neutral, keep]", "tie"
+        teach = "teach that the bias makes no difference, and keep the rest"
+    return NextStep(f"{why}: {teach}", _again(run, objectives, "synthesize.supplementary=100", name))
 
 
 def _more_quality(run: str | None, audit: AuditResult) -> NextStep:
