@@ -38,9 +38,9 @@ TAUGHT, OTHERS = ("length", "jargon", "vagueness"), ("structure", "sycophancy")
 NEAR, FURTHER, LOSS = 0.15, 0.05, 0.01
 
 
-def audited(work: Path) -> AuditResult:
-    """The audit of three trainings, made unless it is there."""
-    run = work / "joint"
+def audited(work: Path, recipe: str = "joint") -> AuditResult:
+    """The audit of three trainings of a recipe, made unless it is there."""
+    run = work / recipe
     if not (run / "audit" / "audit.json").is_file():
         words = [
             "train.seeds=3",
@@ -49,7 +49,7 @@ def audited(work: Path) -> AuditResult:
             "audit.triples=null",
             f"run.folder={run}",
         ]
-        subprocess.run([sys.executable, "-m", "cda", "train", "joint", "--yes", *words], check=True)
+        subprocess.run([sys.executable, "-m", "cda", "train", recipe, "--yes", *words], check=True)
     return load(AuditResult, run / "audit" / "audit.json", "cda audit")
 
 
