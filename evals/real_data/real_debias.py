@@ -77,7 +77,7 @@ from evals.real_data.real_model import TRAINING as BASE_TRAINING
 from evals.real_data.real_ways import MIXING, PAPER, Way, ours, settings, trained, trained_on
 from evals.shared import DATA, SKIPPED, Check, finish
 
-DOSES: dict[str, tuple[float, ...]] = {"ours": (1.0, 1.5, 2.0), "paper": (0.5, 1.0), "mixing": (1.0,)}
+DOSES: dict[str, tuple[float, ...]] = {"ours": (0.5, 0.75, 1.0, 1.25, 1.5, 2.0), "paper": (0.5, 1.0), "mixing": (1.0,)}
 N_DRAWS = 1_000
 FITTED = 150  # contrasts of each taught bias that removals are fitted on, as many as train
 SMOOTHED = 450  # AlpacaEval pairs whose responses the curve of length is fitted on
