@@ -3,8 +3,8 @@ Fog", as they came and after the paper's fine-tuning, the panel's means equal th
 
 The three released sizes are audited together on each bias, with their released scores in place of the models, before and after the
 fine-tuning. Thresholds: mean skew, mean miscalibration, people's share and its n equal those of paper_numbers.py (0.01 points; n
-exactly); the means and their intervals equal those that paper_tables.json has from other code (1e-9), but for a mean distance from
-people of models on both sides of them, which is not given; and each panel says that its interval holds for these three models alone.
+exactly); the means and their intervals equal those that paper_tables.json has from other code (1e-9), but for a mean skew or distance
+from people of models on both sides of a tie or of people, which is not given; and each panel says that its interval holds for these three models alone.
 
     python -m evals.real_data.panel_release --release ../shared/data/fff      (default $CDA_DATA/fff; about two minutes)
 """
@@ -71,25 +71,35 @@ def checks(
     """One mean against the known numbers; `at` is the place of its run among the expected ones."""
     (share, n), means, _, _ = EXPECTED[bias]
     where = f"{bias} {run}"
-    names = {"human skew": "human_skew", "skew": "skew_on_voted", "miscalibration": "miscalibration"}
-    found = {what: each for what, key in names.items() if isinstance(each := people[key], Estimate)}
-    yield Check(f"{where}: the means are given", f"{len(found)} of {len(names)}", len(found) == len(names))
-    expected = {"human skew": share, "skew": means[at], "miscalibration": means[2 + at]}
-    for what, estimate in found.items():
-        off = abs(100 * estimate.value - expected[what])
-        yield Check(
-            f"{where}, {what}: {expected[what]:.2f}%", f"{100 * estimate.value:.2f}%, n {estimate.n}",
-            off <= TOLERANCE_POINTS and (what != "human skew" or estimate.n == n),
-        )  # fmt: skip
     models = table["labels"]["as_released"]["models"][run]
     known = models["mean_of_2B_3B_8B"]
-    own = [models["sizes"][size]["signed_gap"]["value"] for size in SIZES]
-    pairs, gap = {key: each for key, each in found.items() if key != "human skew"}, people["signed_gap"]
-    if isinstance(gap, Estimate):
-        pairs["signed_gap"] = gap
-    else:
-        on_both = min(own) < 0 < max(own)
-        yield Check(f"{where}, distance from people: no mean of models on both sides of them", gap.reason, on_both)
+    names = {
+        "human_skew": "human skew",
+        "skew_on_voted": "skew",
+        "miscalibration": "miscalibration",
+        "signed_gap": "distance from people",
+    }
+    expected = {"human_skew": share, "skew_on_voted": means[at], "miscalibration": means[2 + at]}
+    no_effect = {"skew_on_voted": ("skew", 0.5), "signed_gap": ("signed_gap", 0.0)}
+    pairs = {}
+    for key, what in names.items():
+        estimate = people[key]
+        if not isinstance(estimate, Estimate):
+            # Models that differ in sign have no mean that says anything, and the command gives none.
+            column, null = no_effect[key]
+            own = [models["sizes"][size][column]["value"] for size in SIZES]
+            yield Check(
+                f"{where}, {what}: no mean of models on both sides of none", estimate.reason, min(own) < null < max(own)
+            )
+            continue
+        if key in expected:
+            off = abs(100 * estimate.value - expected[key])
+            yield Check(
+                f"{where}, {what}: {expected[key]:.2f}%", f"{100 * estimate.value:.2f}%, n {estimate.n}",
+                off <= TOLERANCE_POINTS and (key != "human_skew" or estimate.n == n),
+            )  # fmt: skip
+        if key != "human_skew":
+            pairs["skew" if key == "skew_on_voted" else key] = estimate
     differing = [
         f"{what} {end}: {getattr(estimate, end)} and not {known[what][end]}"
         for what, estimate in pairs.items()
