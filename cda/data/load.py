@@ -18,10 +18,8 @@ from cda.arrays import LARGEST
 from cda.data.tables import (
     ROLES,
     columns_in,
-    columns_of_messages,
     delimited_rows,
     each_plain,
-    plain_rows,
     with_columns_of_messages,
 )
 from cda.errors import DataError, did_you_mean, near, refuse
@@ -211,8 +209,7 @@ def located(reference: str) -> Path | None:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Rows of a data source, read anew each time that one goes through them, so that none of them stays in memory; and their columns.
-    A .json file is one document, and does stay."""
+    """Rows of a data source, read anew each time that one goes through them, so that none of them stays in memory; and their columns."""
 
     n: int
     columns: tuple[str, ...]
@@ -248,11 +245,7 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     Raises:
         DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
     """
-    where, is_typed, read = _reader(reference, split)
-    rows = plain_rows(read(), where)
-    if not rows:
-        raise DataError(f"{where}: has no rows")
-    return rows if is_typed else columns_of_messages(rows, where)
+    return list(streamed_rows(reference, split))
 
 
 def _reader(reference: str, split: str) -> tuple[str, bool, Callable[[], Iterable[Row]]]:
@@ -262,11 +255,9 @@ def _reader(reference: str, split: str) -> tuple[str, bool, Callable[[], Iterabl
         return reference, False, _of_dataset(_from_hub(reference, split))
     if is_a_folder(path):
         return str(path), False, _of_dataset(_from_folder(path, split))
-    kind = kind_of(path)
-    if kind == ".json":
-        held = read_json_rows(path)
-        return str(path), False, lambda: held
-    return str(path), kind in (".csv", ".tsv"), partial(_READERS[kind], path)
+    read = partial(_READERS[kind_of(path)], path)
+    held = None if path.is_file() else list(read())  # a pipe can be read once
+    return str(path), kind_of(path) in (".csv", ".tsv"), read if held is None else lambda: held
 
 
 def _of_dataset(dataset: Any) -> Callable[[], Iterable[Row]]:
@@ -313,17 +304,17 @@ def arrow_batches(path: Path) -> tuple[Any, int | None, Iterator[Any]]:
             opened = pyarrow.ipc.open_file(source)
             return opened.schema, None, _checked(path, map(opened.get_batch, range(opened.num_record_batches)))
     except Exception as error:  # pyarrow's own, and those of its conversions: text that is not UTF-8, impossible dates
-        raise unreadable(path, error) from None
+        raise _unreadable(path, error) from None
 
 
 def _checked(path: Path, batches: Iterable[T]) -> Iterator[T]:
     try:
         yield from batches
     except Exception as error:  # as above
-        raise unreadable(path, error) from None
+        raise _unreadable(path, error) from None
 
 
-def unreadable(path: Path, error: Exception) -> DataError:
+def _unreadable(path: Path, error: Exception) -> DataError:
     return DataError(f"{path}: not a readable {kind_of(path).removeprefix('.')} file ({first_line(error)})")
 
 

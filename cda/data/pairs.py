@@ -121,19 +121,11 @@ def clean_pairs(
         DataError: No such columns; or a column states preferences in an unknown way, with the number of rows and the first.
     """
     reader = PairReader(Rows.held(rows), columns or {}, where, setting)
-    pairs: dict[int, Pair] = {}
-
-    def kept() -> Iterator[tuple[int, Pair | str]]:
-        for number, own in reader.read():
-            if isinstance(own, Pair):
-                pairs[number] = own
-            yield number, own
-
-    found = clean_numbers(kept())
-    return CleanPairs(
-        tuple(pairs[number] for number in found.numbers.tolist()), Exclusions(reader.seen, count_reasons([*found.left_out.values()])),
-        tuple(found.numbers.tolist()), reader.taken, found.left_out,
-    )  # fmt: skip
+    read = list(reader.read())
+    found = clean_numbers(read)
+    pairs = tuple(own for number, own in read if isinstance(own, Pair) and number not in found.left_out)
+    exclusions = Exclusions(reader.seen, count_reasons([*found.left_out.values()]))
+    return CleanPairs(pairs, exclusions, tuple(found.numbers.tolist()), reader.taken, found.left_out)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -52,7 +52,7 @@ class PairData:
     reader: PairReader | None
     exclusions: Exclusions
     keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 3), np.uint64))
-    """Digests of the texts of each pair, shape (n, 3)."""
+    """Digests of the texts of each pair, shape (n, 3), if files of labels are matched by them; else none."""
     not_drawn: int = 0
     taken: str = ""
     """The shape of the rows, and what was taken for what."""
@@ -136,8 +136,9 @@ def pair_data(
     if limit is not None:
         kept = drawn(range(len(numbers)), limit, seed, Stream.PAIRS)
         numbers, keys = numbers[kept], keys[kept]
+    prompts, keys = _places(keys[:, 0]), keys if labels else np.empty((0, 3), np.uint64)
     return PairData(
-        reference, rows, numbers, _places(keys[:, 0]), reader, exclusions, keys, len(found.numbers) - len(numbers),
+        reference, rows, numbers, prompts, reader, exclusions, keys, len(found.numbers) - len(numbers),
         "" if reference == EMBEDDED else reader.taken, found.left_out, _marked(len(rows), found.numbers),
     )  # fmt: skip
 

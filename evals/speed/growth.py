@@ -88,7 +88,7 @@ def _biases(n: int) -> list[str]:
 
 _FEW = ("audit.triples=null", "audit.quality=null", "audit.max_contrasts=null")
 GROWTHS = (
-    Growth("data", "pairs", 100, (25_000, 50_000, 100_000), pairs, lambda _: ("data", "in.jsonl", "--out", "out")),
+    Growth("data", "pairs", 100, (12_500, 25_000, 50_000), pairs, lambda _: ("data", "in.jsonl", "--out", "out")),
     Growth("label", "pairs", 100, (25_000, 50_000, 100_000), pairs, lambda _: ("label", "in.jsonl", "--bias", "jargon", "--out", "out.jsonl")),
     Growth("audit", "contrasts", 100, (2_000, 4_000, 8_000), contrasts,
            lambda _: ("audit", "rm.py:length", "--contrasts", "in.jsonl", "--bias", "jargon", *_FEW, "--out", "out")),
