@@ -112,8 +112,7 @@ def growth() -> str:
         sizes = [f"{int(n):,}: {at['seconds']:.0f} s, {at['megabytes']:.0f} MB" for n, at in found["sizes"].items()]
         rows.append((f"`cda {command}`", of, *sizes, f"{found['slope']:.2f}"))
         if "far" in found:
-            took, needs = found["far"]["seconds"] / 3600, gigabytes(found["far"]["megabytes"])
-            far.append(f"`cda {command}` {took:.1f} hours of one core and {needs}")
+            far.append(f"`cda {command}` {found['far']['seconds'] / 60:.0f} minutes of one core")
     words = f"Extrapolated to {result('growth')['numbers']['data by pairs']['far']['rows'] // 10**6} million pairs: {' and '.join(far)}."
     return (
         table("command | input | small | twice | four times | slope", rows)
