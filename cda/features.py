@@ -81,8 +81,8 @@ def n_words(text: str) -> int:
     (4, 6)
     """
     spaced, n_letters = (text, 0) if text.isascii() else _UNSPACED.subn(" ", text)
-    n_spaced = sum(token[0].isalnum() or any(map(str.isalnum, token)) for token in spaced.split())
-    return int(n_letters) + n_spaced
+    tokens: list[str] = spaced.split()
+    return int(n_letters) + sum(token[0].isalnum() or any(map(str.isalnum, token)) for token in tokens)
 
 
 def sentences_of(text: str) -> list[str]:
