@@ -54,6 +54,7 @@ _STOP_WORDS = {
 STOP_WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _STOP_WORDS.items()}
 
 
+@lru_cache(maxsize=4096)
 def scopes_of(text: str) -> frozenset[Scope]:
     """The scopes that a text lies in; code and web addresses are left out, and a text without letters lies in all.
 
