@@ -247,7 +247,13 @@ class Feature:
 
     def within(self, text: str, scopes: Collection[Scope]) -> float:
         """The feature of a text that lies in these scopes, NaN if it does not hold there."""
-        return float(self.of(text)) if self.holds_in in scopes else math.nan
+        return _value(self, text) if self.holds_in in scopes else math.nan
+
+
+@lru_cache(maxsize=65536)
+def _value(feature: Feature, text: str) -> float:
+    # A run measures each text many times: rewrites and their gate, drift under every scoring, the report's examples.
+    return float(feature.of(text))
 
 
 TEXT_FEATURES: MappingProxyType[str, Feature] = MappingProxyType(

@@ -59,7 +59,7 @@ _LANGUAGES_OF = {
 }
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def scopes_of(text: str) -> frozenset[Scope]:
     """The scopes that a text lies in; code and web addresses are left out, and a text without letters lies in all.
 
