@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -9,6 +12,8 @@ from cda.errors import DataError
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
+Ids = Sequence[str] | NDArray[Any]
+"""Cluster of each row: its name, or a number; numbers are in the order of the names."""
 LARGEST = 1e100
 """Largest size of a score or other number from outside: its square, and sums of squares, stay finite."""
 
@@ -23,3 +28,8 @@ def finite(values: ArrayLike, name: str = "values") -> FloatArray:
     if bad := int((~np.isfinite(array)).sum()):
         raise DataError(f"{bad} of {array.size} {name} are NaN or infinite")
     return array
+
+
+def n_distinct(ids: Ids) -> int:
+    """Number of clusters."""
+    return len(np.unique(ids)) if isinstance(ids, np.ndarray) else len(set(ids))

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from functools import lru_cache
+from itertools import islice
 from typing import Literal
 
 import regex
@@ -52,8 +53,13 @@ _STOP_WORDS = {
     "nl": "de het een en is van dat niet voor met zijn op te aan ook wordt bij je ze deze",
 }
 STOP_WORDS: dict[str, frozenset[str]] = {name: frozenset(text.split()) for name, text in _STOP_WORDS.items()}
+_LANGUAGES_OF = {
+    word: [name for name, stop in STOP_WORDS.items() if word in stop]
+    for word in frozenset().union(*STOP_WORDS.values())
+}
 
 
+@lru_cache(maxsize=4096)
 def scopes_of(text: str) -> frozenset[Scope]:
     """The scopes that a text lies in; code and web addresses are left out, and a text without letters lies in all.
 
@@ -61,7 +67,7 @@ def scopes_of(text: str) -> frozenset[Scope]:
     ['any script', 'scripts that mark the end of a sentence']
     """
     scopes: set[Scope] = {"any script"}
-    prose = _CODE_OR_ADDRESS.sub(" ", text)
+    prose = _prose(text)
     if prose.isascii():
         scopes.update(_OUTSIDE)
     else:
@@ -87,7 +93,10 @@ def is_english(text: str) -> bool:
 @lru_cache(maxsize=1024)
 def script_shares(text: str) -> dict[str, float]:
     """Share of the letters in each script (`LATIN`, `CYRILLIC`, …), code and addresses left out; empty without letters."""
-    counts = Counter(_script(letter) for letter in _CODE_OR_ADDRESS.sub(" ", text) if letter.isalpha())
+    counts: Counter[str] = Counter()
+    for letter, n in Counter(_prose(text)).items():
+        if letter.isalpha():
+            counts[_script(letter)] += n
     total = counts.total()
     return {name: count / total for name, count in counts.items()}
 
@@ -100,7 +109,10 @@ def language_of(text: str) -> str | None:
     ('en', 'de')
     """
     words = _lower_words(text)
-    hits = {name: sum(word in stop for word in words) for name, stop in STOP_WORDS.items()}
+    hits = dict.fromkeys(STOP_WORDS, 0)
+    for word in words:
+        for name in _LANGUAGES_OF.get(word, ()):
+            hits[name] += 1
     (best, most), (_, second) = sorted(hits.items(), key=lambda item: -item[1])[:2]
     enough = most >= max(_MIN_HITS, _MIN_HIT_SHARE * len(words)) and most >= _LEAD * second
     return best if enough else None
@@ -108,7 +120,7 @@ def language_of(text: str) -> str | None:
 
 def same_language(one: str, other: str, min_letters: int = 20) -> bool:
     """True if two texts may be in the same language, or if there is too little of either to tell."""
-    if any(sum(map(str.isalpha, text)) < min_letters for text in (one, other)):
+    if any(sum(1 for _ in islice(filter(str.isalpha, text), min_letters)) < min_letters for text in (one, other)):
         return True
     shares, others = script_shares(one), script_shares(other)
     if shares and others:
@@ -132,7 +144,12 @@ def _lacks(text: str, language: str) -> bool:
 
 
 def _lower_words(text: str) -> list[str]:
-    return [word.lower() for word in _LETTERS.findall(_CODE_OR_ADDRESS.sub(" ", text))]
+    return [word.lower() for word in _LETTERS.findall(_prose(text))]
+
+
+def _prose(text: str) -> str:
+    """A text without code and web addresses."""
+    return _CODE_OR_ADDRESS.sub(" ", text) if "`" in text or "http" in text else text
 
 
 @lru_cache(maxsize=8192)

@@ -6,13 +6,18 @@ Preparing data can take hours, longer than any collective's time-out, so the oth
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import os
+import platform
 import tempfile
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 from cda.errors import RunError
 from cda.inert import visible
@@ -22,6 +27,9 @@ _FAILED = ".failed.json"
 # Numbers of processes that MPI launchers set in place of WORLD_SIZE; several copies would each take themselves for the main one.
 _MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 _STARTED = time.time()
+_SEEN_WITHIN_S = 30.0
+"""A network file system may show a new file to other machines some seconds late."""
+_CHECKS = itertools.count()
 
 
 def world_size() -> int:
@@ -78,6 +86,39 @@ def check_running(n_running: int) -> None:
             f"{world_size()} processes were launched, but the trainer sees {n_running}. "
             "Start them with torchrun, or with accelerate launch --multi_gpu, without --cpu"
         )
+
+
+def check_shared(folder: Path) -> None:
+    """RunError unless every machine of this launch sees the folder, before one waits for ever for a file of another's."""
+    if on_one_machine():
+        return
+    store, check = _store(), f"cda/shared/{next(_CHECKS)}"
+    probe = folder / f".seen-{uuid.uuid4().hex}"
+    if is_main():
+        with contextlib.suppress(OSError):  # it is then seen by none
+            folder.mkdir(parents=True, exist_ok=True)
+            probe.touch()
+        store.set(check, probe.name)
+    there, end = folder / store.get(check).decode(), time.monotonic() + _SEEN_WITHIN_S
+    while not there.exists() and time.monotonic() < end:
+        time.sleep(0.1)
+    store.set(f"{check}/{rank()}", "" if there.exists() else platform.node() or "?")
+    blind = {store.get(f"{check}/{number}").decode() for number in range(world_size())} - {""}
+    if is_main():
+        probe.unlink(missing_ok=True)
+    if blind:
+        raise RunError(
+            f"{folder}: {', '.join(sorted(blind))} does not see a file that the main process wrote there. The processes of a launch "
+            "wait for each other's files: name a folder on a file system that all machines share (--out, run.folder=...)"
+        )
+
+
+@cache
+def _store() -> Any:
+    """Where the processes of a launch meet. It is kept: torch takes the same one up for its collectives."""
+    from torch.distributed.rendezvous import rendezvous
+
+    return next(rendezvous("env://"))[0]
 
 
 def use_all_cores() -> None:

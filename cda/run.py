@@ -203,10 +203,10 @@ class RunFolder:
         return changed(self.stage(name), self.record(name).contents)
 
     def why_redo(self, stage: Stage) -> str | None:
-        """Changes since a finished stage was made; None if nothing was finished or nothing changed."""
+        """Changes since a stage was finished, or begun if it never was; None if there is neither, or nothing changed."""
         if damaged := self.damaged(stage.name):
             return f"{', '.join(damaged[:6])}: cut, changed or gone since it was finished"
-        old = self.record(stage.name)
+        old = self.record(stage.name) or _record(self.partial(stage.name), _BEGUN)
         read = [f"{name} has changed" for name in changed_reads(old.reads)]
         if not old or old.fingerprint == stage.fingerprint:
             return "; ".join(read[:6]) or None
@@ -223,11 +223,12 @@ class RunFolder:
         partial = self.partial(stage.name)
         refuse_link(partial)
         refuse_link(self.path / SUPERSEDED)
-        if partial.exists() and _partial_fingerprint(partial) != stage.fingerprint:
+        if partial.exists() and _record(partial, _BEGUN).fingerprint != stage.fingerprint:
             self._set_aside(partial, stage.name + "-partial")
         partial.mkdir(parents=True, exist_ok=True)
         (partial / _RECORD).unlink(missing_ok=True)  # of files that have changed since: see `complete`
-        write_json(partial / _BEGUN, {"fingerprint": stage.fingerprint})
+        begun = {"fingerprint": stage.fingerprint, "settings": stage.json_settings, "inputs": dict(stage.inputs)}
+        write_json(partial / _BEGUN, begun)
         return partial
 
     def complete(self, stage: Stage) -> bool:
@@ -249,7 +250,7 @@ class RunFolder:
     def has_begun(self, stage: Stage) -> bool:
         """True if the stage is being written from exactly these settings and inputs, and lacks more than the last step."""
         partial = self.partial(stage.name)
-        return _partial_fingerprint(partial) == stage.fingerprint and not (partial / _RECORD).exists()
+        return _record(partial, _BEGUN).fingerprint == stage.fingerprint and not (partial / _RECORD).exists()
 
     def finish(
         self, stage: Stage, counts: Mapping[str, object], seconds: float, reads: Mapping[str, str] | None = None
@@ -320,21 +321,14 @@ class RunFolder:
         folder.replace(next(place for place in places if not (place.exists() or place.is_symlink())))
 
 
-def _record(folder: Path) -> StageRecord:
-    path = folder / _RECORD
+def _record(folder: Path, name: str = _RECORD) -> StageRecord:
+    path = folder / name
     try:
         record = StageRecord.model_validate(read_json(path)) if is_a_file(path) else StageRecord()
         json.dumps(record.model_dump(), allow_nan=False)  # it is copied into the manifest
     except (DataError, ValueError):
         return StageRecord()
     return record
-
-
-def _partial_fingerprint(partial: Path) -> str | None:
-    try:
-        return str(read_json(partial / _BEGUN)["fingerprint"])
-    except (DataError, KeyError, TypeError):
-        return None
 
 
 def _differences(old: object, new: object, path: str = "") -> list[str]:

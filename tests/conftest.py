@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, load_reward_model
 from cda.records import Pair, Prompt, TrainingExample, user_prompt
 from cda.terminal import quiet_libraries
+from cda.training import arguments
 from cda.training.arguments import Lora
 from cda.training.lora import TrainingResult, train_adapter
 from cda.user_errors import speaking
@@ -83,6 +84,23 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def spoken() -> Iterator[None]:
     """What cda says is on standard output, also where a test calls a function and no command."""
     with speaking():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tried_once() -> Iterator[None]:
+    """A trainer's settings that it took are not tried again in this process: many recipes have them in common."""
+    taken, tried = set(), arguments._tried
+
+    def once(*settings: Any) -> Sequence[str]:
+        if (asked := repr(settings)) in taken:
+            return []
+        if not (problems := tried(*settings)):
+            taken.add(asked)
+        return problems
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(arguments, "_tried", once)
         yield
 
 

@@ -23,6 +23,7 @@ EVALS = ROOT / "evals" / "README.md"
 MODELS = ROOT / "docs" / "how-to" / "your-model.md"
 README = ROOT / "README.md"
 TUTORIAL = ROOT / "docs" / "tutorial.md"
+GROWTH = ROOT / "docs" / "reference" / "growth.md"
 _MARK = "<!-- {} -->\n(.*?)<!-- end of {} -->"
 
 
@@ -33,6 +34,7 @@ def made_parts() -> dict[tuple[Path, str], str]:
         (READING, "glossary"): glossary_text(),
         (RECIPES, "memory"): memory_table(),
         (RECIPES, "times"): measured_times.cpu_times(),
+        (GROWTH, "growth"): measured_times.growth(),
         (RECIPES, "gpu training"): measured_times.gpu_training(),
         (RECIPES, "gpu presets"): measured_times.gpu_presets(),
         (RECIPES, "gpu scoring"): measured_times.gpu_scoring(),

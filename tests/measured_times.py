@@ -104,6 +104,22 @@ def cpu_times() -> str:
     return table("what | time | memory | measured", rows)
 
 
+def growth() -> str:
+    """Time and memory of each command at three sizes, its slope, and what data sets of millions of rows would take."""
+    rows, far = [], []
+    for name, found in result("growth")["numbers"].items():
+        command, _, of = name.partition(" by ")
+        sizes = [f"{int(n):,}: {at['seconds']:.0f} s, {at['megabytes']:.0f} MB" for n, at in found["sizes"].items()]
+        rows.append((f"`cda {command}`", of, *sizes, f"{found['slope']:.2f}"))
+        if "far" in found:
+            far.append(f"`cda {command}` {found['far']['seconds'] / 60:.0f} minutes of one core")
+    words = f"Extrapolated to {result('growth')['numbers']['data by pairs']['far']['rows'] // 10**6} million pairs: {' and '.join(far)}."
+    return (
+        table("command | input | small | twice | four times | slope", rows)
+        + f"\n{words} (`evals/results/growth.json`)\n"
+    )
+
+
 def _cell(found: Any) -> str:
     if not found or "failed" in found:
         return "" if not found else str(found["failed"])

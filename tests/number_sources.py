@@ -171,6 +171,7 @@ SOURCES: dict[str, dict[str, str]] = {
         "$35 to $42 a bias, or $4 for length": "made dollars", "80,000 pairs": "stated: the size of the published data set", "$270": "made dollars",
     },
     "docs/reference/commands.md": {"0.05 for ± 5 points": "stated: an example"},
+    "docs/reference/growth.md": {"more than 10,000 prompts": "code cda.stats.estimators:MOST_DRAWN"},
     "docs/reference/settings.md": {"fewer than 10 prompts": "code cda.stats.levels:FEWEST_PROMPTS"},
     "docs/results/dose.md": {"5 points of miscalibration": "code cda.stats.verdict:TOLERATED_LOSS"},
     "recipes/README.md": {

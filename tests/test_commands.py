@@ -18,8 +18,6 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from cda.cli import app
-from cda.pipeline import plan
-from cda.training.arguments import check_arguments
 
 COMMANDS = commands()
 OURS = [one for one in COMMANDS if one.startswith("cda ") and not one.startswith("cda launch ")]
@@ -47,17 +45,6 @@ def _there(workplace: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(workplace)
     monkeypatch.setenv("OPENAI_API_KEY", "unused")
     monkeypatch.setenv("HF_TOKEN", "unused")
-    monkeypatch.setattr(plan, "check_arguments", tried_once)
-
-
-TRIED: set[str] = set()
-
-
-def tried_once(*settings: Any) -> None:
-    """The trial of a training, which many commands have in common."""
-    if (asked := repr(settings)) not in TRIED:
-        check_arguments(*settings)
-        TRIED.add(asked)
 
 
 def invoked(words: list[str]) -> Result:

@@ -33,9 +33,9 @@ _SETTING = re.compile(
 _OPTION = re.compile(r"(?<![\w-])--[a-z][a-z_-]+")
 THEIRS = {
     "accelerate": "--config_file --num_processes --num_machines --multi_gpu --cpu --mixed_precision --dynamo_backend --machine_rank "
-    "--main_process_ip --main_process_port --quiet",
+    "--main_process_ip --main_process_port --quiet --use_fsdp",
     "torchrun, pip, pytest, tensorboard, hf": "--nproc_per_node --no-deps --write-golden --logdir --exclude --help",
-    "Slurm": "--array --gres",
+    "Slurm": "--array --gres --nodes --ntasks-per-node --gpus-per-node --cpus-per-task",
     "OpenRLHF and the documents' own programs": "--remote_rm_url --label_key --data --reward --release",
 }
 """Options of programs that are not ours, by program."""

@@ -18,7 +18,17 @@ from cda.biases import builtin_names, load_bias
 from cda.cli import app
 from cda.embedded.rules import RuleRewriter
 from cda.errors import DataError
-from cda.features import TEXT_FEATURES, long_word_share, measure, n_words, phrase_pattern, sentences_of, words
+from cda.features import (
+    HEDGES,
+    TEXT_FEATURES,
+    long_word_share,
+    measure,
+    n_phrases,
+    n_words,
+    phrase_pattern,
+    sentences_of,
+    words,
+)
 from cda.languages import is_english, language_of, same_language, scopes_of, script_shares
 from cda.records import Pair, RewriteRequest, user_prompt
 from cda.results.base import Estimate, Missing
@@ -115,6 +125,19 @@ def test_markers_per_100_words() -> None:
 
 def test_phrase_pattern_prefers_the_longest_phrase() -> None:
     assert phrase_pattern(("used", "used to be")).findall("It used to be used.") == ["used to be", "used"]
+
+
+def test_phrases_are_counted_as_the_pattern_finds_them() -> None:
+    sets = [HEDGES, ("used", "used to be", "it's", " so "), ("naïve", "it"), ()]
+    texts = [
+        "It used to\nbe used, perhaps. IT’S so so, so",
+        "It ſeems  to be; ık İt it",
+        "Kind of naïve: KIND OF it",
+        "",
+    ]
+    for phrases in sets:
+        for text in texts:
+            assert n_phrases(text, phrases) == len(phrase_pattern(phrases).findall(text))
 
 
 def test_flesch_by_hand_and_in_the_right_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from cda import launch
 from cda.errors import RunError
-from cda.launch import is_main, rank, say, tell_failure, wait_until, world_size
+from cda.launch import check_shared, is_main, rank, say, tell_failure, wait_until, world_size
 
 MARKER = ".failed.json"
 
@@ -81,3 +82,42 @@ def test_a_failure_is_dated_by_the_clock_of_the_folder(tmp_path: Path, monkeypat
     with pytest.raises(RunError, match="the main process failed"):
         waits(tmp_path, 40)
     assert [path.name for path in tmp_path.iterdir()] == [MARKER]
+
+
+class Store(dict[str, bytes]):
+    """Torch's store in one process, with the answers of the others to the first check there already."""
+
+    def set(self, key: str, value: str) -> None:
+        self[key] = value.encode()
+
+    def get(self, key: str) -> bytes:  # type: ignore[override]
+        return self[key]
+
+
+def test_a_folder_that_another_machine_does_not_see_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(process: str, folder: Path, **given: str) -> list[str]:
+        """Its answers, after those that are given (of `main`: the file that it wrote)."""
+        store = Store()
+        for name, value in given.items():
+            store.set("cda/shared/0" if name == "main" else f"cda/shared/0/{name[1:]}", value)
+        monkeypatch.setattr(launch, "_store", lambda: store)
+        monkeypatch.setattr(launch, "_CHECKS", itertools.count())
+        monkeypatch.setenv("RANK", process)
+        check_shared(folder)
+        return [store.get(f"cda/shared/0/{number}").decode() for number in range(2)]
+
+    monkeypatch.setattr(launch, "_SEEN_WITHIN_S", 0.0)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    check_shared(tmp_path / "none")  # one machine: nobody is asked
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    assert check("0", tmp_path / "run", _1="") == ["", ""]
+    assert [*tmp_path.rglob("*")] == [tmp_path / "run"]
+    (tmp_path / "run" / "probe").touch()
+    assert check("1", tmp_path / "run", main="probe", _0="") == ["", ""]
+    with pytest.raises(
+        RunError, match=r"run: node-b does not see a file that the main process wrote there\..*all machines share"
+    ):
+        check("0", tmp_path / "run", _1="node-b")
+    monkeypatch.setattr(launch.platform, "node", lambda: "node-b")
+    with pytest.raises(RunError, match="other: node-b does not see"):
+        check("1", tmp_path / "other", main="probe", _0="")

@@ -69,6 +69,13 @@ def test_it_says_why_a_stage_is_made_again(folder: RunFolder) -> None:
     assert folder.why_redo(unread) == "votes is new"
 
 
+def test_it_says_why_what_was_begun_is_not_taken_up(folder: RunFolder) -> None:
+    (folder.begin(STAGE) / "checkpoint").write_text("half", encoding="utf-8")
+    assert folder.why_redo(STAGE) is None and folder.why_redo(OTHER) == "seed: 1 → 2"
+    folder.begin(OTHER)
+    assert folder.why_redo(OTHER) is None
+
+
 def test_a_stage_is_not_done_once_something_that_was_read_for_it_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -208,6 +208,8 @@ class Bias(_BiasPart):
     name topics."""
     _file: str | None = PrivateAttr(None)
     """Path for error messages; not part of the bias's content."""
+    _phrases: tuple[object, object, str] = PrivateAttr((None, None, ""))
+    """Its markers and rules, and their phrases as one text."""
 
     @model_validator(mode="after")
     def _own_features_given(self) -> Bias:
@@ -236,8 +238,12 @@ class Bias(_BiasPart):
 
     def speaks_as(self, text: str) -> bool:
         """False if a text is in another language than this bias's own phrases: its markers, and what its rules take and put."""
-        rules = self.offline or Offline()
-        return same_language(" ".join([*self.markers, *rules.words, *rules.phrases()]), text, min_letters=4)
+        markers, offline, phrases = self._phrases
+        if markers is not self.markers or offline is not self.offline:  # another's, of which this is a copy
+            rules = self.offline or Offline()
+            phrases = " ".join([*self.markers, *rules.words, *rules.phrases()])
+            self._phrases = self.markers, self.offline, phrases
+        return same_language(phrases, text, min_letters=4)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Bias) and self.__dict__ == other.__dict__  # wherever it was read from

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -197,7 +197,7 @@ def _write_second_turns(file: Path, pairs: Sequence[Pair], recipe: Recipe, biase
             LabelledPair(pair, "validation" if held else "train", {bias: label})
             for pair, held in zip(own, in_validation, strict=True)
         ]
-        tallies[bias] = _tally([label] * len(own), "their authors")
+        tallies[bias] = _tally(_both([label] * len(own)), "their authors")
         say(f"  {bias}, {len(own)} conversations (data.second_turn): {_sentence(tallies[bias])}")
     in_pairs = sum(any(message.role == "assistant" for message in pair.prompt) for pair in pairs)
     if in_pairs:
@@ -225,28 +225,41 @@ def labels_of(pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess)
 
 def _told(labels: Sequence[PairLabel], pairs: Sequence[Pair], bias: Bias, recipe: Recipe, llm: LlmAccess) -> LabelTally:
     """Counts of labels, which are said; errors as of `labels_of`."""
-    asks, limit = asks_for(bias, recipe), recipe.label.max_unparsed
-    by = str(recipe.llm.model) if asks else f"measured {measure_of(bias).feature.replace('_', ' ')}"
-    tally = _tally([label.labels for label in labels], by)
-    too_many = tally.unparsed > limit * tally.n
-    if asks:
-        prompt = prompt_name(recipe.label.prompt, llm.prompts.label)
-        tally = tally.model_copy(update={"prompt": prompt, "asked": _asked(labels, bias)})
-        if too_many:
-            raise DataError(
-                f"{bias.name}: {tally.unparsed} of {tally.n} labels could not be parsed, more than label.max_unparsed={limit:g}. "
-                f"'{by}' may not follow the answer format; try another llm.model"
-            )
-    elif too_many:
-        first = next(at for at, label in enumerate(labels) if None in label.labels.values())
+    sides = [label.labels for label in labels]
+    if not asks_for(bias, recipe):
+        first = next((at for at, label in enumerate(sides) if None in label.values()), 0)
+        return measured_tally(bias, recipe, _both(sides), first, pairs[first].chosen if pairs else "")
+    limit, by = recipe.label.max_unparsed, str(recipe.llm.model)
+    prompt = prompt_name(recipe.label.prompt, llm.prompts.label)
+    tally = _tally(_both(sides), by).model_copy(update={"prompt": prompt, "asked": _asked(labels, bias)})
+    if tally.unparsed > limit * tally.n:
+        raise DataError(
+            f"{bias.name}: {tally.unparsed} of {tally.n} labels could not be parsed, more than label.max_unparsed={limit:g}. "
+            f"'{by}' may not follow the answer format; try another llm.model"
+        )
+    say(f"  {bias.name}: {_sentence(tally)}")
+    return tally
+
+
+def measured_tally(
+    bias: Bias, recipe: Recipe, sides: Iterable[tuple[bool | None, bool | None]], first: int, text: str
+) -> LabelTally:
+    """Counts of measured labels, which are said; `first` is the place of the first pair without one on both sides, and `text` its chosen one.
+    DataError: more than `label.max_unparsed` are without."""
+    tally = _tally(sides, f"measured {measure_of(bias).feature.replace('_', ' ')}")
+    if tally.unparsed > (limit := recipe.label.max_unparsed) * tally.n:
         way_out = "Have an LLM label them: llm.model=NAME" if bias.label_by == "ask" else "Leave them out of data.pairs"
         raise DataError(
             f"{bias.name}: {unheld(bias)}, and {tally.unparsed} of {tally.n} pairs have a text that is not, more than "
             f"label.max_unparsed={limit:g}; the first is pair {first + 1} "
-            f"('{clipped(inert(pairs[first].chosen), 30)}'). {way_out}"
+            f"('{clipped(inert(text), 30)}'). {way_out}"
         )
     say(f"  {bias.name}: {_sentence(tally)}")
     return tally
+
+
+def _both(labels: Iterable[Mapping[Side, bool | None]]) -> Iterator[tuple[bool | None, bool | None]]:
+    return ((label["chosen"], label["rejected"]) for label in labels)
 
 
 def planned_labels(pairs: Sequence[Pair], bias: Bias, prompt: LabelPrompt) -> Planned:
@@ -286,16 +299,16 @@ def _asked(answers: Sequence[PairLabel], bias: Bias) -> LabelAnswers:
     )
 
 
-def _tally(labels: Sequence[Mapping[Side, bool | None]], by: str) -> LabelTally:
-    sides = [(label["chosen"], label["rejected"]) for label in labels]
+def _tally(sides: Iterable[tuple[bool | None, bool | None]], by: str) -> LabelTally:
+    found = Counter(sides)
     return LabelTally(
         by=by,
-        n=len(sides),
-        both=sides.count((True, True)),
-        chosen_only=sides.count((True, False)),
-        rejected_only=sides.count((False, True)),
-        neither=sides.count((False, False)),
-        unparsed=sum(None in pair for pair in sides),
+        n=found.total(),
+        both=found[True, True],
+        chosen_only=found[True, False],
+        rejected_only=found[False, True],
+        neither=found[False, False],
+        unparsed=sum(n for pair, n in found.items() if None in pair),
     )
 
 

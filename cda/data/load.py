@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from cda.arrays import LARGEST
-from cda.data.tables import ROLES, columns_of_messages, delimited_rows, plain_rows
+from cda.data.tables import (
+    ROLES,
+    columns_in,
+    delimited_rows,
+    each_plain,
+    with_columns_of_messages,
+)
 from cda.errors import DataError, did_you_mean, near, refuse
 from cda.files.hub import commit_of
 from cda.files.jsonl import read_json_rows, read_jsonl
@@ -24,6 +34,8 @@ T = TypeVar("T")
 Row = Mapping[str, Any]
 _CACHED_COMMIT = re.compile(r"[/\\]([0-9a-f]{40})(?=[/\\])")
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", re.ASCII)
+BATCH_ROWS = 2_000
+"""Rows of a table of Arrow that are read at once."""
 _LISTED_FILES = 8  # tables of a folder that a message names
 
 
@@ -195,20 +207,62 @@ def located(reference: str) -> Path | None:
     return path
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Rows of a data source, read anew each time that one goes through them, so that none of them stays in memory; and their columns."""
+
+    n: int
+    columns: tuple[str, ...]
+    _read: Callable[[], Iterable[Row]]
+
+    @classmethod
+    def held(cls, rows: Sequence[Row]) -> Rows:
+        return cls(len(rows), tuple(dict.fromkeys(name for row in rows for name in row)), lambda: rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self._read())
+
+    def __len__(self) -> int:
+        return self.n
+
+
+def streamed_rows(reference: str, split: str = "train") -> Rows:
+    """As `load_rows`, without holding them: one pass finds the columns, and every error."""
+    where, is_typed, read = _reader(reference, split)
+    n, columns = columns_in(each_plain(read(), where))
+    names = [] if is_typed else [name for name, are_messages in columns.items() if are_messages]
+    rows = Rows(n, tuple(columns), lambda: with_columns_of_messages(each_plain(read(), where), names, where))
+    if not n:
+        raise DataError(f"{where}: has no rows")
+    if names:
+        deque(rows, maxlen=0)  # finds cells that are no messages
+    return rows
+
+
 def load_rows(reference: str, split: str = "train") -> list[Row]:
     """All rows of a data source; messages that a table holds as text are read as messages.
 
     Raises:
         DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
     """
+    return list(streamed_rows(reference, split))
+
+
+def _reader(reference: str, split: str) -> tuple[str, bool, Callable[[], Iterable[Row]]]:
+    """The source's name in messages, whether its messages are read already, and a function that reads its rows."""
     path = located(reference)
     if path is None:
-        return columns_of_messages(plain_rows(_from_hub(reference, split), reference), reference)
-    rows = _from_folder(path, split) if is_a_folder(path) else list(_READERS[kind_of(path)](path))
-    if not rows:
-        raise DataError(f"{path}: has no rows")
-    rows = plain_rows(rows, str(path))
-    return rows if kind_of(path) in (".csv", ".tsv") else columns_of_messages(rows, str(path))
+        return reference, False, _of_dataset(_from_hub(reference, split))
+    if is_a_folder(path):
+        return str(path), False, _of_dataset(_from_folder(path, split))
+    read = partial(_READERS[kind_of(path)], path)
+    held = None if path.is_file() else list(read())  # a pipe can be read once
+    return str(path), kind_of(path) in (".csv", ".tsv"), read if held is None else lambda: held
+
+
+def _of_dataset(dataset: Any) -> Callable[[], Iterable[Row]]:
+    tables = dataset.with_format("arrow")
+    return lambda: (row for table in tables.iter(BATCH_ROWS) for row in table.to_pylist())
 
 
 def check_columns(
@@ -230,29 +284,46 @@ def check_columns(
     refuse(missing)
 
 
-def _from_parquet(path: Path) -> list[Row]:
+def arrow_batches(path: Path) -> tuple[Any, int | None, Iterator[Any]]:
+    """Schema of a parquet or arrow file, its number of rows if it states one, and its record batches. DataError: not readable."""
+    import pyarrow.ipc
     import pyarrow.parquet
 
     try:
-        return list(pyarrow.parquet.read_table(path).to_pylist())
+        if kind_of(path) == ".parquet":
+            # Buffered ahead, or read over several groups at once, all that was read would be held.
+            file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
+            groups = (file.iter_batches(BATCH_ROWS, row_groups=[each]) for each in range(file.num_row_groups))
+            read = _checked(path, (batch for group in groups for batch in group))
+            return file.schema_arrow, file.metadata.num_rows, read
+        source = pyarrow.memory_map(str(path))
+        try:  # as `datasets` writes them, or as Feather does
+            stream = pyarrow.ipc.open_stream(source)
+            return stream.schema, None, _checked(path, stream)
+        except pyarrow.ArrowInvalid:
+            opened = pyarrow.ipc.open_file(source)
+            return opened.schema, None, _checked(path, map(opened.get_batch, range(opened.num_record_batches)))
     except Exception as error:  # pyarrow's own, and those of its conversions: text that is not UTF-8, impossible dates
-        raise DataError(f"{path}: not a readable parquet file ({first_line(error)})") from None
+        raise _unreadable(path, error) from None
 
 
-def _from_arrow(path: Path) -> list[Row]:
-    import pyarrow.ipc
+def _checked(path: Path, batches: Iterable[T]) -> Iterator[T]:
+    try:
+        yield from batches
+    except Exception as error:  # as above
+        raise _unreadable(path, error) from None
 
-    for opened in (pyarrow.ipc.open_stream, pyarrow.ipc.open_file):  # as `datasets` and as Feather write them
-        try:
-            with pyarrow.OSFile(str(path)) as file:
-                return list(opened(file).read_all().to_pylist())
-        except Exception as error:  # as above
-            problem = error
-    raise DataError(f"{path}: not a readable arrow file ({first_line(problem)})")
+
+def _unreadable(path: Path, error: Exception) -> DataError:
+    return DataError(f"{path}: not a readable {kind_of(path).removeprefix('.')} file ({first_line(error)})")
+
+
+def _from_arrow(path: Path) -> Iterator[Row]:
+    return _checked(path, (row for batch in arrow_batches(path)[2] for row in batch.to_pylist()))
 
 
 _READERS: dict[str, Callable[[Path], Iterable[Row]]] = {
-    ".jsonl": read_jsonl, ".json": read_json_rows, ".parquet": _from_parquet, ".csv": delimited_rows, ".tsv": delimited_rows,
+    ".jsonl": read_jsonl, ".json": read_json_rows, ".parquet": _from_arrow, ".csv": delimited_rows, ".tsv": delimited_rows,
     ".arrow": _from_arrow,
 }  # fmt: skip
 FILE_TYPES = tuple(_READERS)
@@ -265,7 +336,7 @@ def kind_of(path: Path) -> str:
     return inner if path.suffix == ".gz" and inner in _PACKED else path.suffix
 
 
-def _from_folder(path: Path, split: str) -> list[Row]:
+def _from_folder(path: Path, split: str) -> Any:
     from datasets import load_from_disk
 
     saved = is_saved(path)
@@ -279,7 +350,7 @@ def _from_folder(path: Path, split: str) -> list[Row]:
     except Exception as error:  # datasets raises many kinds, all of them about the folder
         reason = _holds(tables) if tables else first_line(error)
         raise DataError(f"{path}: not a folder that datasets can load ({reason})") from None
-    return list(split_of(dataset, split, path).to_list())
+    return split_of(dataset, split, path)
 
 
 def split_of(dataset: Any, split: str, path: Path) -> Any:
@@ -297,8 +368,9 @@ def _loaded_anew(path: Path) -> Any:
     """A folder of data files, read now: `datasets` caches earlier reads, and identifies files by name and date alone."""
     from datasets import load_dataset
 
-    with TemporaryDirectory(prefix="cda-rows-") as cache:
-        return load_dataset(str(path), cache_dir=cache, keep_in_memory=True)
+    cache = TemporaryDirectory(prefix="cda-rows-", ignore_cleanup_errors=True)
+    atexit.register(cache.cleanup)  # its files are read as long as this process may want its rows
+    return load_dataset(str(path), cache_dir=cache.name)
 
 
 def is_saved(folder: Path) -> bool:
@@ -310,13 +382,12 @@ def _holds(tables: Sequence[Path]) -> str:
     return f"it holds {', '.join(map(str, tables[:_LISTED_FILES]))}{more}; give the one that is meant"
 
 
-def _from_hub(reference: str, split: str) -> list[Row]:
+def _from_hub(reference: str, split: str) -> Any:
     from datasets import load_dataset
 
     commit = commit_of("dataset", reference)
     try:
         dataset = load_dataset(reference, split=split, revision=commit)
-        rows = list(dataset.to_list())
     except Exception as error:  # connection, missing repository, missing split: all end the same way for a user
         raise not_on_hub(reference, split, error) from None
     # Out of reach of the hub, `datasets` takes whichever copy it has.
@@ -326,7 +397,7 @@ def _from_hub(reference: str, split: str) -> list[Row]:
             f"{reference}: commit {commit} is wanted and this machine has a copy of {', '.join(sorted(read))} alone. "
             "Connect to the hub, or save the rows as a file and name that"
         )
-    return rows
+    return dataset
 
 
 def not_on_hub(reference: str, split: str, error: Exception) -> DataError:

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from itertools import takewhile
+from sys import intern
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cda.data.load import Row, RowError, as_messages, as_prompt, is_turn, load_rows, message_text, prompt_of, side_text
+from cda.data.load import (
+    Row,
+    RowError,
+    Rows,
+    as_messages,
+    as_prompt,
+    is_turn,
+    load_rows,
+    message_text,
+    prompt_of,
+    side_text,
+)
 from cda.data.shapes import Shape, UnreadableError, grouped_rows, shape_of
 from cda.data.tables import structured
 from cda.errors import DataError, refuse
@@ -48,14 +62,50 @@ class CleanPairs:
     left_out: Mapping[int, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class ReadPairs:
-    """Pairs with the numbers of their rows, from 1, and the other rows with the reason; `seen` are rows, or items of several."""
+@dataclass(slots=True)
+class PairReader:
+    """Pairs of rows that are gone through one by one, repeated ones included; `seen` are rows, or items of several."""
 
-    numbered: list[tuple[int, Pair]]
-    unusable: list[tuple[int, str]]
-    seen: int
-    taken: str
+    rows: Rows
+    columns: Mapping[str, str]
+    where: str
+    setting: str
+    seen: int = 0
+    earlier: dict[str, None] = field(default_factory=dict)
+    """Columns with turns before the prompt, in words."""
+    shape: Shape = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shape = shape_of([dict.fromkeys(self.rows.columns)], self.columns, self.where, self.setting)
+
+    @property
+    def taken(self) -> str:
+        taken = "; ".join(filter(None, (self.shape.taken, ", ".join(sorted(self.earlier, key=_TURNS_FROM.__eq__)))))
+        return taken and f"read as {self.shape.name}: {taken}"
+
+    def items(self) -> Iterable[tuple[int, Row]]:
+        """Number and row of each item. Rows of several that are one item have to be held."""
+        return grouped_rows(list(self.rows), self.shape.grouped) if self.shape.grouped else enumerate(self.rows, 1)
+
+    def read(self) -> Iterator[tuple[int, Pair | str]]:
+        """The pair of each item with its number, or the reason why there is none. DataError, behind the last: a column states
+        preferences in an unknown way, with the number of rows and the first."""
+        self.seen = 0
+        unknown: dict[str, list[tuple[int, str]]] = {}
+        for number, row in self.items():
+            self.seen += 1
+            self.earlier |= earlier_in(row)
+            try:
+                yield number, pair_in(row, self.shape)
+            except RowError as problem:
+                yield number, intern(str(problem))
+            except UnreadableError as problem:
+                unknown.setdefault(problem.column, []).append((number, problem.value))
+        refuse([
+            f"{self.where}: column '{column}' states a preference that is not known in {len(cells)} of {self.seen} rows (the first is "
+            f"row {cells[0][0]}: {', '.join(dict.fromkeys(value for _, value in cells[:100]))[:200]}). {self.shape.known.format(setting=self.setting)}"
+            for column, cells in unknown.items()
+        ])  # fmt: skip
 
 
 def clean_pairs(
@@ -70,38 +120,49 @@ def clean_pairs(
     Raises:
         DataError: No such columns; or a column states preferences in an unknown way, with the number of rows and the first.
     """
-    read = read_pairs(rows, columns or {}, where, setting)
-    repeated = repeated_rows([text_key(pair.prompt, pair.chosen, pair.rejected) for _, pair in read.numbered])
-    kept = [own for own, reason in zip(read.numbered, repeated, strict=True) if reason is None]
-    left_out = dict(read.unusable)
-    left_out |= {n: reason for (n, _), reason in zip(read.numbered, repeated, strict=True) if reason is not None}
-    numbers, pairs = zip(*kept, strict=True) if kept else ((), ())
-    exclusions = Exclusions(read.seen, count_reasons([*left_out.values()]))
-    return CleanPairs(pairs, exclusions, numbers, read.taken, left_out)
+    reader = PairReader(Rows.held(rows), columns or {}, where, setting)
+    read = list(reader.read())
+    found = clean_numbers(read)
+    pairs = tuple(own for number, own in read if isinstance(own, Pair) and number not in found.left_out)
+    exclusions = Exclusions(reader.seen, count_reasons([*found.left_out.values()]))
+    return CleanPairs(pairs, exclusions, tuple(found.numbers.tolist()), reader.taken, found.left_out)
 
 
-def read_pairs(rows: Sequence[Row], columns: Mapping[str, str], where: str, setting: str) -> ReadPairs:
-    """The pair of each row, repeated ones included; `columns`, `setting` and errors as of `clean_pairs`."""
-    shape = shape_of(rows, columns, where, setting)
-    items = list(grouped_rows(rows, shape.grouped) if shape.grouped else enumerate(rows, 1))
-    taken = "; ".join(filter(None, (shape.taken, earlier_in(rows))))
-    found = ReadPairs([], [], len(items), taken and f"read as {shape.name}: {taken}")
-    unknown: dict[str, list[tuple[int, str]]] = {}
-    for number, row in items:
-        try:
-            found.numbered.append((number, pair_in(row, shape)))
-        except RowError as problem:
-            found.unusable.append((number, str(problem)))
-        except UnreadableError as problem:
-            unknown.setdefault(problem.column, []).append((number, problem.value))
-    refuse(
-        [
-            f"{where}: column '{column}' states a preference that is not known in {len(cells)} of {len(items)} rows (the first is "
-            f"row {cells[0][0]}: {', '.join(dict.fromkeys(value for _, value in cells[:100]))[:200]}). {shape.known.format(setting=setting)}"
-            for column, cells in unknown.items()
-        ]
-    )
-    return found
+@dataclass(frozen=True, slots=True, eq=False)
+class CleanNumbers:
+    """Numbers of the items that are usable pairs, shape (n,), with the digests of their prompts and texts, shape (n, 3): equal for equal
+    texts, however they are stored; and the reason for every other item."""
+
+    numbers: NDArray[np.int64]
+    keys: NDArray[np.uint64]
+    left_out: dict[int, str]
+
+
+def clean_numbers(read: Iterable[tuple[int, Pair | str]]) -> CleanNumbers:
+    """The items that are usable, and not said again by an earlier one; of the texts only digests of 64 bits stay."""
+    numbers, keys, left_out = array("q"), array("Q"), dict[int, str]()
+    for number, own in read:
+        if isinstance(own, str):
+            left_out[number] = own
+        else:
+            numbers.append(number)
+            keys.extend(text_digests(own))
+    all_numbers, all_keys = np.array(numbers, dtype=np.int64), np.array(keys, dtype=np.uint64).reshape(-1, 3)
+    reasons = repeated_rows(all_keys)
+    stay = np.array([reason is None for reason in reasons], dtype=bool)
+    left_out |= {number: reason for number, reason in zip(numbers, reasons, strict=True) if reason is not None}
+    return CleanNumbers(all_numbers[stay], all_keys[stay], left_out)
+
+
+def text_digests(pair: Pair) -> tuple[int, int, int]:
+    """Digests of prompt, chosen and rejected in their normal forms; that of the prompt is its `prompt_id`."""
+    prompt, *sides = text_key(pair.prompt, pair.chosen, pair.rejected)
+    return int(prompt, 16), digest(sides[0]), digest(sides[1])
+
+
+def digest(text: str) -> int:
+    """64 bits that name a text."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big")
 
 
 def pair_in(row: Row, shape: Shape) -> Pair:
@@ -111,22 +172,27 @@ def pair_in(row: Row, shape: Shape) -> Pair:
     return replace(pair, prompt=with_earlier(row, pair.prompt))
 
 
-def repeated_rows(keys: Sequence[tuple[str, ...]]) -> list[str | None]:
-    """Reason for leaving out each row (a `text_key` of prompt, chosen and rejected); None if it stays.
+def repeated_rows(keys: NDArray[np.uint64]) -> list[str | None]:
+    """Reason for leaving out each row, by the digests of its prompt, chosen and rejected, shape (n, 3); None if it stays.
 
     Rows on the same two responses are votes: the first row of the side that more rows prefer stays, and none if they are even.
     """
-    rows = Counter(keys)
-    seen: set[tuple[str, ...]] = set()
-    reasons: list[str | None] = []
-    for prompt, chosen, rejected in keys:
-        key, against = (prompt, chosen, rejected), rows[prompt, rejected, chosen]
-        if against >= rows[key]:
-            reasons.append(OUTVOTED if against > rows[key] else EVEN)
-        else:
-            reasons.append("duplicate" if key in seen else None)
-        seen.add(key)
-    return reasons
+    turned = keys[:, 1] > keys[:, 2]
+    alike = np.column_stack(
+        [keys[:, 0], np.where(turned, keys[:, 2], keys[:, 1]), np.where(turned, keys[:, 1], keys[:, 2])]
+    )
+    order = np.lexsort(alike.T)
+    item = np.empty(len(keys), dtype=np.int64)
+    item[order] = np.cumsum((np.diff(alike[order], axis=0, prepend=alike[order[:1]]) != 0).any(axis=1))
+    own = 2 * item + turned
+    n_each = np.bincount(own, minlength=2 * len(keys))
+    lead = n_each[own] - n_each[own ^ 1]
+    first = np.zeros(len(keys), dtype=bool)
+    first[np.unique(own, return_index=True)[1]] = True
+    return [
+        OUTVOTED if by < 0 else EVEN if by == 0 else None if stays else "duplicate"
+        for by, stays in zip(lead.tolist(), first.tolist(), strict=True)
+    ]
 
 
 def split_by_prompt(pairs: Sequence[Pair], validation_share: float, rng: np.random.Generator) -> list[bool]:
@@ -232,6 +298,7 @@ def _same_turns(first: Sequence[Message], second: Sequence[Message]) -> bool:
 # --- turns before a prompt in columns of their own: a system prompt, and earlier exchanges ---
 
 _SYSTEMS, _EXCHANGES = ("system", "system_prompt"), "history"
+_TURNS_FROM = f"earlier turns from {_EXCHANGES}"
 
 
 def with_earlier(row: Row, prompt: Prompt) -> Prompt:
@@ -241,11 +308,10 @@ def with_earlier(row: Row, prompt: Prompt) -> Prompt:
     return (*system, *(_exchanges(row) if len(rest) == 1 else ()), *rest)
 
 
-def earlier_in(rows: Sequence[Row]) -> str:
-    """The columns of rows that hold such turns, in words; empty without any."""
-    found = dict.fromkeys(name for row in rows for name in _SYSTEMS if _system(row) and _cell(row, name))
-    exchanges = [f"earlier turns from {_EXCHANGES}"] if any(_listed(row) for row in rows) else []
-    return ", ".join([*(f"system turns from {name}" for name in found), *exchanges])
+def earlier_in(row: Row) -> dict[str, None]:
+    """The columns of a row that hold such turns, in words."""
+    found = [f"system turns from {name}" for name in _SYSTEMS if _cell(row, name)]
+    return dict.fromkeys([*found, *([_TURNS_FROM] if _EXCHANGES in row and _listed(row) else [])])
 
 
 def _cell(row: Row, name: str) -> str:

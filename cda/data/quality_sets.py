@@ -9,12 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from cda.data.load import Row, RowError, load_rows, looks_like_path, prompt_of, readable, side_text
-from cda.data.pairs import EVEN, OUTVOTED, read_pairs, repeated_rows
+import numpy as np
+
+from cda.data.load import Row, RowError, Rows, load_rows, looks_like_path, prompt_of, readable, side_text
+from cda.data.pairs import EVEN, OUTVOTED, PairReader, repeated_rows, text_digests
 from cda.data.sampled import load_outputs
 from cda.data.tables import structured
 from cda.errors import DataError
-from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text, text_key
+from cda.records import Exclusions, Pair, Prompt, count_reasons, normal_text
 
 Format = Literal["rewardbench", "rewardbench-2", "rm-bench", "llmbar", "pairs", "outputs"]
 
@@ -112,12 +114,15 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
     name = _short_name(source)
     seen, taken = len(rows), ""
     if form not in _READERS:
-        read = read_pairs(rows, columns or {}, source, "audit.quality_columns.")
+        reader = PairReader(Rows.held(rows), columns or {}, source, "audit.quality_columns.")
+        read = list(reader.read())
         numbered = [
             (number, _of_pair(rows[number - 1], pair, name if form == "llmbar" else "all pairs"))
-            for number, pair in read.numbered
+            for number, pair in read
+            if isinstance(pair, Pair)
         ]
-        left_out, seen, taken = read.unusable, read.seen, read.taken
+        left_out = [(number, why) for number, why in read if isinstance(why, str)]
+        seen, taken = reader.seen, reader.taken
     else:
         numbered, left_out = readable(rows, lambda row: _READERS[form](row, name))
     ids = [rows[number - 1].get("id") for number, _ in numbered]
@@ -126,7 +131,8 @@ def quality_set(rows: Sequence[Row], source: str, columns: Mapping[str, str] | N
         for (number, item), own in zip(numbered, ids, strict=True)
     ]
     if form == "pairs":
-        repeated = repeated_rows([text_key(item.prompt, item.chosen[0], item.rejected[0]) for item in items])
+        keys = [text_digests(Pair(item.prompt, item.chosen[0], item.rejected[0])) for item in items]
+        repeated = repeated_rows(np.array(keys, dtype=np.uint64).reshape(-1, 3))
         left_out += [(item.row, reason) for item, reason in zip(items, repeated, strict=True) if reason is not None]
         items = [item for item, reason in zip(items, repeated, strict=True) if reason is None]
     items = _partnered(items, left_out)

@@ -12,7 +12,18 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from cda.data.load import FILE_TYPES, Row, first_line, is_saved, kind_of, located, not_on_hub, split_of
+from cda.data.load import (
+    BATCH_ROWS,
+    FILE_TYPES,
+    Row,
+    arrow_batches,
+    first_line,
+    is_saved,
+    kind_of,
+    located,
+    not_on_hub,
+    split_of,
+)
 from cda.data.tables import delimited_stream, plain_rows
 from cda.errors import DataError
 from cda.files.hub import commit_of
@@ -21,8 +32,6 @@ from cda.files.paths import is_there, user_path
 from cda.files.reads import contents, sha256_of
 from cda.records import content_id
 
-_BATCH_ROWS = 2_000
-"""Rows that are read at once, or looked at together for the types of their columns."""
 _AS_JSON = {b"cda": b"json"}
 """Mark of a column whose values have several types, and which is kept as JSON text."""
 
@@ -61,7 +70,7 @@ class Source:
             schema = pa.schema([pa.field(field.name, field.type) for field in schema])
         else:
             n, types, rows = 0, dict[str, Any](), iter(self._rows())
-            while part := plain_rows(islice(rows, _BATCH_ROWS), self.name):
+            while part := plain_rows(islice(rows, BATCH_ROWS), self.name):
                 n += len(part)
                 for name in dict.fromkeys(name for row in part for name in row):
                     types[name] = _wider(types.get(name, pa.null()), [row.get(name) for row in part])
@@ -128,35 +137,23 @@ class Source:
 
     def _batches(self) -> tuple[Any, int | None, Iterator[Any]]:
         """Schema of a table of Arrow, its number of rows if it states one, and its record batches."""
-        import pyarrow.ipc
-        import pyarrow.parquet
-
         assert self.path is not None
-        try:
-            if self.path.is_dir():
-                from datasets import load_from_disk
+        if not self.path.is_dir():
+            return arrow_batches(self.path)
+        from datasets import load_from_disk
 
-                dataset = split_of(load_from_disk(str(self.path)), self.split, self.path)
-                tables = dataset.with_format("arrow").iter(_BATCH_ROWS)
-                batches = (batch for table in tables for batch in table.to_batches())
-                return dataset.features.arrow_schema, dataset.num_rows, batches
-            if kind_of(self.path) == ".parquet":
-                # Buffered ahead, or read over several groups at once, all that was read would be held.
-                file = pyarrow.parquet.ParquetFile(self.path, pre_buffer=False)
-                groups = (file.iter_batches(_BATCH_ROWS, row_groups=[each]) for each in range(file.num_row_groups))
-                read = _read(self.path, (batch for group in groups for batch in group))
-                return file.schema_arrow, file.metadata.num_rows, read
-            source = pyarrow.memory_map(str(self.path))
-            try:  # as `datasets` writes them, or as Feather does
-                stream = pyarrow.ipc.open_stream(source)
-                return stream.schema, None, _read(self.path, stream)
-            except pyarrow.ArrowInvalid:
-                opened = pyarrow.ipc.open_file(source)
-                return opened.schema, None, _read(self.path, map(opened.get_batch, range(opened.num_record_batches)))
+        try:
+            dataset = split_of(load_from_disk(str(self.path)), self.split, self.path)
         except DataError:
             raise
-        except Exception as error:  # pyarrow's own, and those of `datasets`
-            raise _unreadable(self.path, error) from None
+        except Exception as error:  # `datasets` raises many kinds, all of them about the folder
+            raise DataError(f"{self.path}: not a readable folder ({first_line(error)})") from None
+        tables = dataset.with_format("arrow").iter(BATCH_ROWS)
+        return (
+            dataset.features.arrow_schema,
+            dataset.num_rows,
+            (batch for table in tables for batch in table.to_batches()),
+        )
 
 
 def sources(references: Sequence[str], split: str) -> list[Source]:
@@ -245,17 +242,6 @@ def _from_hub(reference: str, split: str) -> Iterator[Row]:
         yield from load_dataset(reference, split=split, revision=commit_of("dataset", reference), streaming=True)
     except Exception as error:  # connection, missing repository, missing split: all end the same way for a user
         raise not_on_hub(reference, split, error) from None
-
-
-def _read(path: Path, batches: Iterable[Any]) -> Iterator[Any]:
-    try:
-        yield from batches
-    except Exception as error:  # pyarrow's own, and those of its conversions
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> DataError:
-    return DataError(f"{path}: not a readable {kind_of(path).removeprefix('.') or 'folder'} ({first_line(error)})")
 
 
 def _slices(batches: Iterator[Any], wanted: Sequence[range]) -> Generator[list[Any], None, None]:

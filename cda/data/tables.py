@@ -52,12 +52,15 @@ def _in_memory(data: object, name: str) -> Iterable[object]:
 
 def plain_rows(rows: Iterable[object], name: str) -> list[Mapping[str, Any]]:
     """Rows whose cells have JSON's types, whatever they were read from; a missing value of any library is None."""
-    plain: list[Mapping[str, Any]] = []
+    return list(each_plain(rows, name))
+
+
+def each_plain(rows: Iterable[object], name: str) -> Iterator[Mapping[str, Any]]:
+    """The same, row by row."""
     for number, row in enumerate(rows, 1):
         if not isinstance(row, Mapping):
             raise DataError(f"{name}, row {number}: found {type_in_words(row)}, not a dict of columns")
-        plain.append({str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()})
-    return plain
+        yield {str(key): _plain(value, f"{name}, row {number}, {key}") for key, value in row.items()}
 
 
 def _plain(value: object, where: str, depth: int = 0) -> object:
@@ -103,12 +106,12 @@ _HEAD = 2**20
 _BLANK = "\ufeff \t\r\n"
 
 
-def delimited_rows(path: Path) -> list[dict[str, object]]:
+def delimited_rows(path: Path) -> Iterator[dict[str, object]]:
     """Rows of a table with a header; commas, semicolons or tabs stand between cells. DataError names the line."""
     problems: list[str] = []
-    rows = [with_messages(row, where, problems) for where, row in delimited_stream(path)]
+    for where, row in delimited_stream(path):
+        yield with_messages(row, where, problems)
     refuse(problems, "more cells")
-    return rows
 
 
 def delimited_stream(path: Path) -> Iterator[tuple[str, dict[str, object]]]:
@@ -172,24 +175,37 @@ def columns_of_messages(rows: Sequence[Mapping[str, object]], where: str) -> lis
 
     A cell of such a column that cannot be read is a DataError.
     """
-    names = message_columns(rows)
+    return list(with_columns_of_messages(rows, message_columns(rows), where))
+
+
+def with_columns_of_messages(
+    rows: Iterable[Mapping[str, Any]], names: Sequence[str], where: str
+) -> Iterator[Mapping[str, Any]]:
+    """Rows with the messages in these columns; errors as of `columns_of_messages`, behind the last row."""
     problems: list[str] = []
-    read: list[Mapping[str, object]] = []
     for number, row in enumerate(rows, 1):
         own = {name: row[name] for name in names if name in row}
-        read.append({**row, **with_messages(own, f"{where}: row {number}", problems)} if own else row)
+        yield {**row, **with_messages(own, f"{where}: row {number}", problems)} if own else row
     refuse(problems[:10])
-    return read
 
 
-def message_columns(rows: Sequence[Mapping[str, object]]) -> list[str]:
+def message_columns(rows: Iterable[Mapping[str, object]]) -> list[str]:
     """The columns of nothing but messages as text."""
-    # Rows without a text say nothing of the column; they are counted later.
-    return [
-        name
-        for name in dict.fromkeys(name for row in rows for name in row)
-        if (cells := [row[name] for row in rows if row.get(name) not in (None, "")]) and all(map(_looks_like, cells))
-    ]
+    return [name for name, are_messages in columns_in(rows)[1].items() if are_messages]
+
+
+def columns_in(rows: Iterable[Mapping[str, object]]) -> tuple[int, dict[str, bool | None]]:
+    """Number of rows; and the columns in the order in which they occur, each with True if it holds nothing but messages as text, None
+    if it holds nothing."""
+    n, found = 0, dict[str, bool | None]()
+    for row in rows:
+        n += 1
+        for name, cell in row.items():
+            known = found.setdefault(name, None)
+            # Rows without a text say nothing of the column; they are counted later.
+            if known is not False and cell not in (None, ""):
+                found[name] = _looks_like(cell)
+    return n, found
 
 
 def _columns(text: str, delimiter: str) -> tuple[bool, int]:

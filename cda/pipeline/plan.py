@@ -27,6 +27,7 @@ from cda.files.paths import nearest_existing, unwritable
 from cda.finetuning.applied import NAME
 from cda.finetuning.fit import fit_of, is_here, length_words, template_of
 from cda.finetuning.train import Training, trainings
+from cda.finetuning.train import stage as train_stage
 from cda.launch import check_processes, world_size
 from cda.models.own_files import is_cached
 from cda.progress import RunProgress, StageWork, say_waiting
@@ -98,7 +99,8 @@ def check(loaded: LoadedRecipe) -> None:
         if is_here(loaded):
             attempt(lambda: fit_of(loaded))
         validates = recipe.data.validation_share > 0
-        attempt(lambda: check_arguments(recipe.trainer, validates, model_spec(recipe.model).precision))
+        precision = model_spec(recipe.model).precision
+        attempt(lambda: check_arguments(recipe.trainer, validates, precision, _is_trained(loaded)))
     elif audit.contrasts == EMBEDDED and not recipe.rewrites_by_llm:
         attempt(lambda: [rules_of(bias) for bias in loaded.biases if bias.name not in WITH_CONTRASTS])
     for name, read, _ in _files(loaded):
@@ -125,6 +127,14 @@ def check(loaded: LoadedRecipe) -> None:
     problems += _disk_problems(recipe.run_path, len(recipe.seeds) * _MIN_FREE_BYTES)
     if problems:
         raise RunError("\n".join(dict.fromkeys(problems)))  # two checks may find the same
+
+
+def _is_trained(loaded: LoadedRecipe) -> bool:
+    """True if every training of the run has finished with these settings."""
+    folder = RunFolder(loaded.recipe.run_path)
+    several = trainings(loaded.recipe.seeds)
+    begun = is_here(loaded) and folder.record("synthesize") and folder.record("train")
+    return bool(begun) and all(folder.is_done(train_stage(loaded, folder, training)) for training in several)
 
 
 def _scorer_problems(loaded: LoadedRecipe) -> list[str]:

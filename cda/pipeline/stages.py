@@ -32,7 +32,7 @@ from cda.finetuning.train import Training, tracked, trainings
 from cda.inspection.inspect import with_rewrites
 from cda.jobs.given import from_python
 from cda.jobs.perform import PAGE, Job, LockedRun, Made, ResultsFolder, perform
-from cda.launch import clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
+from cda.launch import check_shared, clear_failure, is_main, launch_id, say, tell_failure, wait_until, world_size
 from cda.llm.money import Tally
 from cda.models.refusals import first_line
 from cda.numbers.views import as_metrics, seed_metrics
@@ -143,6 +143,7 @@ def run_stages(loaded: LoadedRecipe, last: str = "report", only: bool = False, f
     which figures are written as files. CdaError: anything a user can act on."""
     folder = RunFolder(loaded.recipe.run_path)
     try:
+        check_shared(folder.path)
         if is_main():
             planning.check(loaded)
             if (

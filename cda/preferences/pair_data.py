@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import compress
+from sys import intern
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cda.biases import Bias
-from cda.data.load import Row, load_rows
-from cda.data.pairs import PairLabels, clean_pairs, cluster_of, read_pairs, row_labels
+from cda.data.load import Row, Rows, streamed_rows
+from cda.data.pairs import PairReader, clean_numbers, cluster_of, row_labels, text_digests
 from cda.embedded.model import EMBEDDED
 from cda.embedded.texts import authored_pairs
 from cda.errors import DataError, RecipeError, did_you_mean, refuse
 from cda.inert import inert
-from cda.records import Exclusions, Pair, prompt_id, prompt_text, text_key
+from cda.records import Exclusions, Pair, count_reasons, prompt_text
 from cda.stats.draws import Stream, drawn
 from cda.stats.levels import Levels, levels_of
 
@@ -21,51 +28,68 @@ _READ = ("prompt", *SIDES, "preference")
 _USUAL = ("source", "topic", "domain", "category", "subset", "dataset", "language")
 """Columns that often name where pairs come from."""
 _MOST_CHARACTERS = 60
+_NO_PLACE = -2
 NOT_DRAWN = "not drawn (--limit)"
-Labels = tuple[bool | None, bool | None]
+OF_A_GROUP = "read together with an earlier row of its prompt"
+Sides = NDArray[np.int8]
+"""Labels of chosen and rejected of n pairs, shape (n, 2): 1, 0, or −1 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairData:
-    """Usable pairs in row order, and their rows.
+    """Usable pairs in row order, of which numbers alone stay: their rows and texts are read anew whenever they are needed.
 
-    `pairs` is None for a file that holds labels and no texts; then every row counts as a pair.
+    `reader` is None for a file that holds labels and no texts; then every row counts as a pair.
     """
 
     reference: str
-    rows: Sequence[Row]
+    rows: Rows
     """All rows of the file."""
-    numbers: tuple[int, ...]
-    """Row of each pair, from 1."""
-    pairs: tuple[Pair, ...] | None
+    numbers: NDArray[np.int64]
+    """Row of each pair, from 1, shape (n,)."""
+    prompt_ids: NDArray[np.int64]
+    """Prompt of each pair by the place of its name among all, shape (n,)."""
+    reader: PairReader | None
     exclusions: Exclusions
+    keys: NDArray[np.uint64] = field(default_factory=lambda: np.empty((0, 3), np.uint64))
+    """Digests of the texts of each pair, shape (n, 3), if files of labels are matched by them; else none."""
     not_drawn: int = 0
     taken: str = ""
     """The shape of the rows, and what was taken for what."""
     left_out: Mapping[int, str] = field(default_factory=dict)
-    """Reason for each row that is no pair here, by number."""
+    """Reason for each row that cannot be used, by number."""
+    usable: bytes = b""
+    """1 at the number of each row that is a pair or was not drawn."""
 
-    @property
-    def prompt_ids(self) -> tuple[str, ...]:
-        if self.pairs is not None:
-            return tuple(prompt_id(pair.prompt) for pair in self.pairs)
-        return tuple(cluster_of(self.rows[number - 1], number) for number in self.numbers)
+    def pairs(self) -> Iterator[Pair]:
+        """The pairs, read anew. DataError: the file has changed."""
+        assert self.reader is not None
+        wanted, n = self.wanted(), 0
+        for number, own in self.reader.read():
+            if wanted[number] and isinstance(own, Pair):
+                n += 1
+                yield own
+        if n != len(self.numbers):
+            raise DataError(f"{self.reference}: has changed while it was read; start again")
 
-    @property
-    def sides(self) -> tuple[tuple[str, str], ...] | None:
-        return None if self.pairs is None else tuple((pair.chosen, pair.rejected) for pair in self.pairs)
+    def wanted(self) -> bytes:
+        """1 at the number of each pair's row, else 0."""
+        return _marked(len(self.rows), self.numbers)
 
-    def labelled(self, labels: Sequence[Labels]) -> PairLabels:
-        """Labels of the pairs, with their prompts and texts."""
-        chosen, rejected = zip(*labels, strict=True)
-        return PairLabels(chosen, rejected, self.prompt_ids, self.sides)
+    def chosen_rows(self) -> Iterator[Row]:
+        """The row of each pair, read anew."""
+        return compress(self.rows, self.wanted()[1:])
+
+    def why_left_out(self, number: int) -> str:
+        """Why a row is no pair here."""
+        return self.left_out.get(number) or (NOT_DRAWN if self.usable[number] else OF_A_GROUP)
 
     def levels(self, column: str) -> Levels:
         """Levels of the pairs by a column. DataError: no such column, or it does not divide them."""
         check_by(self.rows, [column], self.reference)
-        cells = [self.rows[number - 1].get(column) for number in self.numbers]
+        cells = (row.get(column) for row in self.chosen_rows())
         values = [
-            None if cell is None or not str(cell).strip() else inert(str(cell).strip())[:_MOST_CHARACTERS]
+            None if cell is None or not str(cell).strip() else intern(inert(str(cell).strip())[:_MOST_CHARACTERS])
             for cell in cells
         ]
         try:
@@ -75,8 +99,14 @@ class PairData:
 
     def suggested(self) -> list[str]:
         """Columns that often name where pairs come from, and have several values here."""
-        found = [name for name in _USUAL if name in self.rows[0]]
-        return [name for name in found if len(set(map(str, (row.get(name) for row in self.rows)))) > 1]
+        first = next(iter(self.rows))
+        found = [name for name in _USUAL if name in first]
+        several: set[str] = set()
+        for row in self.rows if found else ():
+            several |= {name for name in found if str(row.get(name)) != str(first[name])}
+            if len(several) == len(found):
+                break
+        return [name for name in found if name in several]
 
 
 def pair_data(
@@ -89,21 +119,38 @@ def pair_data(
 ) -> PairData:
     """Pairs of `embedded` or of a reference that `load_rows` takes, at most so many of them; rows without texts count if
     `labels` names the same file. DataError: it cannot be loaded, a column is missing, or nothing usable is left."""
-    rows = _embedded_rows() if reference == EMBEDDED else load_rows(reference, split)
+    rows = Rows.held(_embedded_rows()) if reference == EMBEDDED else streamed_rows(reference, split)
     names = {name: theirs for name, theirs in columns.items() if name in _READ}
-    present = {name for row in rows for name in row}
-    if reference in labels and not present & {names.get(side, side) for side in SIDES}:
-        numbers = tuple(drawn(range(1, len(rows) + 1), limit, seed, Stream.PAIRS))
-        left = dict.fromkeys(set(range(1, len(rows) + 1)) - {*numbers}, NOT_DRAWN)
-        return PairData(reference, rows, numbers, None, Exclusions(len(rows), {}), len(left), "", left)
-    cleaned = clean_pairs(rows, names, reference, "--column ")
-    if not cleaned.pairs:
-        raise DataError(f"{reference}: no usable pair; {cleaned.exclusions}")
-    pairs = dict(zip(cleaned.numbers, cleaned.pairs, strict=True))
-    kept = drawn(cleaned.numbers, limit, seed, Stream.PAIRS)
-    own, taken = tuple(pairs[number] for number in kept), "" if reference == EMBEDDED else cleaned.taken
-    left_out = dict.fromkeys(pairs.keys() - {*kept}, NOT_DRAWN) | {**cleaned.left_out}
-    return PairData(reference, rows, tuple(kept), own, cleaned.exclusions, len(pairs) - len(kept), taken, left_out)
+    if reference in labels and not {*rows.columns} & {names.get(side, side) for side in SIDES}:
+        numbers = np.array(drawn(range(1, len(rows) + 1), limit, seed, Stream.PAIRS), dtype=np.int64)
+        none = PairData(reference, rows, numbers, numbers, None, Exclusions(len(rows), {}))
+        ids = [cluster_of(row, number) for row, number in zip(none.chosen_rows(), numbers.tolist(), strict=True)]
+        every = b"\1" * (len(rows) + 1)
+        return replace(none, prompt_ids=_places(np.array(ids)), not_drawn=len(rows) - len(numbers), usable=every)
+    reader = PairReader(rows, names, reference, "--column ")
+    found = clean_numbers(reader.read())
+    exclusions = Exclusions(reader.seen, count_reasons([*found.left_out.values()]))
+    if not len(found.numbers):
+        raise DataError(f"{reference}: no usable pair; {exclusions}")
+    numbers, keys = found.numbers, found.keys
+    if limit is not None:
+        kept = drawn(range(len(numbers)), limit, seed, Stream.PAIRS)
+        numbers, keys = numbers[kept], keys[kept]
+    prompts, keys = _places(keys[:, 0]), keys if labels else np.empty((0, 3), np.uint64)
+    return PairData(
+        reference, rows, numbers, prompts, reader, exclusions, keys, len(found.numbers) - len(numbers),
+        "" if reference == EMBEDDED else reader.taken, found.left_out, _marked(len(rows), found.numbers),
+    )  # fmt: skip
+
+
+def _places(names: NDArray[Any]) -> NDArray[np.int64]:
+    return np.unique(names, return_inverse=True)[1]
+
+
+def _marked(n_rows: int, numbers: NDArray[np.int64]) -> bytes:
+    found = np.zeros(n_rows + 1, dtype=bool)
+    found[numbers] = True
+    return found.tobytes()
 
 
 def _embedded_rows() -> list[Row]:
@@ -116,9 +163,9 @@ def _embedded_rows() -> list[Row]:
     ]  # fmt: skip
 
 
-def check_by(rows: Sequence[Row], by: Sequence[str], reference: str) -> None:
+def check_by(rows: Rows, by: Sequence[str], reference: str) -> None:
     """Refuse columns that no row has with a DataError that names each."""
-    present = sorted({name for row in rows for name in row})
+    present = sorted(rows.columns)
     refuse([
         f"--by {name}: no such column in {reference}.{did_you_mean(name, present)} Found: {', '.join(map(inert, present))}"
         for name in by
@@ -140,21 +187,25 @@ def check_column_names(columns: Mapping[str, str], biases: Sequence[Bias]) -> No
 
 def given_labels(
     files: Sequence[str], data: PairData, biases: Sequence[Bias], columns: Mapping[str, str]
-) -> dict[str, tuple[list[Labels], str]]:
+) -> dict[str, tuple[Sides, str]]:
     """Labels of each pair in files, by bias, with the file; the first file that has a bias counts, and biases that none has are
     left out. A pair without a row there has unknown labels.
 
     Raises:
         DataError: A file cannot be read or matched to the pairs, or holds labels of none of the biases.
     """
-    found: dict[str, tuple[list[Labels], str]] = {}
+    found: dict[str, tuple[Sides, str]] = {}
     for file in files:
-        rows = _label_rows(file, data, columns)
-        own = {bias.name: labels for bias in biases if (labels := _of_bias(rows, bias.name)) is not None}
+        rows = data.rows if file == data.reference else streamed_rows(file)
+        renamed = {ours: theirs for ours, theirs in columns.items() if ours not in _READ}
+        own = _labels_in(rows, renamed, [bias.name for bias in biases])
+        at = _places_in(file, rows, data)
+        own = {name: np.where(at[:, None] < 0, _NO_PLACE, labels[at]) for name, labels in own.items()}
+        own = {name: np.maximum(labels, -1) for name, labels in own.items() if (labels != _NO_PLACE).any()}
         if not own:
-            present = ", ".join(sorted({inert(key) for row in rows if row is not None for key in row}))
+            present = {*rows.columns, *(ours for ours, theirs in renamed.items() if theirs in rows.columns)}
             raise DataError(
-                f"{file}: no labels of {', '.join(bias.name for bias in biases)}. Found: {present}. Needed: the columns "
+                f"{file}: no labels of {', '.join(bias.name for bias in biases)}. Found: {', '.join(sorted(map(inert, present)))}. Needed: the columns "
                 f"chosen_{biases[0].name} and rejected_{biases[0].name} (yes or no), or labels as `cda label` writes them; other "
                 f"names with --column chosen_{biases[0].name}=<your column>"
             )
@@ -162,35 +213,46 @@ def given_labels(
     return found
 
 
-def _of_bias(rows: Sequence[Row | None], bias: str) -> list[Labels] | None:
-    labels = [None if row is None else row_labels(row, bias) for row in rows]
-    return None if all(each is None for each in labels) else [(None, None) if each is None else each for each in labels]
+def _labels_in(rows: Rows, renamed: Mapping[str, str], biases: Sequence[str]) -> dict[str, Sides]:
+    """Labels of all rows of a file, by bias; `_NO_PLACE` on both sides in a row that has none for them."""
+    found = {name: array("b") for name in biases}
+    for row in rows:
+        row = {**row, **{ours: row[theirs] for ours, theirs in renamed.items() if theirs in row}}
+        for name, own in found.items():
+            labels = row_labels(row, name)
+            own.extend([_NO_PLACE] * 2 if labels is None else [-1 if label is None else int(label) for label in labels])
+    return {name: np.array(own, dtype=np.int8).reshape(-1, 2) for name, own in found.items()}
 
 
-def _label_rows(file: str, data: PairData, columns: Mapping[str, str]) -> list[Row | None]:
-    """The row of labels of each pair, None without one: of the same file, by its texts, or in the order of the rows."""
-    renamed = {ours: theirs for ours, theirs in columns.items() if ours not in _READ}
-    rows = data.rows if file == data.reference else load_rows(file)
-    rows = [{**row, **{ours: row[theirs] for ours, theirs in renamed.items() if theirs in row}} for row in rows]
+def _places_in(file: str, rows: Rows, data: PairData) -> NDArray[np.int64]:
+    """The place of each pair's row of labels, −1 without one: of the same file, by its texts, or in the order of the rows."""
     if file == data.reference:
-        return [rows[number - 1] for number in data.numbers]
-    if any(side in row for row in rows for side in SIDES):
+        return data.numbers - 1
+    if any(side in rows.columns for side in SIDES):
         return _by_texts(file, rows, data)
     if len(rows) != len(data.rows):
         raise DataError(
             f"{file}: {len(rows)} rows of labels without texts for {len(data.rows)} rows of {data.reference}; give one for each "
             "row in the same order, or the columns prompt, chosen and rejected"
         )
-    return [rows[number - 1] for number in data.numbers]
+    return data.numbers - 1
 
 
-def _by_texts(file: str, rows: Sequence[Row], data: PairData) -> list[Row | None]:
-    by_texts = {
-        text_key(pair.prompt, pair.chosen, pair.rejected): rows[number - 1]
-        for number, pair in read_pairs(rows, {}, file, "--column ").numbered
-    }
-    found = [by_texts.get(text_key(pair.prompt, pair.chosen, pair.rejected)) for pair in data.pairs or ()]
-    if not any(row is not None for row in found):
+def _by_texts(file: str, rows: Rows, data: PairData) -> NDArray[np.int64]:
+    read = [
+        (number, text_digests(own))
+        for number, own in PairReader(rows, {}, file, "--column ").read()
+        if isinstance(own, Pair)
+    ]
+    numbers, keys = (
+        np.array([number for number, _ in read]),
+        np.array([key for _, key in read], dtype=np.uint64).reshape(-1, 3),
+    )
+    both, place = np.unique(np.concatenate([keys, data.keys]), axis=0, return_inverse=True)
+    last = np.full(len(both), -1)
+    last[place[: len(keys)]] = numbers - 1  # of several rows on the same texts, the last
+    found = last[place[len(keys) :]]
+    if not (found >= 0).any():
         raise DataError(
             f"{file}: none of its {len(rows)} rows is one of the {len(data.numbers)} pairs of {data.reference}; prompt, chosen and "
             "rejected have to be the same texts"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,13 +13,12 @@ import numpy as np
 from cda.arrays import FloatArray
 from cda.biases import Bias
 from cda.data.load import is_same_place
-from cda.data.pairs import SIDES, PairLabels
+from cda.data.pairs import SIDES
 from cda.errors import DataError, RecipeError
-from cda.features import n_words
 from cda.files.jsonl import write_jsonl
 from cda.files.paths import free_place, place_for, user_path, writing
 from cda.launch import is_main
-from cda.preferences.measure import WORDS, attribute_correlation, is_length, label_difference
+from cda.preferences.measure import WORDS, SideLabels, attribute_correlation, is_length
 from cda.preferences.pair_data import PairData
 from cda.results.base import Missing, or_missing
 from cda.results.data import DataWeights
@@ -29,7 +28,6 @@ from cda.stats.estimators import share_of
 
 COLUMNS = ("row", "sides", "values", "alone", "weight", "left_out")
 """Columns of `--rows`, behind those of the data."""
-OF_A_GROUP = "read together with an earlier row of its prompt"
 _SIDE = {
     (True, True): "both", (True, False): "chosen", (False, True): "rejected", (False, False): "neither",
 }  # fmt: skip
@@ -43,8 +41,7 @@ def check_rows_file(option: str, file: str, data: PairData, inputs: Sequence[str
         problems.append(f"{option} {file}: rows are written as JSON lines; give a name that ends in .jsonl")
     if own := [name for name in (data.reference, *inputs) if is_same_place(name, file)]:
         problems.append(f"{option} {file}: {own[0]} is read, and would be written over; name another file")
-    present = {name for row in data.rows for name in row}
-    if taken := [name for name in columns if name in present]:
+    if taken := [name for name in columns if name in data.rows.columns]:
         problems.append(
             f"{data.reference}: has columns {', '.join(taken)}, under whose names {option} writes its own; rename or remove them"
         )
@@ -62,34 +59,25 @@ def write_rows(file: str, rows: Iterator[dict[str, Any]]) -> Path:
     return path
 
 
-def with_found(data: PairData, found: Mapping[int, Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Every row of the data, in order: its own columns, and what was found of its pair (by number) or why it is none."""
+def with_found(data: PairData, found: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Every row of the data, read anew, in order: its own columns, and what was found of its pair or why it is none."""
+    left, is_pair = iter(found), data.wanted()
     for number, row in enumerate(data.rows, 1):
-        reason = None if number in found else data.left_out.get(number, OF_A_GROUP)
-        yield {**row, "row": number, **found.get(number, dict.fromkeys(COLUMNS[1:-1])), "left_out": reason}
-
-
-def measured_values(biases: Sequence[Bias], sides: Sequence[tuple[str, str]]) -> dict[str, FloatArray]:
-    """Measured feature of both sides of every pair, chosen and rejected, by bias that has a measure, and the number of words under
-    `WORDS`: shapes (n, 2), NaN for a text for which a feature does not hold."""
-    by_words = {text: n_words(text) for pair in sides for text in pair}
-    values = {WORDS: np.array([[float(by_words[text]) for text in pair] for pair in sides])}
-    for bias in biases:
-        if bias.measure is not None and not is_length(bias):
-            by_text = {text: bias.measured(text, bias.measure.feature) for text in by_words}
-            values[bias.name] = np.array([[by_text[text] for text in pair] for pair in sides])
-    return values
+        if is_pair[number]:
+            yield {**row, "row": number, **next(left), "left_out": None}
+        else:
+            yield {**row, "row": number, **dict.fromkeys(COLUMNS[1:-1]), "left_out": data.why_left_out(number)}
 
 
 def surface_differences(
-    biases: Sequence[Bias], labels: Mapping[str, PairLabels], values: Mapping[str, FloatArray]
+    biases: Sequence[Bias], labels: Mapping[str, SideLabels], values: Mapping[str, FloatArray]
 ) -> dict[str, FloatArray]:
     """Differences chosen − rejected that weights are by, each of shape (n,): labels of every bias but length, measured features, and the
     number of words as a difference and in doublings. An unknown label or a feature that does not hold for a text is no difference.
 
     Of a feature it is the signed logarithm sign(d) · log(1 + |d|), so that one long list does not outweigh all others.
     """
-    found = {bias.name: label_difference(labels[bias.name]) for bias in biases if not is_length(bias)}
+    found = {bias.name: labels[bias.name].difference for bias in biases if not is_length(bias)}
     for name, both in values.items():
         d = np.nan_to_num(both[:, 0] - both[:, 1])
         found[f"{name}, measured"] = np.sign(d) * np.log1p(np.abs(d))
@@ -101,14 +89,14 @@ def surface_differences(
 
 def weighted(
     biases: Sequence[Bias],
-    labels: Mapping[str, PairLabels],
+    labels: Mapping[str, SideLabels],
     values: Mapping[str, FloatArray],
     alone: Sequence[str | None],
     seed: int,
 ) -> tuple[FloatArray, DataWeights] | Missing:
     """Weights of the pairs, shape (n,), and what they do; Missing if there are too few prompts, or nothing differs."""
     differences = surface_differences(biases, labels, values)
-    ids = list(next(iter(labels.values())).prompt_ids)
+    ids = next(iter(labels.values())).ids
     try:
         found = choice_weights(differences, ids, generator(seed, Stream.WEIGHTS))
     except DataError as error:
@@ -124,52 +112,42 @@ def weighted(
         largest=float(found.weights.max()),
         capped=found.n_capped,
         alone={bias.name: alone.count(bias.name) for bias in biases},
-        r={
-            bias.name: or_missing(partial(attribute_correlation, bias, labels[bias.name], found.weights))
-            for bias in biases
-        },
+        r={bias.name: or_missing(partial(attribute_correlation, labels[bias.name], found.weights)) for bias in biases},
     )
 
 
-def deciding_alone(biases: Sequence[Bias], labels: Mapping[str, PairLabels]) -> list[str | None]:
+def deciding_alone(biases: Sequence[Bias], labels: Mapping[str, SideLabels]) -> list[str | None]:
     """For each pair the bias that decides it alone: the one measured bias that its sides differ in, which is on the chosen side; None
     if there are none or several, or a label is unknown."""
-    names = [bias.name for bias in biases]
-    sides = [list(zip(labels[name].chosen, labels[name].rejected, strict=True)) for name in names]
-    found: list[str | None] = []
-    for of_pair in zip(*sides, strict=True):
-        differing = [
-            (name, own) for name, own in zip(names, of_pair, strict=True) if own[0] is not own[1] or None in own
-        ]
-        found.append(differing[0][0] if len(differing) == 1 and differing[0][1] == (True, False) else None)
-    return found
+    own = [labels[bias.name] for bias in biases]
+    differing = np.column_stack([(each.chosen != each.rejected) | ~each.known for each in own])
+    on_chosen = np.column_stack([each.chosen & ~each.rejected for each in own])
+    at = np.where((differing.sum(axis=1) == 1) & (differing & on_chosen).any(axis=1), differing.argmax(axis=1), -1)
+    names = [*(bias.name for bias in biases), None]
+    return [names[each] for each in at.tolist()]
 
 
 def found_of_pairs(
-    data: PairData,
     biases: Sequence[Bias],
-    labels: Mapping[str, PairLabels],
+    labels: Mapping[str, SideLabels],
     values: Mapping[str, FloatArray],
     alone: Sequence[str | None],
     weights: FloatArray | None,
-) -> dict[int, dict[str, Any]]:
-    """The new columns of each pair, by the number of its row: `sides` and `values` by bias, `alone`, and `weight` if there are any.
-    The number of words is the value of the bias that it is, if that is among them."""
+) -> Iterator[dict[str, Any]]:
+    """The new columns of each pair in order: `sides` and `values` by bias, `alone`, and `weight` if there are any. The number of words is
+    the value of the bias that it is, if that is among them."""
     length = next((bias.name for bias in biases if is_length(bias)), WORDS)
     values = {length if name == WORDS else name: both for name, both in values.items()}
-    found = {}
-    for at, number in enumerate(data.numbers):
-        sides = {name: _side(own.chosen[at], own.rejected[at]) for name, own in labels.items()}
+    for at, decides in enumerate(alone):
+        sides = {
+            name: _SIDE[bool(own.chosen[at]), bool(own.rejected[at])] if own.known[at] else "unparsed"
+            for name, own in labels.items()
+        }
         measured = {
             name: dict(zip(SIDES, map(_or_none, both[at].tolist()), strict=True)) for name, both in values.items()
         }
         weight = None if weights is None else float(f"{weights[at]:.6g}")
-        found[number] = dict(zip(COLUMNS[1:-1], (sides, measured, alone[at], weight), strict=True))
-    return found
-
-
-def _side(chosen: bool | None, rejected: bool | None) -> str:
-    return "unparsed" if chosen is None or rejected is None else _SIDE[chosen, rejected]
+        yield dict(zip(COLUMNS[1:-1], (sides, measured, decides, weight), strict=True))
 
 
 def _or_none(value: float) -> float | None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from cda.arrays import n_distinct
 from cda.biases import Bias
 from cda.counterfactuals.label import asks_for
-from cda.data.pairs import PairLabels
 from cda.errors import RecipeError, did_you_mean
 from cda.jobs.perform import Job, Made, ResultsFolder, perform
 from cda.launch import say
-from cda.preferences.labelling import ToLabel, how_to_label, label_plan, labelled
-from cda.preferences.measure import by_levels, data_biases
+from cda.preferences.labelling import Measured, ToLabel, how_to_label, label_plan, labelled
+from cda.preferences.measure import WORDS, SideLabels, by_levels, data_biases
 from cda.preferences.pair_data import PairData, check_by, check_column_names, pair_data
 from cda.preferences.rows import (
     COLUMNS,
     check_rows_file,
     deciding_alone,
     found_of_pairs,
-    measured_values,
     weighted,
     with_found,
     write_rows,
@@ -82,15 +81,15 @@ def _made(
     if data.not_drawn:
         say(f"  drawn from {len(data.numbers) + data.not_drawn} (--limit)")
     seed, biases = loaded.recipe.seed, to_label.biases
-    labels, labelled_by = labelled(data, loaded, to_label)
-    found, words, regression = data_biases(biases, labels, labelled_by)
+    labels, labelled_by, measured = labelled(data, loaded, to_label, options.rows is not None)
+    found, words, regression = data_biases(biases, labels, labelled_by, None if measured is None else measured.words)
     asked = any(asks_for(bias, loaded.recipe) and labelled_by[bias.name] not in options.labels for bias in biases)
     llm = loaded.recipe.llm
     result = DataResult(
         pairs=shown_path(data.reference),
         split=options.split,
         n_pairs=len(data.numbers),
-        n_prompts=len(set(data.prompt_ids)),
+        n_prompts=n_distinct(data.prompt_ids),
         not_drawn=data.not_drawn,
         excluded=data.exclusions,
         labels=tuple(map(shown_path, options.labels)),
@@ -101,7 +100,7 @@ def _made(
         regression=regression,
         by=by_levels(levels, biases, labels),
         rows=None if options.rows is None else shown_path(options.rows),
-        weights=None if options.rows is None else _write_rows(options.rows, data, biases, labels, seed),
+        weights=None if options.rows is None else _write_rows(options.rows, data, biases, labels, measured, seed),
         seed=seed,
         versions=versions(),
     )
@@ -116,14 +115,19 @@ def _made(
 
 
 def _write_rows(
-    file: str, data: PairData, biases: Sequence[Bias], labels: Mapping[str, PairLabels], seed: int
+    file: str,
+    data: PairData,
+    biases: Sequence[Bias],
+    labels: Mapping[str, SideLabels],
+    measured: Measured | None,
+    seed: int,
 ) -> DataWeights | Missing:
     """Write a line for each row of the data; what its weights are and do."""
     alone = deciding_alone(biases, labels)
-    values = {} if data.sides is None else measured_values(biases, data.sides)
+    values = {} if measured is None else {WORDS: measured.words, **measured.values}
     found = weighted(biases, labels, values, alone, seed)
     weights, summary = (None, found) if isinstance(found, Missing) else found
-    write_rows(file, with_found(data, found_of_pairs(data, biases, labels, values, alone, weights)))
+    write_rows(file, with_found(data, found_of_pairs(biases, labels, values, alone, weights)))
     return summary
 
 

@@ -21,7 +21,7 @@ from cda.files.paths import user_path
 from cda.finetuning.applied import check_subject
 from cda.jobs.given import from_python
 from cda.jobs.perform import Job, Made, perform
-from cda.launch import is_main, rank, world_size
+from cda.launch import check_shared, is_main, rank, world_size
 from cda.models.load import free_memory
 from cda.progress import Bar
 from cda.provenance import versions
@@ -264,6 +264,7 @@ def run_score(
         ]
 
     def work(_: Path) -> Made[ScoreResult]:
+        check_shared(folder.path)
         if scoring.begun is None or len(scoring.begun.inputs) < len(inputs):
             folder.write_manifest(scoring.result())
         started = _score(scoring, missing, settings)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import optimize, stats
 
-from cda.arrays import FloatArray, finite
+from cda.arrays import FloatArray, Ids, finite, n_distinct
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing, Test
 from cda.results.effects import UNTOLD, LogOdds
@@ -38,7 +39,7 @@ class _Rows:
     """Differences of the terms that are still in, shape (n, k), with the clusters of their rows."""
 
     x: FloatArray
-    ids: NDArray[np.str_]
+    ids: NDArray[Any]
     terms: tuple[str, ...]
     told_by: tuple[str, ...] = ()
     """Terms that left with the rows whose choice they tell."""
@@ -52,7 +53,7 @@ class _Rows:
 
 
 def choice_log_odds(
-    differences: Mapping[str, Sequence[float] | FloatArray], prompt_ids: Sequence[str]
+    differences: Mapping[str, Sequence[float] | FloatArray], prompt_ids: Ids
 ) -> dict[str, LogOdds | Missing]:
     """Log odds of every term next to all others, for a difference of 1 towards the chosen side.
 
@@ -72,7 +73,7 @@ def choice_log_odds(
     if not len(prompt_ids) or any(column.shape != (len(prompt_ids),) for column in columns):
         raise DataError(f"{len(prompt_ids)} prompts, and differences of another number: one each is needed")
     missing: dict[str, Missing] = {}
-    rows = _Rows(np.column_stack(columns), np.asarray(prompt_ids, dtype=str), tuple(differences))
+    rows = _Rows(np.column_stack(columns), np.asarray(prompt_ids), tuple(differences))
     fitted: dict[str, LogOdds | Missing] = {}
     while rows.terms:
         # each check may leave a term without differences, which the next one does not stand: begin again after every change
@@ -93,7 +94,7 @@ def _without_few(rows: _Rows, missing: dict[str, Missing]) -> _Rows:
     gone = {}
     untold = f" {UNTOLD} {' and '.join(rows.told_by)} already" if rows.told_by else ""
     for at, term in enumerate(rows.terms):
-        n_prompts = len(set(rows.ids[rows.x[:, at] != 0]))
+        n_prompts = n_distinct(rows.ids[rows.x[:, at] != 0])
         if n_prompts == 0:
             gone[term] = f"no pair differs in it{untold}"
         elif n_prompts < FEWEST_PROMPTS:
@@ -216,7 +217,7 @@ def _estimates(rows: _Rows, beta: FloatArray) -> dict[str, LogOdds | Missing]:
     x, ids = rows.x[informative], rows.ids[informative]
     p = chance(x @ beta)
     bread = np.linalg.inv((x * (p * (1 - p))[:, None]).T @ x)
-    scores = cluster_sums(x * (1 - p)[:, None], ids.tolist())
+    scores = cluster_sums(x * (1 - p)[:, None], ids)
     n_prompts, n_terms = len(scores), len(rows.terms)
     covariance = n_prompts / (n_prompts - 1) * bread @ (scores.T @ scores) @ bread
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
@@ -227,12 +228,10 @@ def _estimates(rows: _Rows, beta: FloatArray) -> dict[str, LogOdds | Missing]:
     }
 
 
-def _log_odds(
-    value: float, error: float, df: int, differ: NDArray[np.bool_], ids: NDArray[np.str_]
-) -> LogOdds | Missing:
+def _log_odds(value: float, error: float, df: int, differ: NDArray[np.bool_], ids: NDArray[Any]) -> LogOdds | Missing:
     if error <= ROUNDING * max(1.0, abs(value)):
         return Missing(reason="nothing varies between its prompts, so that its error is unknown")
-    n_prompts = len(set(ids[differ].tolist()))
+    n_prompts = n_distinct(ids[differ])
     estimate = Estimate.symmetric(
         value,
         t_quantile(df) * error,

@@ -18,12 +18,12 @@ A weight says nothing of quality: where quality goes along with a surface featur
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from cda.arrays import FloatArray, finite
+from cda.arrays import FloatArray, Ids, finite
 from cda.errors import DataError
 from cda.stats.choice import FEWEST_PROMPTS, chance, maximum
 
@@ -46,9 +46,7 @@ class ChoiceWeights:
     """Pairs whose weight was cut at `MOST`."""
 
 
-def choice_weights(
-    differences: Mapping[str, FloatArray], prompt_ids: Sequence[str], rng: np.random.Generator
-) -> ChoiceWeights:
+def choice_weights(differences: Mapping[str, FloatArray], prompt_ids: Ids, rng: np.random.Generator) -> ChoiceWeights:
     """Weights of pairs by how well differences between their sides tell the choice; see the top of this file.
 
     Args:
@@ -60,7 +58,7 @@ def choice_weights(
         DataError: Fewer than 10 prompts, no pair that differs in any term, or a regression without a solution that could be found.
     """
     x = np.column_stack([finite(values, f"differences in {term}") for term, values in differences.items()])
-    prompts, of_row = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)
+    prompts, of_row = np.unique(np.asarray(prompt_ids), return_inverse=True)
     if len(prompts) < FEWEST_PROMPTS:
         raise DataError(f"pairs of {len(prompts)} prompts; weights need {FEWEST_PROMPTS}")
     if not x.any():

@@ -3,7 +3,7 @@
     share_of     a share: Wilson's interval on the effective number of rows; `paired_change` of it: Newcombe's paired interval
     mean_of      a mean, and any coefficient of a `Regression`: clustered error (CR2) and Student's t, degrees of freedom after
                  Satterthwaite
-    resampled    any other function of sums: whole prompts drawn with replacement
+    resampled    any other function of sums: whole prompts drawn with replacement; of many that differ, each left out in turn
 
 Areas under a curve (`cda.stats.people`), Krippendorff's alpha (`cda.stats.votes`), prediction-powered shares (there too) and
 means over trainings or models (`cda.stats.means`) have errors of their own. No other module chooses an interval.
@@ -12,7 +12,7 @@ means over trainings or models (`cda.stats.means`) have errors of their own. No 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from cda.arrays import FloatArray, finite
+from cda.arrays import FloatArray, Ids, finite, n_distinct
 from cda.errors import DataError
 from cda.records import LEVEL, PERCENT
 from cda.results.base import Estimate
@@ -29,12 +29,17 @@ TAIL = (1 - LEVEL) / 2
 Z = float(stats.norm.ppf(1 - TAIL))
 WILSON, NEWCOMBE = f"Wilson {PERCENT}, by prompts", f"Newcombe paired {PERCENT}, by prompts"
 CLUSTERED_T, DRAWN = f"clustered t {PERCENT} (CR2)", f"bootstrap over prompts {PERCENT}"
+LEFT_OUT = f"jackknife over prompts {PERCENT}"
 ROUNDING = 1e-12
 """Relative size below which a spread, or the width of an interval, is a trace of rounding."""
 N_DRAWS = 10_000
 _SEED = 2026
 FEWEST_DRAWN = 10
 """Prompts that are resampled, at least: with 5, intervals of Krippendorff's alpha hold the truth in 77%."""
+MOST_DRAWN = 10_000
+"""Prompts that are drawn one by one, at most: the time of the draws goes up with them."""
+_MOST_KINDS = 1_000
+"""Different sums of more prompts that are drawn; with more of these they are left out one by one."""
 _MAX_NUMBERS = 1 << 21  # of one chunk of draws
 _UNDEFINED_LIMIT = 0.01
 _PRIOR_PROMPTS = 4
@@ -45,20 +50,20 @@ Bounds = tuple[float, float]
 FREE: Bounds = (-math.inf, math.inf)
 
 
-def share_of(hits: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
+def share_of(hits: ArrayLike, prompt_ids: Ids, answers_a_row: float = 1) -> Estimate:
     """Share of hits with Wilson's interval on the effective number of rows (`effective_rows`).
 
     If each prompt occurs once it is Wilson's own. A share of 0 or 1 keeps a width: there every prompt counts as one
     row. `answers_a_row`: answers, such as several models', that each row is a mean of: rows that vary less than 0 and 1
     would are worth up to so many; 1 gives ties that count half nothing. DataError: no rows, or outside 0 to 1.
     """
-    values, n_prompts = checked_shares(hits, prompt_ids), len(set(prompt_ids))
+    values, n_prompts = checked_shares(hits, prompt_ids), n_distinct(prompt_ids)
     p = float(values.mean())
     effective = effective_rows(values, prompt_ids) * _worth(values, n_prompts, answers_a_row)
     return _estimate(p, wilson(p * effective, effective), len(values), n_prompts, "share", WILSON)
 
 
-def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str], answers_a_row: float = 1) -> Estimate:
+def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Ids, answers_a_row: float = 1) -> Estimate:
     """Change of a share of hits, after − before, on the same rows.
 
     Newcombe's paired score interval (1998, Statistics in Medicine 17, 2635–2650, method 10, with the
@@ -67,7 +72,7 @@ def paired_change(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]
     `share_of`. DataError: no rows, or shapes that differ.
     """
     first, second = checked_shares(before, prompt_ids), checked_shares(after, prompt_ids)
-    n_prompts = len(set(prompt_ids))
+    n_prompts = n_distinct(prompt_ids)
     effective = effective_rows(second - first, prompt_ids)
     p, q = float(first.mean()), float(second.mean())
     rows_before, rows_after = (effective * _worth(side, n_prompts, answers_a_row) for side in (first, second))
@@ -121,7 +126,7 @@ class Mean:
         return min(1.0, 2 * one_sided) if side == "both" else one_sided
 
 
-def mean_of(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward", within: Bounds = FREE) -> Mean:
+def mean_of(values: ArrayLike, prompt_ids: Ids, unit: str = "reward", within: Bounds = FREE) -> Mean:
     """Mean over rows, shape (n,), as the coefficient of a `Regression` on a constant: the one-sample t if each prompt occurs once.
 
     If nothing varies, or there is one prompt, the interval has no width; between bounds it is then Wilson's, over prompts, of the value's place between them.
@@ -132,7 +137,7 @@ def mean_of(values: ArrayLike, prompt_ids: Sequence[str], unit: str = "reward", 
         raise DataError("no rows: values are empty, so nothing can be estimated")
     if rows.shape != (len(prompt_ids),):
         raise DataError(f"{rows.shape} values for {len(prompt_ids)} prompts: one each is needed")
-    n_prompts, value = len(set(prompt_ids)), float(rows.mean())
+    n_prompts, value = n_distinct(prompt_ids), float(rows.mean())
     if n_prompts < 2:
         if within == FREE:
             raise DataError(f"{len(rows)} rows of one prompt: the spread between prompts cannot be estimated from one")
@@ -152,9 +157,7 @@ class Regression:
     one size a mean has G − 1. A prompt without which a coefficient has no value has no part in its error, nor in the degrees of freedom.
     """
 
-    def __init__(
-        self, values: FloatArray, columns: FloatArray, prompt_ids: Sequence[str], penalty: float = 0.0
-    ) -> None:
+    def __init__(self, values: FloatArray, columns: FloatArray, prompt_ids: Ids, penalty: float = 0.0) -> None:
         """`penalty`: of a ridge on the columns divided by their root mean square, over the number of rows."""
         # Columns of one scale, so that the rank does not depend on units.
         scale = np.sqrt((columns**2).mean(axis=0))
@@ -170,7 +173,7 @@ class Regression:
         self.identified = (right[: self.rank] ** 2).sum(axis=0) > 1 - 1e-8
         """Coefficients that no mix of the others replaces, shape (k,)."""
         self.residuals: FloatArray = values - basis @ (shrunk * (basis.T @ values))
-        names = np.unique(np.asarray(prompt_ids, dtype=str), return_inverse=True)[1]
+        names = np.unique(np.asarray(prompt_ids), return_inverse=True)[1]
         order = np.argsort(names, kind="stable")
         starts = np.flatnonzero(np.diff(names[order], prepend=-1))
         self.n_prompts = len(starts)
@@ -218,12 +221,14 @@ class Regression:
 
 def resampled(
     columns: ArrayLike,
-    prompt_ids: Sequence[str],
+    prompt_ids: Ids,
     statistic: Statistic,
     unit: str,
     within: Bounds = FREE,
 ) -> Estimate:
-    """Any function of column sums (a ratio, a correlation, …) when whole prompts are drawn with replacement; see `of_draws`.
+    """Any function of column sums (a ratio, a correlation, …) when whole prompts are drawn with replacement; see `of_draws`. More
+    than `MOST_DRAWN` prompts are drawn by their different sums; with too many of these for that, the error is that of leaving out each
+    prompt in turn (the jackknife), held against Student's t, and `method` says so.
 
     Draws in which the statistic is undefined are left out; they are the same in every run. The statistic sees sums of `columns`, shape (n, k), alone; it should not
     change when all are scaled alike. DataError: no rows, not finite, fewer prompts than `FEWEST_DRAWN`, or a statistic undefined for
@@ -240,7 +245,15 @@ def resampled(
     value = float(statistic(sums.sum(axis=0)[None])[0])
     if not np.isfinite(value):
         raise DataError(f"the statistic is undefined on these {len(rows)} rows")
-    drawn = statistic(drawn_sums(sums))
+    kinds, n_each = (sums, None) if len(sums) <= MOST_DRAWN else np.unique(sums, axis=0, return_counts=True)
+    if n_each is None:
+        drawn = statistic(drawn_sums(sums))
+    elif len(kinds) <= _MOST_KINDS:
+        drawn = statistic(np.random.default_rng(_SEED).multinomial(len(sums), n_each / len(sums), N_DRAWS) @ kinds)
+    else:
+        without = statistic(sums.sum(axis=0) - sums)
+        half = t_quantile(len(sums) - 1) * math.sqrt((len(sums) - 1) * float(np.var(without)))
+        return _bounded(value, (value - half, value + half), len(rows), len(sums), unit, within, LEFT_OUT)
     if (n_undefined := int((~np.isfinite(drawn)).sum())) > _UNDEFINED_LIMIT * N_DRAWS:
         raise DataError(
             f"the statistic is undefined in {n_undefined} of {N_DRAWS} bootstrap draws: too few of the "
@@ -249,7 +262,7 @@ def resampled(
     return of_draws(value, drawn, len(rows), len(sums), unit, within)
 
 
-def correlation_of(x: FloatArray, y: FloatArray, prompt_ids: Sequence[str]) -> Estimate:
+def correlation_of(x: FloatArray, y: FloatArray, prompt_ids: Ids) -> Estimate:
     """Pearson's correlation of two columns, each of shape (n,). DataError: as `resampled`, or a column that does not vary."""
     x, y = finite(x), finite(y)
     if not len(x):
@@ -313,7 +326,7 @@ def t_quantile(df: float, together: int = 1) -> float:
     return float(stats.t.ppf(1 - TAIL / together, df))
 
 
-def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
+def effective_rows(values: ArrayLike, prompt_ids: Ids) -> float:
     """Number of independent rows, each of its own prompt, that would be as informative about the mean.
 
     n over the design effect, which is the variance of the mean clustered by prompt over that of independent rows (Kish 1965;
@@ -333,17 +346,17 @@ def effective_rows(values: ArrayLike, prompt_ids: Sequence[str]) -> float:
     return (prompts + _PRIOR_PROMPTS) / (prompts * seen + _PRIOR_PROMPTS / prompts)
 
 
-def cluster_sums(rows: FloatArray, clusters: Sequence[str]) -> FloatArray:
+def cluster_sums(rows: FloatArray, clusters: Ids) -> FloatArray:
     """Sums of the rows of each cluster, in the order of the clusters' names: shape (n_clusters, k). Rows are sorted
     before they are added, so that not even rounding depends on the order in which they came.
     """
-    names = np.unique(np.asarray(clusters, dtype=str), return_inverse=True)[1]
+    names = np.unique(np.asarray(clusters), return_inverse=True)[1]
     order = np.lexsort((*rows.T[::-1], names))
     starts = np.flatnonzero(np.diff(names[order], prepend=-1))
     return np.asarray(np.add.reduceat(rows[order], starts, axis=0), dtype=np.float64)
 
 
-def checked_shares(hits: ArrayLike, prompt_ids: Sequence[str]) -> FloatArray:
+def checked_shares(hits: ArrayLike, prompt_ids: Ids) -> FloatArray:
     """Values between 0 and 1, one a prompt id; else DataError."""
     values = np.asarray(hits, dtype=np.float64)
     if values.shape != (len(prompt_ids),):

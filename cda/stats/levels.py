@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from cda.arrays import LARGEST, BoolArray, FloatArray
+from cda.arrays import LARGEST, BoolArray, FloatArray, Ids, n_distinct
 from cda.errors import DataError
 from cda.results.base import Test, or_missing
 from cda.results.effects import Effect, Grouping, Heterogeneity, Level
@@ -54,9 +54,9 @@ class Levels:
 
 def grouping(
     levels: Levels,
-    prompt_ids: Sequence[str],
+    prompt_ids: Ids,
     values: Mapping[str, FloatArray],
-    level: Callable[[str, BoolArray, list[str]], dict[str, Any]],
+    level: Callable[[str, BoolArray, Ids], dict[str, Any]],
     slope: Callable[[str, FloatArray], Effect] | None = None,
 ) -> Grouping:
     """Everything by the levels of a column; tests are corrected by `one_family`.
@@ -71,8 +71,8 @@ def grouping(
 
     def made(name: str) -> Level:
         rows = levels.rows(name)
-        ids = list(compress(prompt_ids, rows))
-        return Level(name=name, n=len(ids), n_prompts=len(set(ids)), **level(name, rows, ids))
+        ids = prompt_ids[rows] if isinstance(prompt_ids, np.ndarray) else list(compress(prompt_ids, rows))
+        return Level(name=name, n=len(ids), n_prompts=n_distinct(ids), **level(name, rows, ids))
 
     numbers = levels.numbers
     return Grouping(
@@ -103,7 +103,7 @@ def with_holm(parts: Sequence[Sequence[Level]]) -> list[tuple[Level, ...]]:
     return [tuple(level.model_copy(update={"test": next(tests)}) for level in levels) for levels in parts]
 
 
-def levels_of(values: Sequence[str | None], prompt_ids: Sequence[str], cutoffs: Sequence[float] = ()) -> Levels:
+def levels_of(values: Sequence[str | None], prompt_ids: Ids, cutoffs: Sequence[float] = ()) -> Levels:
     """Levels of a column: ranges between cutoffs or of equal filling if it holds numbers, else its categories.
 
     A column holds numbers if there are cutoffs, or if all of more than eight different values are numbers.
@@ -125,7 +125,7 @@ def levels_of(values: Sequence[str | None], prompt_ids: Sequence[str], cutoffs: 
     return _categories(values, prompt_ids)
 
 
-def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str]) -> Heterogeneity | Test:
+def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Ids) -> Heterogeneity | Test:
     """Test that the mean of values, shape (n,) with NaN for none, is the same in all levels of five prompts or more.
 
     If each prompt has one level, Welch's test (see `heterogeneity`) of the levels' means with their errors clustered by prompt:
@@ -138,7 +138,8 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     """
     there = ~np.isnan(values)
     values = np.where(there, values, 0.0)
-    each = [(mask & there, len(set(compress(prompt_ids, mask & there)))) for mask in map(levels.rows, levels.names)]
+    names = np.asarray(prompt_ids)
+    each = [(mask & there, n_distinct(names[mask & there])) for mask in map(levels.rows, levels.names)]
     tested = [own for own in each if own[1] >= _FEWEST_TESTED]
     if len(tested) < 2:
         raise DataError(
@@ -148,7 +149,7 @@ def levels_differ(values: FloatArray, levels: Levels, prompt_ids: Sequence[str])
     means = np.array([values[mask].mean() for mask in masks])
     influences = np.column_stack([mask * (values - mean) / mask.sum() for mask, mean in zip(masks, means, strict=True)])
     known = np.any(masks, axis=0)
-    sums = cluster_sums(influences[known], [name for name, there in zip(prompt_ids, known, strict=True) if there])
+    sums = cluster_sums(influences[known], names[known])
     n_prompts, q = len(sums), len(means) - 1
     if n_prompts <= q + 1:
         raise DataError(f"{n_prompts} prompts are too few to compare {q + 1} levels")
@@ -231,16 +232,18 @@ def _ranges(numbers: Sequence[float | None], cutoffs: Sequence[float]) -> Levels
     return Levels(of, tuple(filled), {}, values, tuple(cutoffs))
 
 
-def _categories(values: Sequence[str | None], prompt_ids: Sequence[str]) -> Levels:
-    prompts: dict[str, set[str]] = {}
-    for value, prompt in zip(values, prompt_ids, strict=True):
-        if value is not None:
-            prompts.setdefault(value, set()).add(prompt)
-    large = [name for name, own in sorted(prompts.items()) if len(own) >= FEWEST_PROMPTS]
-    kept = sorted(sorted(large, key=lambda name: -len(prompts[name]))[:MOST_LEVELS])
-    pooled = {name: len(own) for name, own in sorted(prompts.items()) if name not in kept}
+def _categories(values: Sequence[str | None], prompt_ids: Ids) -> Levels:
+    names = sorted({value for value in values if value is not None})
+    place = {name: at for at, name in enumerate(names)}
+    places = np.array([-1 if value is None else place[value] for value in values])
+    codes = np.unique(prompt_ids, return_inverse=True)[1]
+    n_each = np.bincount(np.unique(np.column_stack([places, codes])[places >= 0], axis=0)[:, 0], minlength=len(names))
+    prompts = dict(zip(names, n_each.tolist(), strict=True))
+    large = [name for name in names if prompts[name] >= FEWEST_PROMPTS]
+    kept = sorted(sorted(large, key=lambda name: -prompts[name])[:MOST_LEVELS])
+    pooled = {name: n for name, n in prompts.items() if name not in kept}
     if not kept or len(kept) + bool(pooled) < 2:
-        most = max(map(len, prompts.values()))
+        most = max(prompts.values())
         raise DataError(f"none of its {len(prompts)} levels has {FEWEST_PROMPTS} prompts (the largest has {most})")
     of = tuple(None if value is None else POOLED if value in pooled else value for value in values)
     return Levels(of, (*kept, *([POOLED] if pooled else [])), pooled, None)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from cda.arrays import FloatArray, finite
+from cda.arrays import BoolArray, FloatArray, Ids, finite
 from cda.errors import DataError
-from cda.records import PERCENT, Exclusions, count_reasons
+from cda.records import PERCENT, Exclusions
 from cda.results.base import Estimate, Measure, PerScoring, Test
 from cda.results.effects import Contingency
 from cda.stats.estimators import (
@@ -46,7 +46,7 @@ def unpaired_change(before: ArrayLike, after: ArrayLike) -> Estimate:
     return Estimate.symmetric(q - p, half, n=n, n_prompts=n, unit="share difference", method=method, bound=1.0)
 
 
-def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Sequence[str]) -> Test:
+def exact_change_test(before: ArrayLike, after: ArrayLike, prompt_ids: Ids) -> Test:
     """Exact two-sided test that a share of hits did not change, on the same rows; prompts are independent, rows are
     not.
 
@@ -79,9 +79,16 @@ def _sign_flip_p(sums: NDArray[np.int64]) -> float:
     for size, count in zip(*np.unique(np.abs(sums), return_counts=True), strict=True):
         plus = np.zeros(size * count + 1)
         plus[::size] = stats.binom.pmf(np.arange(count + 1), count, 0.5)
-        chances = np.convolve(chances, plus)
+        chances = _convolved(chances, plus)
     # T and the observed sum are both odd or both even.
     return min(1.0, 2 * float(chances[: (len(chances) - 1 - observed) // 2 + 1].sum()))
+
+
+def _convolved(first: FloatArray, second: FloatArray) -> FloatArray:
+    """Their convolution, without the time that chances too small for a float, at the ends of many, would take."""
+    (low, up), (start, end) = (np.flatnonzero(each)[[0, -1]] for each in (first, second))
+    inner = np.convolve(first[low : up + 1], second[start : end + 1])
+    return np.pad(inner, (low + start, len(first) - 1 - up + len(second) - 1 - end))
 
 
 ModelTies = Literal["no-hit", "half"]
@@ -120,17 +127,21 @@ def share_measure(hits: Sequence[FloatArray], prompt_ids: Sequence[str], margins
     )
 
 
-def contingency(
-    chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Sequence[str]
-) -> Contingency:
+def contingency(chosen: Sequence[bool | None], rejected: Sequence[bool | None], prompt_ids: Ids) -> Contingency:
     """Bias × chosen/rejected table of preference pairs: does either side exhibit the bias; None if the label is
     unparsed. DataError: no labelled pair, or no pair in which exactly one side has the bias.
     """
-    parsed = np.array([None not in sides for sides in zip(chosen, rejected, strict=True)], dtype=bool)
-    if not parsed.any():
+    known = np.array([None not in sides for sides in zip(chosen, rejected, strict=True)], dtype=bool)
+    first, second = (np.array([bool(label) for label in side], dtype=bool) for side in (chosen, rejected))
+    return contingency_of_known(first, second, known, prompt_ids)
+
+
+def contingency_of_known(chosen: BoolArray, rejected: BoolArray, known: BoolArray, prompt_ids: Ids) -> Contingency:
+    """The same of arrays, each of shape (n,); `known`: False for an unparsed label."""
+    if not known.any():
         raise DataError(f"none of {len(chosen)} pairs has a label on both sides: rates cannot be estimated")
-    first, second = np.array(chosen, object)[parsed].astype(bool), np.array(rejected, object)[parsed].astype(bool)
-    ids, one_side = np.asarray(prompt_ids, dtype=str)[parsed], first != second
+    first, second, ids = chosen[known], rejected[known], np.asarray(prompt_ids)[known]
+    one_side = first != second
     if not one_side.any():
         raise DataError(f"no pair of {len(first)} has the bias on one side only: no choice for or against it was made")
     return Contingency(
@@ -138,16 +149,14 @@ def contingency(
         only_chosen=int((first & ~second).sum()),
         only_rejected=int((~first & second).sum()),
         neither=int((~first & ~second).sum()),
-        selection_rate=share_of(first[one_side], ids[one_side].tolist()),
-        chosen_rate=share_of(first, ids.tolist()),
-        rejected_rate=share_of(second, ids.tolist()),
-        exclusions=Exclusions(len(chosen), count_reasons(["unparsed label"] * int((~parsed).sum()))),
+        selection_rate=share_of(first[one_side], ids[one_side]),
+        chosen_rate=share_of(first, ids),
+        rejected_rate=share_of(second, ids),
+        exclusions=Exclusions(len(chosen), {} if known.all() else {"unparsed label": int((~known).sum())}),
     )
 
 
-def chosen_correlation(
-    feature_differences: ArrayLike, prompt_ids: Sequence[str], weights: FloatArray | None = None
-) -> Estimate:
+def chosen_correlation(feature_differences: ArrayLike, prompt_ids: Ids, weights: FloatArray | None = None) -> Estimate:
     """r_train: r between a feature's difference, chosen − rejected, and being chosen, each pair taken in both orders.
 
         r = Σ w·d / √(Σ w · Σ w·d²)

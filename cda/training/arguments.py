@@ -168,13 +168,15 @@ _NOT_TRIED = {"report_to": "none", "push_to_hub": False, "torch_compile": False,
 _PROBLEM = "PROBLEM "
 
 
-def check_arguments(train: Mapping[str, object], has_validation: bool, precision: Precision) -> None:
-    """Build all that a training builds of its arguments: RecipeError with as many problems of trackers, configuration, trainer,
-    optimizer, schedule and batches as can be seen at once. Of several processes, which build theirs together, one outside does it.
-    """
+def check_arguments(
+    train: Mapping[str, object], has_validation: bool, precision: Precision, done: bool = False
+) -> None:
+    """Build all that a training builds of its arguments, unless it is `done`: RecipeError with as many problems of trackers,
+    configuration, trainer, optimizer, schedule and batches as can be seen at once. Of several processes, which build theirs
+    together, one outside does it."""
     problems = [*tracker_problems(train), *_metric_problems(train, has_validation), *hub_problems(train)]
     tried = _tried if world_size() == 1 else _tried_outside
-    problems += tried(train, has_validation, precision)
+    problems += [] if done else tried(train, has_validation, precision)
     if problems:
         raise RecipeError(problems)
 

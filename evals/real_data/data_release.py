@@ -35,7 +35,7 @@ from scipy import optimize
 
 import cda
 from cda.biases import load_bias
-from cda.data.pairs import repeated_rows
+from cda.data.pairs import digest, repeated_rows
 from cda.features import n_words
 from cda.files.jsonl import read_jsonl, write_jsonl
 from cda.results.effects import ChoiceOdds, Contingency, LogOdds
@@ -171,13 +171,13 @@ def used(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Rows that state a preference, each once."""
     return [
         row
-        for row, keep in zip(rows, repeated_rows([_key(row) for row in rows]), strict=True)
+        for row, keep in zip(rows, repeated_rows(np.array([_key(row) for row in rows], dtype=np.uint64)), strict=True)
         if keep is None and _key(row)[1] != _key(row)[2]
     ]
 
 
-def _key(row: dict[str, Any]) -> tuple[str, str, str]:
-    return str(row["prompt"]).strip(), str(row["chosen"]).strip(), str(row["rejected"]).strip()
+def _key(row: dict[str, Any]) -> list[int]:
+    return [digest(str(row[name]).strip()) for name in ("prompt", "chosen", "rejected")]
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,7 +2,8 @@
 
 Each command reads files of our own texts, made here (a number in each text, so that all differ), with a function as the model, so that time is that
 of this package. A process of its own for each size; seconds are those of the CPU, which a busy machine moves little, less those of the same
-command on the start size, which are those of starting; memory is the peak of the process.
+command on the start size, which are those of starting, and the slope is that by the input beyond the start size; memory is the peak of the process.
+`data` and `label`, which files of millions of rows are given to, have their seconds extrapolated to 5 million.
 
     python -m evals.speed.growth [--only NAME]            (about 15 minutes on a core)
 
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from cda.records import prompt_text
 from evals.shared import ROOT, Check, finish
 
 STEEPEST = 1.05
+FAR = 5_000_000
 MODEL = "def length(prompts, responses):\n    return [float(len(text)) for text in responses]\n"
 Row = dict[str, Any]
 
@@ -86,8 +88,8 @@ def _biases(n: int) -> list[str]:
 
 _FEW = ("audit.triples=null", "audit.quality=null", "audit.max_contrasts=null")
 GROWTHS = (
-    Growth("data", "pairs", 100, (5_000, 10_000, 20_000), pairs, lambda _: ("data", "in.jsonl", "--out", "out")),
-    Growth("label", "pairs", 100, (10_000, 20_000, 40_000), pairs, lambda _: ("label", "in.jsonl", "--bias", "jargon", "--out", "out.jsonl")),
+    Growth("data", "pairs", 100, (12_500, 25_000, 50_000), pairs, lambda _: ("data", "in.jsonl", "--out", "out")),
+    Growth("label", "pairs", 100, (25_000, 50_000, 100_000), pairs, lambda _: ("label", "in.jsonl", "--bias", "jargon", "--out", "out.jsonl")),
     Growth("audit", "contrasts", 100, (2_000, 4_000, 8_000), contrasts,
            lambda _: ("audit", "rm.py:length", "--contrasts", "in.jsonl", "--bias", "jargon", *_FEW, "--out", "out")),
     Growth("quality", "pairs", 100, (5_000, 10_000, 20_000), pairs, lambda _: ("quality", "rm.py:length", "in.jsonl", "--out", "out")),
@@ -144,10 +146,19 @@ def read_bias() -> str:
     return (Path(str(FOLDERS["biases"])) / "jargon.yaml").read_text(encoding="utf-8")
 
 
-def slope(growth: Growth, seconds: Sequence[float], start: float) -> float:
-    """From the smallest to the largest size, of seconds beyond those of starting."""
-    first, last = (max(each - start, 1e-3) for each in (seconds[0], seconds[-1]))
-    return float(np.log(last / first) / np.log(growth.sizes[-1] / growth.sizes[0]))
+def slope(growth: Growth, start: Row, sizes: Mapping[str, Row]) -> float:
+    """From the smallest to the largest size: of seconds beyond those of starting, by the input beyond the start size."""
+    first, last = (
+        (max(sizes[str(size)]["seconds"] - start["seconds"], 1e-3), size - growth.start)
+        for size in (growth.sizes[0], growth.sizes[-1])
+    )
+    return float(np.log(last[0] / first[0]) / np.log(last[1] / first[1]))
+
+
+def far(growth: Growth, start: Row, sizes: Mapping[str, Row]) -> float:
+    """Seconds at `FAR` rows, by the slope. Memory is not told so far ahead: at these sizes much of it is that of the packages."""
+    most, times = sizes[str(growth.sizes[-1])], (FAR - growth.start) / (growth.sizes[-1] - growth.start)
+    return float(start["seconds"] + (most["seconds"] - start["seconds"]) * times ** slope(growth, start, sizes))
 
 
 def main() -> int:
@@ -161,11 +172,17 @@ def main() -> int:
             continue
         start = measured(growth, growth.start)
         at = {str(size): measured(growth, size) for size in growth.sizes}
-        steep = slope(growth, [each["seconds"] for each in at.values()], start["seconds"])
-        found[f"{growth.name} by {growth.of}"] = {"slope": steep, "start": start, "sizes": at}
+        found[f"{growth.name} by {growth.of}"] = {"start": start, "sizes": at}
         print(growth.name, growth.of, json.dumps(found[f"{growth.name} by {growth.of}"]), flush=True)
     checks = []
-    for name, own in found.items():
+    for growth in GROWTHS:
+        name = f"{growth.name} by {growth.of}"
+        if name not in found:
+            continue
+        own = found[name]
+        own["slope"] = slope(growth, own["start"], own["sizes"])
+        if growth.name in ("data", "label"):
+            own["far"] = {"rows": FAR, "seconds": far(growth, own["start"], own["sizes"])}
         said = ", ".join(
             f"{int(size):,}: {each['seconds']:.0f} s, {each['megabytes']:.0f} MB" for size, each in own["sizes"].items()
         )

@@ -14,7 +14,7 @@ import pytest
 NOTEBOOK = Path(__file__).parents[2] / "docs" / "python.ipynb"
 SMALLER = {
     '"max_pairs": 80': '"max_pairs": 20',
-    '"max_contrasts": 40, "max_quality": 40, "rate": 10': '"max_contrasts": 8, "max_quality": 8, "rate": 2',
+    '"max_contrasts": 40, "max_quality": 40, "rate": 10': '"max_contrasts": 8, "max_quality": 8, "max_samples": 2, "rate": 2',
     '"precision": "fp32"': '"precision": "fp32", "max_length_tokens": 64',
 }
 """The same code on fewer texts, cut earlier."""

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.ipc
 import pyarrow.parquet
 import pytest
 
-from cda.data.load import load_rows, looks_like_path
+from cda.data.load import load_rows, looks_like_path, streamed_rows
 from cda.errors import DataError
 
 ROWS: list[dict[str, Any]] = [
@@ -133,3 +134,41 @@ def test_elsewhere_a_column_of_nothing_but_messages_as_text_is_read(tmp_path: Pa
     rows[1]["prompt"] = STORED[:-5]
     with pytest.raises(DataError, match="row 2: column 'prompt' holds messages as text"):
         load_rows(write(path, rows))
+
+
+@pytest.mark.parametrize(
+    "name", ["rows.jsonl", "rows.json", "rows.csv", "rows.parquet", "rows.arrow", "saved", "folder"]
+)
+def test_a_stream_gives_the_same_rows_each_time(name: str, tmp_path: Path) -> None:
+    from datasets import Dataset
+
+    rows = [{**row, "prompt": STORED} for row in ROWS * 3000]
+    file = str(tmp_path / name)
+    if name == "saved":
+        Dataset.from_list(rows).save_to_disk(file)
+    elif name == "folder":
+        (tmp_path / name).mkdir()
+        write(tmp_path / name / "train.jsonl", rows)
+    elif name == "rows.arrow":
+        with (
+            pyarrow.OSFile(file, "wb") as sink,
+            pyarrow.ipc.new_stream(sink, pyarrow.table({name: [""] for name in COLUMNS}).schema) as out,
+        ):
+            out.write_table(pyarrow.Table.from_pylist(rows))
+    else:
+        write(tmp_path / name, rows)
+    stream = streamed_rows(file)
+    assert (len(stream), stream.columns) == (6000, COLUMNS)
+    assert list(stream) == list(stream) == load_rows(file)
+    assert next(iter(stream))["prompt"] == TURNS
+
+
+def test_a_broken_row_in_the_middle_of_a_stream_is_named(tmp_path: Path) -> None:
+    file = write(tmp_path / "rows.jsonl", ROWS * 2000)
+    lines = Path(file).read_text(encoding="utf-8").splitlines()
+    Path(file).write_text("\n".join([*lines[:3000], "{broken", *lines[3000:]]), encoding="utf-8")
+    with pytest.raises(DataError, match=r"rows\.jsonl:3001: not valid JSON"):
+        streamed_rows(file)
+    Path(file).write_text("\n", encoding="utf-8")
+    with pytest.raises(DataError, match="has no rows"):
+        streamed_rows(file)

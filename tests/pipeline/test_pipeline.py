@@ -280,9 +280,11 @@ def test_changed_recipe_redoes_what_it_touches_and_keeps_the_old(
     finished: str,  # noqa: ARG001
     small_job: Job,
     record: Record,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """No text is new, so that the scores of the first audit are found again."""
+    """No text is new, so that the scores of the first audit are found again; settings of finished trainings are not tried again."""
     labels = record(folder, "label")
+    monkeypatch.setattr("cda.training.arguments._tried", lambda *_: ["tried again"])
     said = again(small_job(folder, *WORDS, "audit.ties=half"))
     assert "audit: made again, because audit.ties: drop → half" in said
     assert said.count("done before, reused") == 6

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from typer.testing import CliRunner, Result
 import cda
 from cda.biases import load_bias
 from cda.cli import app
+from cda.errors import DataError
+from cda.preferences.pair_data import pair_data
 from cda.results.data import DataWeights
 from cda.rewriting.labels import exhibits
 
@@ -286,3 +289,16 @@ def test_mistakes_with_a_file_to_label(words: list[str], said: str) -> None:
     written([{**row, "labels": {"length": {"chosen": True, "rejected": False}}} for row in pairs()], "known.jsonl")
     result = run("label", *words)
     assert result.exit_code == 2 and said in result.output, result.output
+
+
+def test_texts_of_pairs_do_not_stay_and_a_file_that_changes_is_told() -> None:
+    file = written([{"prompt": f"Question {n}?", "chosen": "yes " * 500, "rejected": "no " * 500} for n in range(2000)])
+    tracemalloc.start()
+    data = pair_data(file, "train", {}, (), None, 42)
+    grown, most = tracemalloc.get_traced_memory()
+    assert (sum(1 for _ in data.pairs()), len(data.numbers)) == (2000, 2000)
+    tracemalloc.stop()
+    assert grown < 1e6 < Path(file).stat().st_size and most < 2e6
+    written(read(file)[:-1])
+    with pytest.raises(DataError, match="has changed while it was read"):
+        list(data.pairs())

@@ -270,9 +270,24 @@ def launched(tmp_path: Path) -> list[str]:
 
 
 def test_two_launched_processes_share_the_work_and_both_have_the_whole(launched: list[str], tmp_path: Path) -> None:
-    program = [str(BIN / "torchrun"), "--standalone", "--nproc_per_node", "2", *launched]
-    result = subprocess.run(program, env=ENVIRONMENT, capture_output=True, text=True, timeout=280, cwd=ROOT)
-    assert result.returncode == 0, result.stderr
+    both = ENVIRONMENT | {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": "29500",
+    }
+    started = [
+        subprocess.Popen(
+            [sys.executable, *launched], env=both | {"RANK": rank}, stderr=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        for rank in "01"
+    ]
+    try:
+        said = [process.communicate(timeout=280)[1] for process in started]
+    finally:
+        for process in started:  # one that waits for the other for ever
+            process.kill()
+    assert [process.returncode for process in started] == [0, 0], said
     first, second = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2))
     assert list(first["rewards"].items()) == list(second["rewards"].items())
     assert first["read"] == second["read"]

@@ -171,3 +171,24 @@ def test_the_correlation_is_pearsons_whatever_the_units() -> None:
     assert correlation_of(3 * first - 5, other, ids(300)).value == pytest.approx(found.value)
     exact = correlation_of(first, 2 * first, ids(300))
     assert exact.value == pytest.approx(1.0) and exact.low < 0.99
+
+
+@pytest.mark.parametrize(("kinds", "method"), [(3, estimators.DRAWN), (4000, estimators.LEFT_OUT)])
+def test_many_prompts_have_the_interval_of_their_draws(
+    kinds: int, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.round(rng(3).uniform(0, kinds, 4000))
+    columns, own = np.column_stack([x, np.ones(4000), x * x]), np.arange(4000)
+
+    def ratio(sums: np.ndarray) -> np.ndarray:
+        return np.asarray(sums[:, 0] / np.sqrt(sums[:, 1] * sums[:, 2]))
+
+    drawn = resampled(columns, own, ratio, "correlation")
+    monkeypatch.setattr(estimators, "MOST_DRAWN", 1000)
+    many = resampled(columns, own, ratio, "correlation")
+    assert (many.value, many.method, drawn.method) == (drawn.value, method, estimators.DRAWN)
+    width = drawn.high - drawn.low
+    assert (many.low, many.high) == (
+        pytest.approx(drawn.low, abs=0.05 * width),
+        pytest.approx(drawn.high, abs=0.05 * width),
+    )

@@ -171,7 +171,7 @@ def test_the_ceiling_s_interval_counts_the_error_of_the_pooled_shares(monkeypatc
     ids = [f"p{row}" for row in range(len(counts))]
     found = noise_ceiling(counts, majority(counts, "drop"), ids).miscalibration
     monkeypatch.setattr("cda.stats.estimators.N_DRAWS", 2)
-    drawn = [counts[rng.integers(0, len(counts), len(counts))] for _ in range(1000)]
+    drawn = [counts[rng.integers(0, len(counts), len(counts))] for _ in range(400)]
     values = [noise_ceiling(votes, majority(votes, "drop"), ids).miscalibration.value for votes in drawn]
     assert (found.high - found.low) / (2 * 2.02) == pytest.approx(np.std(values), rel=0.06)
 
