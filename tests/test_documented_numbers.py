@@ -249,20 +249,40 @@ def real_skews() -> list[float]:
     return found
 
 
-@made
-def real_one_seed() -> list[float]:
-    """Change of the mean gap of taught biases, and of structure's, on the first seed, with `ours` and with plain CDA."""
+def _real_after(*ways: str) -> list[float]:
+    """Mean gap of taught biases after each way, and the change of structure's."""
     found = []
-    for way in ("ours", "paper"):
-        for gap in (_real(way)["taught_gap"], _real(way)["biases"]["structure"]["gap"]):
-            found.append(gap["by_seed"]["after"][0] - gap["by_seed"]["before"][0])
+    for way in ways:
+        found += [
+            _real(way)["taught_gap"]["after"]["value"],
+            _real(way)["biases"]["structure"]["gap"]["change"]["value"],
+        ]
     return found
 
 
 @made
+def real_at_1() -> list[float]:
+    return _real_after("ours at 1")
+
+
+@made
+def real_paper() -> list[float]:
+    return _real_after("paper")
+
+
+@made
+def real_others() -> list[float]:
+    return _real_after("paper", "mixing")
+
+
+@made
 def real_removals() -> list[float]:
-    """By how much removals without training move structure's gap."""
-    return [_real(way)["biases"]["structure"]["gap"]["change"]["value"] for way in ("direction", "features")]
+    return _real_after("direction", "features")
+
+
+@made
+def real_by_set() -> list[float]:
+    return [_real()["by_set"][name]["change"]["value"] for name in ("AlpacaEval test", "LLMBar natural")]
 
 
 @made

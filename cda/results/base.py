@@ -76,7 +76,9 @@ def public_name(kind: type) -> str:
 class Result(BaseModel):
     """A measured result, or a part of one. Values cannot be reassigned, unknown fields and NaN are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True, protected_namespaces=()
+    )
 
     if not TYPE_CHECKING:  # any attribute would be known otherwise
 
