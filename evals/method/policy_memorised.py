@@ -11,10 +11,12 @@ samples that the training did not see.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,9 +27,11 @@ from cda.arrays import FloatArray
 from cda.benchmarks.best_of_n import pick_probabilities
 from cda.biases import load_bias
 from cda.embedded.texts import AuthoredSamples, authored_samples
+from cda.files.jsonl import write_json
 from cda.records import prompt_text
 from cda.results.base import Estimate
 from cda.rewriting.labels import measure_of
+from cda.run import fingerprint
 from cda.stats.estimators import mean_of
 from cda.stats.tilt import Padded, reach, tilted_to
 from evals.method.joint_embedded import OTHERS, TAUGHT
@@ -114,7 +118,9 @@ class Policy:
         )  # fmt: skip
         return cls(tokenizer, LlamaForCausalLM(config))
 
-    def fitted(self, texts: Sequence[tuple[str, str]], weights: FloatArray, epochs: int, rate: float, seed: int) -> Policy:
+    def fitted(
+        self, texts: Sequence[tuple[str, str]], weights: FloatArray, epochs: int, rate: float, seed: int
+    ) -> Policy:
         """A copy after supervised training on (prompt, answer); weights (n,) of the answers, their mean as one."""
         import torch
         from transformers import LlamaForCausalLM
@@ -180,7 +186,9 @@ def _log_probs(model: LlamaForCausalLM, rows: Sequence[tuple[list[int], list[int
     wholes = [torch.tensor([*prompt, *answer]) for prompt, answer in rows]
     ids = torch.nn.utils.rnn.pad_sequence(wholes, batch_first=True, padding_value=PAD)
     at = torch.arange(ids.shape[1])[None]
-    begins, ends = (torch.tensor(each)[:, None] for each in ([len(p) for p, _ in rows], [len(p) + len(a) for p, a in rows]))
+    begins, ends = (
+        torch.tensor(each)[:, None] for each in ([len(p) for p, _ in rows], [len(p) + len(a) for p, a in rows])
+    )
     of_answer = ((at >= begins) & (at < ends))[:, 1:]
     # Padding stands at the end, where the causal mask hides it from all that counts.
     states = model.model(ids).last_hidden_state[:, :-1][of_answer]
@@ -239,12 +247,16 @@ class World:
 
     def close(self, pool: Pool) -> float:
         """Share of samples that are one of the twelve, or nearly."""
-        return float(np.mean([self.written[at].nearest(text)[1] >= CLOSE for at, own in enumerate(pool) for text in own]))
+        return float(
+            np.mean([self.written[at].nearest(text)[1] >= CLOSE for at, own in enumerate(pool) for text in own])
+        )
 
     def picked(self, scoring: str, seed: int, n: int) -> Policy:
         """The policy after training on the best of n of its own samples."""
         rng, picks = np.random.default_rng([seed, n, len(scoring)]), Counter[tuple[str, str]]()
-        for one, own, rewards in zip(self.written, self.pools[seed], self.scored(scoring, self.pools[seed]), strict=True):
+        for one, own, rewards in zip(
+            self.written, self.pools[seed], self.scored(scoring, self.pools[seed]), strict=True
+        ):
             for at in rng.choice(len(own), PICKS, p=pick_probabilities(rewards, [n])[0]):
                 picks[one.prompt, own[at]] += 1
         texts = list(picks)
@@ -268,25 +280,83 @@ class World:
         furthest = reach(rewards, samples)
         assert furthest is not None, f"{scoring}: the rewards are the same for all samples of a prompt"
         tilt = tilted_to(rewards, samples, min(kl_nats, furthest.kl_nats), furthest)
-        return np.stack([tilt.means(shown[:, at]) for at in range(len(ATTRIBUTES))], axis=1), float(tilt.kl_nats().mean())
+        return np.stack([tilt.means(shown[:, at]) for at in range(len(ATTRIBUTES))], axis=1), float(
+            tilt.kl_nats().mean()
+        )
 
 
-def world(adapters: Sequence[Path], run: Path) -> World:
-    """The start policy, fitted to all answers alike, with its samples and their rewards."""
-    written = [Written(row) for row in authored_samples()[:: len(authored_samples()) // N_PROMPTS][:N_PROMPTS]]
+def world(run: Path, kept: Path) -> World:
+    """The start policy, fitted to all answers alike, with its samples and their rewards; `run` is the folder of the joint training, and what
+    is in `kept` is not made again."""
+    import torch
+
+    rows = authored_samples()
+    written = [Written(row) for row in rows[:: len(rows) // N_PROMPTS][:N_PROMPTS]]
+    prompts = [one.prompt for one in written]
     answers = [(one.prompt, text) for one in written for text in one.row.responses]
-    blank = Policy.untrained([text for pair in answers for text in pair])
-    start = blank.fitted(answers, np.ones(len(answers)), FIT_EPOCHS, FIT_RATE, SEED)
-    pools = {seed: start.samples([one.prompt for one in written], POOL, seed) for seed in SEEDS}
+    start = Policy.untrained([text for pair in answers for text in pair])
+    kept.mkdir(parents=True, exist_ok=True)
+    if (weights := kept / "start.pt").is_file():
+        start.model.load_state_dict(torch.load(weights))
+        start.model.eval()
+    else:
+        start = start.fitted(answers, np.ones(len(answers)), FIT_EPOCHS, FIT_RATE, SEED)
+        torch.save(start.model.state_dict(), weights)
+    pools = {
+        seed: made_once(kept / f"samples-{seed}.json", lambda s=seed: start.samples(prompts, POOL, s)) for seed in SEEDS
+    }
     distinct = list(dict.fromkeys((at, text) for pool in pools.values() for at, own in enumerate(pool) for text in own))
-    models: dict[str, dict[str, Any]] = {"before": {}}
-    models |= {f"after {seed}": {"adapter": adapter} for seed, adapter in zip(SEEDS, adapters, strict=False)}
-    rewards = {}
-    for name, options in models.items():
+
+    def rewarded(**options: Any) -> list[Any]:
         with cda.reward_function("embedded", **options) as function:
-            found = function([written[at].prompt for at, _ in distinct], [text for _, text in distinct])
-        rewards[name] = dict(zip(distinct, map(float, found), strict=True))  # type: ignore[arg-type]
-    return World(written, start, pools, rewards)
+            return function([prompts[at] for at, _ in distinct], [text for _, text in distinct])
+
+    rewards = {"before": made_once(kept / "rewards-before.json", rewarded)}
+    for seed, adapter in zip(SEEDS, (run / "adapter", *sorted(run.glob("adapter-*"))), strict=False):
+        rewards[f"after {seed}"] = made_once(kept / f"rewards-after-{seed}.json", lambda a=adapter: rewarded(adapter=a))
+    by_text = {name: dict(zip(distinct, map(float, found), strict=True)) for name, found in rewards.items()}
+    return World(written, start, pools, by_text)
+
+
+def made_once(path: Path, make: Callable[[], Any]) -> Any:
+    """The content of a JSON file, made if it is not there."""
+    if not path.is_file():
+        write_json(path, make())
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+Endings = dict[tuple[str, int], dict[str, FloatArray]]
+"""By scoring (`before`, `after`) and n: `trained` and `tilted`, shape (n_seeds, n_prompts, len(ATTRIBUTES)); `kl`, `tilted kl`, `close`."""
+
+
+def endings(found: World, kept: Path) -> Endings:
+    """Where training ends, and where the tilt says, of each reward and n, over the seeds."""
+    n_after = len(found.rewards) - 1
+    ends: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for seed, n, moment in product(SEEDS, SIZES, ("before", "after")):
+        if n == 1 and moment == "after":
+            continue  # any sample, whatever its reward
+        scoring = moment if moment == "before" else f"after {(seed - 1) % n_after + 1}"
+
+        def end(scoring: str = scoring, seed: int = seed, n: int = n) -> dict[str, Any]:
+            trained, kl, close = found.ended(found.picked(scoring, seed, n), seed)
+            tilted, reached = found.predicted(scoring, seed, float(kl.mean()))
+            return {
+                "trained": trained.tolist(),
+                "tilted": tilted.tolist(),
+                "kl": kl.tolist(),
+                "tilted kl": reached,
+                "close": close,
+            }
+
+        ends.setdefault((moment, n), []).append(made_once(kept / f"{moment}-{n}-{seed}.json", end))
+        print(f"seed {seed}, {moment}, best of {n}: made", flush=True)
+    return {at: {name: np.array([one[name] for one in own]) for name in own[0]} for at, own in ends.items()}
+
+
+def settings() -> str:
+    """A name of what decides the result besides the code."""
+    return fingerprint([SEEDS, SIZES, N_PROMPTS, POOL, PICKS, JUDGED, FIT_EPOCHS, EPOCHS, FIT_RATE, RATE, BATCH, SEED])
 
 
 def estimate(rows: FloatArray, unit: str = "share difference") -> Estimate:
