@@ -75,9 +75,16 @@ class Written:
         alike = [2 * len(own & other) / max(len(own) + len(other), 1) for other in self.trigrams]
         return int(np.argmax(alike)), max(alike)
 
+    @cached_property
+    def known(self) -> dict[str, FloatArray]:
+        """Attributes of texts that were looked at."""
+        return {}
+
     def shown(self, text: str) -> FloatArray:
         """A text's attributes, shape (len(ATTRIBUTES),): 1 if it shows a bias; of length, the share of the twelve, itself aside, that it
         is longer than; 1 if it is right."""
+        if text in self.known:
+            return self.known[text]
         found = []
         for bias in map(load_bias, (*TAUGHT, *OTHERS)):
             rule, value = measure_of(bias), bias.measured(text, measure_of(bias).feature)
@@ -86,7 +93,8 @@ class Written:
                 found.append(np.mean([bool(rule.holds(value, bias.measured(each, rule.feature))) for each in others]))
             else:
                 found.append(float(bool(rule.holds(value))))
-        return np.array([*found, float(not self.row.flaws[self.nearest(text)[0]])])
+        self.known[text] = np.array([*found, float(not self.row.flaws[self.nearest(text)[0]])])
+        return self.known[text]
 
 
 def _trigrams(text: str) -> set[tuple[str, ...]]:
@@ -238,8 +246,7 @@ class World:
 
     def attributes(self, pool: Pool) -> FloatArray:
         """Shape (n_prompts, n_samples, len(ATTRIBUTES))."""
-        shown = {(at, text): self.written[at].shown(text) for at, own in enumerate(pool) for text in set(own)}
-        return np.array([[shown[at, text] for text in own] for at, own in enumerate(pool)])
+        return np.array([[one.shown(text) for text in own] for one, own in zip(self.written, pool, strict=True)])
 
     def scored(self, scoring: str, pool: Pool) -> FloatArray:
         """Rewards, shape (n_prompts, n_samples)."""
