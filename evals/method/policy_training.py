@@ -147,7 +147,7 @@ def memorised_numbers(found: World, ends: Endings) -> dict[str, Any]:
     """Shares before the training, trained and tilted, with intervals; KL of each in nats per answer; how well the answers are recited."""
 
     def shares(values: FloatArray) -> dict[str, Any]:
-        return {name: estimate(values[:, :, at]).model_dump() for at, name in enumerate(ATTRIBUTES)}
+        return {name: estimate(values[:, :, at], "share").model_dump() for at, name in enumerate(ATTRIBUTES)}
 
     table = [
         {
