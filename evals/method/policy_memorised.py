@@ -15,7 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,12 +85,13 @@ class Written:
         is longer than; 1 if it is right."""
         if text in self.known:
             return self.known[text]
-        found = []
+        found = list[float]()
         for bias in map(load_bias, (*TAUGHT, *OTHERS)):
             rule, value = measure_of(bias), bias.measured(text, measure_of(bias).feature)
             others = [each for each in self.row.responses if each != text]
             if rule.relative:
-                found.append(np.mean([bool(rule.holds(value, bias.measured(each, rule.feature))) for each in others]))
+                longer = [bool(rule.holds(value, bias.measured(each, rule.feature))) for each in others]
+                found.append(float(np.mean(longer)))
             else:
                 found.append(float(bool(rule.holds(value))))
         self.known[text] = np.array([*found, float(not self.row.flaws[self.nearest(text)[0]])])
@@ -118,7 +119,7 @@ class Policy:
         words = Counter(word for text in texts for word, _ in split.pre_tokenize_str(text))
         vocabulary = {word: place for place, word in enumerate(("<pad>", "<s>", "</s>", *words))}
         tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-        tokenizer.pre_tokenizer, tokenizer.decoder = split, decoders.Fuse()  # type: ignore[assignment]
+        tokenizer.pre_tokenizer, tokenizer.decoder = split, decoders.Fuse()
         torch.manual_seed(SEED)
         config = LlamaConfig(
             vocab_size=len(vocabulary), hidden_size=128, num_hidden_layers=3, num_attention_heads=4, intermediate_size=384,
@@ -149,7 +150,7 @@ class Policy:
                 logs = _log_probs(model, [rows[row] for row in chosen])
                 loss = -(logs * torch.tensor(scale[chosen], dtype=torch.float32)).mean() / lengths.mean()
                 optimizer.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
                 optimizer.step()
                 schedule.step()
@@ -310,7 +311,7 @@ def world(run: Path, kept: Path) -> World:
         start = start.fitted(answers, np.ones(len(answers)), FIT_EPOCHS, FIT_RATE, SEED)
         torch.save(start.model.state_dict(), weights)
     pools = {
-        seed: made_once(kept / f"samples-{seed}.json", lambda s=seed: start.samples(prompts, POOL, s)) for seed in SEEDS
+        seed: made_once(kept / f"samples-{seed}.json", partial(start.samples, prompts, POOL, seed)) for seed in SEEDS
     }
     distinct = list(dict.fromkeys((at, text) for pool in pools.values() for at, own in enumerate(pool) for text in own))
 
@@ -320,7 +321,7 @@ def world(run: Path, kept: Path) -> World:
 
     rewards = {"before": made_once(kept / "rewards-before.json", rewarded)}
     for seed, adapter in zip(SEEDS, (run / "adapter", *sorted(run.glob("adapter-*"))), strict=False):
-        rewards[f"after {seed}"] = made_once(kept / f"rewards-after-{seed}.json", lambda a=adapter: rewarded(adapter=a))
+        rewards[f"after {seed}"] = made_once(kept / f"rewards-after-{seed}.json", partial(rewarded, adapter=adapter))
     by_text = {name: dict(zip(distinct, map(float, found), strict=True)) for name, found in rewards.items()}
     return World(written, start, pools, by_text)
 

@@ -125,7 +125,7 @@ def memorised_checks(ends: Endings) -> list[Check]:
     n, distances = SIZES[-1], [abs(gap) for gap in gaps(ends).values()]
     # Samples that were picked at random are where the fitting alone leads.
     more = {
-        moment: sum(column(ends, moment, n, name) - column(ends, "before", 1, name) for name in TAUGHT)
+        moment: np.sum([column(ends, moment, n, name) - column(ends, "before", 1, name) for name in TAUGHT], axis=0)
         for moment in ("before", "after")
     }
     change = {name: estimate(column(ends, "after", n, name) - column(ends, "before", n, name)) for name in ATTRIBUTES}
