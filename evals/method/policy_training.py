@@ -2,7 +2,8 @@
 
 Twice. A tiny random Llama is trained on a planted toy reward by TRL's GRPO. And a tiny Llama that has memorised the embedded samples of some
 prompts (`policy_memorised`: not a language model, it shifts weight between our answers) is trained on the embedded reward model before and
-after the debiasing of `recipes/joint.yaml`, by distilling the best of 4 and of 16 of its own samples, from three seeds.
+after the debiasing of `recipes/joint.yaml`, by distilling the best of 4 and of 16 of its own samples, from three seeds, each with a training of the
+reward of its own if FOLDER has three; the start policy is one. Estimated at 20 minutes on one core, without the trainings of the reward.
 
 Thresholds of the second, stated before its run:
 1. over the attributes (five biases, right answers), both rewards and both n, the mean absolute distance between the share in the trained policy and that
