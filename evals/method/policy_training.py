@@ -1,7 +1,25 @@
-"""A small GRPO run: does a policy that is trained on a reward end where the tilted policy of `cda best-of` says?"""
+"""Does a policy that is trained on a reward end where the tilted policy of `cda best-of` says?
+
+Twice. A tiny random Llama is trained on a planted toy reward by TRL's GRPO. And a tiny Llama that has memorised the embedded samples of some
+prompts (`policy_memorised`: not a language model, it shifts weight between our answers) is trained on the embedded reward model before and
+after the debiasing of `recipes/joint.yaml`, by distilling the best of 4 and of 16 of its own samples, from three seeds, each with a training of the
+reward of its own if FOLDER has three; the start policy is one. Estimated at 20 minutes on one core, without the trainings of the reward.
+
+Thresholds of the second, stated before its run:
+1. over the attributes (five biases, right answers), both rewards and both n, the mean absolute distance between the share in the trained policy and that
+   in the tilted one of the same KL is at most 10 points;
+2. under the mended reward the movement of the taught biases towards more of them, summed, away from a policy fitted to samples that were picked at
+   random, is less than half of that under the reward before, at the largest n (upper bound): the same n and so the same KL of what is picked; the
+   KL that was measured is given for each;
+3. structure and sycophancy, which are not taught, rise by at most 2 points more under the mended reward than under the one before, there;
+4. right answers are not fewer under the mended reward than under the one before, there: lower bound of at least −2 points.
+
+    python -m evals.method.policy_training --work FOLDER     (the folder of `joint_embedded`, whose runs it reads or makes; what is made is kept there)
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from pathlib import Path
@@ -14,11 +32,15 @@ from cda.benchmarks.best_of_n import GRID, Attribute, best_of_n, tilted
 from cda.results.base import Estimate
 from cda.stats.estimators import mean_of
 from cda.terminal import quiet_libraries
+from evals.method.joint_embedded import OTHERS, TAUGHT, audited
+from evals.method.policy_memorised import ATTRIBUTES, RIGHT, SIZES, Endings, World, endings, estimate, settings, world
 from evals.shared import Check, finish
 
 CLAIM = (
     "training a policy on a biased reward (TRL's GRPO, a tiny random Llama) makes the planted attribute more frequent, training it on the "
-    "mended reward with the same penalty much less so, and both end near the tilted policy that samples of the untrained policy predict."
+    "mended reward with the same penalty much less so, and both end near the tilted policy that samples of the untrained policy predict. So "
+    "does a tiny policy that has memorised the embedded answers and is trained on the embedded model before and after its debiasing: after it, "
+    "it moves towards the taught biases half as far at most, towards no other by 2 points more, and is right as often."
 )
 # Stated first.
 NEAR, LESS = 0.10, 0.5
@@ -63,18 +85,113 @@ WORDS = (
 
 
 def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
+    parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
+    work = parser.parse_args().work
     quiet_libraries()
     import torch
 
     torch.set_num_threads(1)
+    if not (work / "joint" / "adapter").is_dir():
+        audited(work)
+    kept = work / f"policy-{settings()}"
+    found = world(work / "joint", kept)
+    ends = endings(found, kept)
+    checks, numbers = planted()
+    return finish(
+        "policy_training", CLAIM, [*checks, *memorised_checks(ends)], numbers | memorised_numbers(found, ends)
+    )
+
+
+DISTANCE, HALF, RISE, FEWER = 0.10, 0.5, 0.02, 0.02
+
+
+def column(ends: Endings, moment: str, n: int, name: str, of: str = "trained") -> FloatArray:
+    """An attribute's share by seed and prompt, shape (n_seeds, n_prompts)."""
+    values: FloatArray = ends[moment, n][of][:, :, ATTRIBUTES.index(name)]
+    return values
+
+
+def gaps(ends: Endings) -> dict[tuple[str, int, str], float]:
+    """Trained − tilted, over seeds and prompts."""
+    return {
+        (moment, n, name): float((column(ends, moment, n, name) - column(ends, moment, n, name, "tilted")).mean())
+        for moment, n in ends
+        for name in ATTRIBUTES
+        if n > 1
+    }
+
+
+def memorised_checks(ends: Endings) -> list[Check]:
+    n, distances = SIZES[-1], [abs(gap) for gap in gaps(ends).values()]
+    # Samples that were picked at random are where the fitting alone leads.
+    more = {
+        moment: np.sum([column(ends, moment, n, name) - column(ends, "before", 1, name) for name in TAUGHT], axis=0)
+        for moment in ("before", "after")
+    }
+    change = {name: estimate(column(ends, "after", n, name) - column(ends, "before", n, name)) for name in ATTRIBUTES}
+    less = estimate(more["after"] - HALF * more["before"], "points")
+    words = ", ".join(f"{moment} {_points(estimate(each, 'points'))}" for moment, each in more.items())
+    return [
+        Check(f"memorised: trained and tilted shares differ by {100 * DISTANCE:g} points at most, on average",
+              f"{100 * np.mean(distances):.1f} points, largest {100 * max(distances):.1f}", bool(np.mean(distances) <= DISTANCE)),
+        Check(f"memorised, best of {n}: the mended reward moves the taught biases less than {HALF:g} as far, summed: upper bound below 0",
+              f"{words}; after − {HALF:g} · before {_points(less)}", less.high < 0),
+        *(Check(f"memorised, best of {n}: {name}, not taught: rises by {100 * RISE:g} points more at most",
+                _points(change[name]), change[name].value <= RISE) for name in OTHERS),
+        Check(f"memorised, best of {n}: a loss of more than {100 * FEWER:g} points of right answers is excluded",
+              _points(change[RIGHT]), change[RIGHT].low >= -FEWER),
+    ]  # fmt: skip
+
+
+def memorised_numbers(found: World, ends: Endings) -> dict[str, Any]:
+    """Shares before the training, trained and tilted, with intervals; KL of each in nats per answer; how well the answers are recited."""
+
+    def shares(values: FloatArray) -> dict[str, Any]:
+        return {name: estimate(values[:, :, at], "share").model_dump() for at, name in enumerate(ATTRIBUTES)}
+
+    table = [
+        {
+            "reward": moment if n > 1 else "none",
+            "n": n,
+            "kl": estimate(end["kl"], "nats").model_dump(),
+            "close": float(end["close"].mean()),
+            "trained": shares(end["trained"]),
+        }
+        # Less than `kl` if the samples do not support as much.
+        | ({"tilted": shares(end["tilted"]), "kl tilted": float(end["tilted kl"].mean())} if n > 1 else {})
+        for (moment, n), end in ends.items()
+    ]
+    written = np.array([[one.shown(text) for text in one.row.responses] for one in found.written])
+    start = np.array([found.attributes(pool).mean(axis=1) for pool in found.pools.values()])
+    return {
+        "memorised": {
+            "of the twelve": dict(zip(ATTRIBUTES, written.mean(axis=(0, 1)).tolist(), strict=True)),
+            "start": shares(start),
+            "close to one of the twelve": float(np.mean([found.close(pool) for pool in found.pools.values()])),
+            "prompts": len(found.written),
+            "trainings of the reward": len(found.rewards) - 1,
+            "ends": table,
+            "gaps, trained minus tilted": [
+                {"reward": moment, "n": n, "attribute": name, "gap": gap}
+                for (moment, n, name), gap in gaps(ends).items()
+            ],
+        }
+    }
+
+
+def planted() -> tuple[list[Check], dict[str, Any]]:
+    """The toy reward."""
     rng = np.random.default_rng(SEED)
     prompts = [" ".join(rng.choice(WORDS[2:], size=4, replace=False)) for _ in range(N_PROMPTS)]
     with tempfile.TemporaryDirectory() as folder:
         base = made(Path(folder) / "base")
         texts = sampled(base, prompts)
-        before = shares(texts)
+        before = planted_shares(texts)
         predicted = prediction(texts, prompts)
-        trained = {name: shares(sampled(train(base, prompts, name, Path(folder) / name), prompts)) for name in BONUS}
+        trained = {
+            name: planted_shares(sampled(train(base, prompts, name, Path(folder) / name), prompts)) for name in BONUS
+        }
     rises = {name: _estimate(found - before) for name, found in trained.items()}
     less = _estimate((trained["mended"] - before) - LESS * (trained["biased"] - before))
     checks = [
@@ -97,7 +214,7 @@ def main() -> int:
         "beta": BETA,
         "bonus": BONUS,
     }
-    return finish("policy_training", CLAIM, checks, numbers)
+    return checks, numbers
 
 
 def reward(text: str, bonus: float) -> float:
@@ -164,7 +281,7 @@ def train(base: Path, prompts: list[str], name: str, out: Path) -> Path:
     return out
 
 
-def shares(texts: list[list[str]]) -> FloatArray:
+def planted_shares(texts: list[list[str]]) -> FloatArray:
     """Share of each prompt's responses with the planted word, shape (n_prompts,)."""
     return np.array([np.mean([PLANTED in text.split() for text in own]) for own in texts])
 
