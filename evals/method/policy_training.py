@@ -231,7 +231,7 @@ def made(folder: Path) -> Path:
 
     vocabulary = {word: place for place, word in enumerate(("<pad>", "<s>", "</s>", *WORDS))}
     words = Tokenizer(models.WordLevel(vocabulary, unk_token="<pad>"))
-    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()  # type: ignore[assignment]
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=words, pad_token="<pad>", bos_token="<s>", eos_token="</s>", padding_side="left"
     )
