@@ -431,10 +431,10 @@ def _held_on(why: str, run: str | None, audit: AuditResult) -> NextStep | None:
     if audit.run is None or "keep" in str(audit.run.settings.get("objectives")):
         return None
     targets = [name for name, skew in audit.skew.items() if skew.target]
-    if all(_chooses(name, audit) for name in targets):
-        shares = ", ".join(f"{name}: {1 - audit.votes[name].human_skew.value:.2f}" for name in targets)
-        objectives, name = f"objectives=[{{kind: paired, target: {{{shares}}}}}, keep]", "people"
-        teach = "teach the share that people give the bias, and keep the rest; then audit on other votes"
+    voted = [audit.votes[name].human_skew.n_prompts for name in targets if name in audit.votes]
+    if len(voted) == len(targets) and min(voted) >= 3 * PROMPTS_TO_CHOOSE:  # of which about half set the target
+        objectives, name = "objectives=[{kind: paired, target: people}, keep]", "people"
+        teach = "teach the share that people give the bias by half of the votes, and keep the rest"
     else:
         objectives, name = "objectives=[neutral, keep]", "tie"
         teach = "teach that the bias makes no difference, and keep the rest"

@@ -113,8 +113,9 @@ class ObjectiveSection(Section):
     carry the bias over the rejected one, so that next to pairs the bias is on the better side as often as on the worse. paired: a response over
     its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
     debiased, keep the margin that the base model gives them; without it, unchanged pairs are taught as they are labelled."""
-    target: Share | dict[str, Share] | None = None
-    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias (`joint`: of those without). null: 1. Every
+    target: Share | dict[str, Share] | Literal["people"] | None = None
+    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias (`joint`: of those without). null: 1.
+    people: people's share, by their votes on about half of the prompts of audit.contrasts, which the audit then leaves out (a tie where too few voted). Every
     pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and
     below 0.5 the biased side is taught to be better. The dose then sets the share of pairs on which it prefers either."""
     margin: Annotated[float, Field(ge=0)] = 0.0
@@ -133,6 +134,8 @@ class ObjectiveSection(Section):
         """The training example of a pair whose first text is the unbiased one."""
         if self.kind == "keep":
             return TrainingExample(pair, None, 0.0, self.weight)
+        if self.target == "people":
+            raise ValueError("shares of people are known to `with_people`")
         target = self.target.get(bias, self.target.get("joint")) if isinstance(self.target, dict) else self.target
         preferred = 1.0 if target is None else target
         return TrainingExample(pair, 0.5 if self.kind == "neutral" else preferred, self.margin, self.weight)
@@ -390,6 +393,11 @@ class Recipe(Section):
         kinds = {objective.kind for objective in self.objectives}
         taught = ("neutral" in kinds and not kinds & {"pairs", "paired", "balanced"}) or {"pairs", "balanced"} <= kinds
         return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)
+
+    @property
+    def votes_teach(self) -> bool:
+        """True if people's votes set targets, so that the audit must not measure by the same votes."""
+        return any(objective.target == "people" for objective in self.objectives)
 
     @property
     def balances(self) -> bool:

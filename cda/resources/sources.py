@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Literal, TypeVar
@@ -268,6 +268,8 @@ class AuditInputs:
     opened: Opened
     trains: bool = False
     """The audit of a training: contrasts of the user's file of biases that are not taught are measured too."""
+    votes_teach: bool = False
+    """Votes on `teaching_prompt`s set the training's targets: contrasts come without them."""
 
     @property
     def names(self) -> list[str]:
@@ -275,7 +277,14 @@ class AuditInputs:
 
     def contrasts(self) -> CleanContrasts:
         """Contrasts of the user's file; none if the recipe names no file."""
-        return self._once("contrasts", self._read_contrasts)
+        read = self._once("contrasts", self._read_contrasts)
+        return replace(read, contrasts=tuple(self._left_votes(read.contrasts)))
+
+    def _left_votes(self, contrasts: Iterable[Contrast]) -> Iterator[Contrast]:
+        """Contrasts without the votes that teach."""
+        for each in contrasts:
+            teaches = self.votes_teach and teaching_prompt(each.prompt)
+            yield replace(each, votes=(), preferred=None) if teaches else each
 
     def opinions(self) -> tuple[Votes, Votes]:
         """People's votes and judges' verdicts from separate files."""
@@ -342,7 +351,7 @@ class AuditInputs:
         if self.audit.contrasts is None:
             return [triple.contrast for triple in self.triples().triples]
         embedded, _ = with_votes([*audit_contrasts(), *self.second_turn_contrasts()], *self.opinions())
-        return [*self.contrasts().contrasts, *embedded]
+        return [*self.contrasts().contrasts, *self._left_votes(embedded)]
 
     def drawn_contrasts(self, seed: int) -> list[Contrast]:
         """Those of them that the audit draws; a file's contrasts stand for the embedded ones."""
@@ -457,7 +466,13 @@ def audited_prompts(inputs: AuditInputs) -> set[str]:
 
 
 def audit_inputs(loaded: LoadedRecipe) -> AuditInputs:
-    return AuditInputs(loaded.recipe.audit, loaded.biases, loaded.opened, trains=not loaded.only_audit)
+    trains = not loaded.only_audit
+    return AuditInputs(loaded.recipe.audit, loaded.biases, loaded.opened, trains, trains and loaded.recipe.votes_teach)
+
+
+def teaching_prompt(prompt: Prompt) -> bool:
+    """True for about half of all prompts, the same in every file and run."""
+    return int(fingerprint(["teaches", prompt_id(prompt)]), 16) % 2 == 0
 
 
 def _unreadable(name: str, votes: Exclusions) -> DataError:

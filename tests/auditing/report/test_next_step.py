@@ -444,11 +444,10 @@ def test_overcorrection_at_the_cost_of_quality_is_taught_anew_as_a_tie(
 
 def test_with_enough_votes_it_is_taught_anew_towards_the_share_of_people(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88, 0.05)}, votes={"jargon": (0.88, 0.05, 0.21)}, quality=(0.75, 0.60), others=())
-    share = audit.votes["jargon"].human_skew.value
     step = after_audit(in_run(audit))
-    taught = f"objectives=[{{kind: paired, target: {{jargon: {1 - share:.2f}}}}}, keep]"
-    assert runs(step) == ("train", "runs/one", taught, "synthesize.supplementary=100", "run.folder=runs/one-people")
-    assert "other votes" in step.why
+    taught = "objectives=[{kind: paired, target: people}, keep]"
+    assert step.words == ("train", "runs/one", taught, "synthesize.supplementary=100", "run.folder=runs/one-people")
+    assert "half of the votes" in step.why
 
 
 @pytest.mark.parametrize(
