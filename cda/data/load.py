@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import math
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -230,10 +230,8 @@ def streamed_rows(reference: str, split: str = "train") -> Rows:
     """As `load_rows`, without holding them: one pass finds the columns, and every error."""
     where, is_typed, read = _reader(reference, split)
     n, columns = columns_in(each_plain(read(), where))
-    names = [] if is_typed else [name for name, are_messages in columns.items() if are_messages]
+    names = _of_messages(n, columns, is_typed, where)
     rows = Rows(n, tuple(columns), lambda: with_columns_of_messages(each_plain(read(), where), names, where))
-    if not n:
-        raise DataError(f"{where}: has no rows")
     if names:
         deque(rows, maxlen=0)  # finds cells that are no messages
     return rows
@@ -245,7 +243,17 @@ def load_rows(reference: str, split: str = "train") -> list[Row]:
     Raises:
         DataError: Not found, unreadable, broken (with the line), of an unknown type, or empty.
     """
-    return list(streamed_rows(reference, split))
+    where, is_typed, read = _reader(reference, split)
+    rows = list(each_plain(read(), where))
+    names = _of_messages(*columns_in(rows), is_typed, where)
+    return list(with_columns_of_messages(rows, names, where)) if names else rows
+
+
+def _of_messages(n: int, columns: Mapping[str, bool | None], is_typed: bool, where: str) -> list[str]:
+    """Columns whose texts are messages that are still to be read; DataError if there is no row."""
+    if not n:
+        raise DataError(f"{where}: has no rows")
+    return [] if is_typed else [name for name, are_messages in columns.items() if are_messages]
 
 
 def _reader(reference: str, split: str) -> tuple[str, bool, Callable[[], Iterable[Row]]]:
@@ -295,16 +303,29 @@ def arrow_batches(path: Path) -> tuple[Any, int | None, Iterator[Any]]:
             file = pyarrow.parquet.ParquetFile(path, pre_buffer=False)
             groups = (file.iter_batches(BATCH_ROWS, row_groups=[each]) for each in range(file.num_row_groups))
             read = _checked(path, (batch for group in groups for batch in group))
-            return file.schema_arrow, file.metadata.num_rows, read
+            return _distinct(path, file.schema_arrow), file.metadata.num_rows, read
         source = pyarrow.memory_map(str(path))
         try:  # as `datasets` writes them, or as Feather does
             stream = pyarrow.ipc.open_stream(source)
-            return stream.schema, None, _checked(path, stream)
+            return _distinct(path, stream.schema), None, _checked(path, stream)
         except pyarrow.ArrowInvalid:
             opened = pyarrow.ipc.open_file(source)
-            return opened.schema, None, _checked(path, map(opened.get_batch, range(opened.num_record_batches)))
+            return (
+                _distinct(path, opened.schema),
+                None,
+                _checked(path, map(opened.get_batch, range(opened.num_record_batches))),
+            )
+    except DataError:
+        raise
     except Exception as error:  # pyarrow's own, and those of its conversions: text that is not UTF-8, impossible dates
         raise _unreadable(path, error) from None
+
+
+def _distinct(path: Path, schema: Any) -> Any:
+    """The schema; DataError if a column occurs twice, of which a row could hold one alone."""
+    if twice := [name for name, n in Counter(schema.names).items() if n > 1]:
+        raise DataError(f"{path}: the column '{twice[0]}' occurs twice; rename or drop one")
+    return schema
 
 
 def _checked(path: Path, batches: Iterable[T]) -> Iterator[T]:

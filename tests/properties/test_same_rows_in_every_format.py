@@ -215,7 +215,7 @@ def test_a_parquet_column_and_a_column_of_a_filled_table(tmp_path: Path) -> None
     parquet.write_table(
         pa.table([pa.array(["x"]), pa.array(["y"])], names=["prompt", "prompt"]), tmp_path / "a.parquet"
     )
-    with pytest.raises(DataError, match="Multiple matches"):
+    with pytest.raises(DataError, match="the column 'prompt' occurs twice"):
         load_rows(str(tmp_path / "a.parquet"))
     with pytest.raises(DataError, match="'item' occurs twice"):
         list(sheet_rows("study,item,item\na,b,c\n", "items.csv"))
