@@ -5,7 +5,7 @@ of this package. A process of its own for each size; seconds are those of the CP
 command on the start size, which are those of starting, and the slope is that by the input beyond the start size; memory is the peak of the process.
 `data` and `label`, which files of millions of rows are given to, have their seconds extrapolated to 5 million.
 
-    python -m evals.speed.growth [--only NAME]            (about 15 minutes on a core)
+    python -m evals.speed.growth [--only NAME]            (about 20 minutes on a core)
 
 The table of docs/reference/growth.md is made from the result.
 """
@@ -88,8 +88,8 @@ def _biases(n: int) -> list[str]:
 
 _FEW = ("audit.triples=null", "audit.quality=null", "audit.max_contrasts=null")
 GROWTHS = (
-    Growth("data", "pairs", 100, (12_500, 25_000, 50_000), pairs, lambda _: ("data", "in.jsonl", "--out", "out")),
-    Growth("label", "pairs", 100, (25_000, 50_000, 100_000), pairs, lambda _: ("label", "in.jsonl", "--bias", "jargon", "--out", "out.jsonl")),
+    Growth("data", "pairs", 100, (100_000, 200_000, 400_000), pairs, lambda _: ("data", "in.jsonl", "--out", "out")),
+    Growth("label", "pairs", 100, (100_000, 200_000, 400_000), pairs, lambda _: ("label", "in.jsonl", "--bias", "jargon", "--out", "out.jsonl")),
     Growth("audit", "contrasts", 100, (2_000, 4_000, 8_000), contrasts,
            lambda _: ("audit", "rm.py:length", "--contrasts", "in.jsonl", "--bias", "jargon", *_FEW, "--out", "out")),
     Growth("quality", "pairs", 100, (5_000, 10_000, 20_000), pairs, lambda _: ("quality", "rm.py:length", "in.jsonl", "--out", "out")),
