@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from cda.errors import DataError
@@ -46,12 +47,17 @@ def people_targets(loaded: LoadedRecipe) -> dict[str, float]:
     return taught
 
 
-def with_people(loaded: LoadedRecipe) -> Recipe:
-    """The recipe with people's shares for targets that are `people`."""
+def with_people(loaded: LoadedRecipe, told: Callable[[str], None] | None = None) -> Recipe:
+    """The recipe with people's shares for targets that are `people`, which are `told` in a sentence."""
     recipe = loaded.recipe
     if not recipe.votes_teach:
         return recipe
     taught = people_targets(loaded)
+    if told is not None:
+        shares = ", ".join(f"{name} {share:g}" for name, share in taught.items())
+        told(
+            f"  targets by half of the votes, the share for the side without the bias: {shares}; the other half is audited"
+        )
     objectives = [
         each.model_copy(update={"target": taught}) if each.target == "people" else each for each in recipe.objectives
     ]

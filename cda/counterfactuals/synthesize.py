@@ -30,7 +30,7 @@ from cda.counterfactuals.pairs import (
     unchanged_examples,
     weighted_examples,
 )
-from cda.counterfactuals.people_targets import people_targets, with_people
+from cda.counterfactuals.people_targets import with_people
 from cda.data.contrasts import CleanContrasts
 from cda.embedded.texts import EMBEDDED_BIASES
 from cda.errors import DataError
@@ -94,12 +94,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder) -> Stage:
 
 def run(loaded: LoadedRecipe, run_folder: RunFolder, folder: Path) -> SynthesizeCounts:
     """Write the training mix and return the counts."""
-    recipe, llm = with_people(loaded), llm_access(loaded)
-    if loaded.recipe.votes_teach:
-        told = ", ".join(f"{name} {share:g}" for name, share in people_targets(loaded).items())
-        say(
-            f"  targets by half of the votes, the share for the side without the bias: {told}; the other half is audited"
-        )
+    recipe, llm = with_people(loaded, say), llm_access(loaded)
     source, audited = run_folder.stage("label"), audited_prompts(audit_inputs(loaded))
     in_audit: dict[str, Exclusions] = {}
     rows = _not_audited(source / label.PAIRS, audited, recipe.data.pairs, in_audit)

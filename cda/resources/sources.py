@@ -394,7 +394,7 @@ class AuditInputs:
 
     def check_opinions(self) -> None:
         """DataError if votes or verdicts have no id of a contrast that exists, or no readable vote."""
-        contrasts = self.existing_contrasts() if any(self.opinions()) else []
+        contrasts = replace(self, votes_teach=False).existing_contrasts() if any(self.opinions()) else []
         if contrasts:
             self.unmatched(contrasts)
         self.check_readable(contrasts)
