@@ -43,6 +43,7 @@ from cda.launch import say, unsaid
 from cda.models.config import ModelSpec
 from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.load import LoadedRecipe
+from cda.recipe.schema import Recipe
 from cda.recipe.sections import AuditSection, DoseSection
 from cda.records import Contrast, Exclusions, Pair, TieRule, prompt_id
 from cda.resources.artifacts import read_labelled, read_training, shown_target
@@ -235,10 +236,8 @@ def chosen(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> f
 def is_wanted(loaded: LoadedRecipe) -> bool:
     """True if the recipe asks for a dose, teaches ties, or people voted on enough contrasts of its biases."""
     recipe = loaded.recipe
-    if recipe.dose.on != "auto":
-        return recipe.dose.on == "yes"
-    if not may_have_votes(recipe.audit) and not recipe.aims_at_ties:
-        return False
+    if recipe.dose.on != "auto" or not may_be_wanted(recipe):
+        return may_be_wanted(recipe)
     try:
         check_counts(loaded)
     except DataError as error:
@@ -246,6 +245,14 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
             say(f"\ndose\n  left out: {error}")
         return False
     return True
+
+
+def may_be_wanted(recipe: Recipe) -> bool:
+    """False if no dose is asked for, or none is chosen by default whatever the contrasts are. A target that votes set does a dose's
+    work: one chosen by votes on top of it came out no better (evals/results/real_debias.json)."""
+    if recipe.dose.on != "auto":
+        return recipe.dose.on == "yes"
+    return not recipe.votes_teach and (recipe.aims_at_ties or may_have_votes(recipe.audit))
 
 
 def may_have_votes(audit: AuditSection) -> bool:

@@ -419,7 +419,7 @@ def _several(recipe: Recipe, dosed: bool) -> list[str]:
 def dose_lines(recipe: Recipe) -> list[str]:
     """The line of the stage `dose`; none if no dose is chosen."""
     section, ties = recipe.dose, recipe.aims_at_ties
-    if section.on == "no" or (section.on == "auto" and not ties and not dose.may_have_votes(recipe.audit)):
+    if not dose.may_be_wanted(recipe):
         return []
     when = "" if section.on == "yes" else ", where people voted on enough contrasts"
     if ties:

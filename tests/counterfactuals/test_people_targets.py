@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from cda.cli import app
 from cda.counterfactuals.people_targets import people_targets, with_people
+from cda.dosing.stage import is_wanted
 from cda.errors import DataError
 from cda.recipe.load import LoadedRecipe, load_recipe
 from cda.records import prompt_id
@@ -67,6 +68,13 @@ def test_too_few_votes_are_refused_in_a_sentence(tmp_path: Path, words: tuple[st
 def test_a_bias_with_few_votes_beside_one_with_many_is_a_tie(tmp_path: Path) -> None:
     recipe = loaded(tmp_path, 120, PEOPLE, "biases=[jargon,length]")
     assert people_targets(recipe)["length"] == 0.5
+
+
+def test_no_dose_is_chosen_on_top_of_the_votes_target_unless_asked_for(tmp_path: Path) -> None:
+    own = f"audit.contrasts={voted_file(tmp_path, 120)}"
+    assert is_wanted(load_recipe("jargon", [own]))
+    assert not is_wanted(load_recipe("jargon", [own, PEOPLE]))
+    assert is_wanted(load_recipe("jargon", [own, PEOPLE, "dose.on=yes"]))
 
 
 def test_the_mix_is_taught_the_share_and_says_so(tmp_path: Path) -> None:
