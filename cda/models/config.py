@@ -42,7 +42,7 @@ def automatic(n_weights: Callable[[], int], prefers_8bit: bool = False) -> tuple
 
     On a GPU bf16 if its weights fit, else 8-bit; by its whole memory, so that every run on the machine chooses the same. On a
     CPU bf16 if it multiplies in bf16 (MiniLM then scores in 0.6 times the time of fp32, and its rewards are off by 1.5% of their
-    spread), else fp32: without such units bf16 is three times slower. `n_weights` counts the model's weights.
+    spread), else fp32: without such units bf16 takes several times as long. `n_weights` counts the model's weights.
     """
     import torch
 
@@ -69,6 +69,24 @@ def bf16_units() -> tuple[str, ...]:
     ask = getattr(torch.cpu, "get_capabilities", None)  # earlier versions of torch do not tell
     capabilities: Mapping[str, object] = ask() if ask is not None else {}
     return tuple(sorted(name for name, has_it in capabilities.items() if "bf16" in name and has_it is True))
+
+
+def why_not_compiled() -> str | None:
+    """Why torch cannot compile a model on this machine, as the part of a sentence; None if it can."""
+    import torch
+    from torch import _dynamo
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch.utils._triton import has_triton
+
+    if not _dynamo.is_dynamo_supported():
+        return f"torch {torch.__version__} compiles nothing under this Python"
+    if torch.cuda.is_available():
+        return None if has_triton() else "Triton is not installed"
+    try:
+        get_cpp_compiler()
+    except Exception:  # of several kinds, by the machine
+        return "no C++ compiler was found; install g++, or name one in CXX"
+    return None
 
 
 CLASSIFIER = "a sequence classifier"
@@ -104,8 +122,8 @@ class ModelSpec:
     """The one of several labels that is the reward, by index or name."""
     template_date: datetime.date = DAY
     """The day that a chat template is given which writes today's date."""
-    precision_reason: str | None = field(default=None, compare=False)
-    """Why this precision was taken, if the recipe left it to the machine."""
+    notes: tuple[str, ...] = field(default=(), compare=False)
+    """What the machine decided of these settings, and why, as sentences."""
 
     def pinned(self) -> ModelSpec:
         """The same; of a hub model at its commit, if that is known, so that all of its files are of one."""

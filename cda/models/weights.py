@@ -181,7 +181,7 @@ def read_weights(
         left_out = None if skip is None else list(skip)
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True, llm_int8_skip_modules=left_out)
         if not torch.cuda.is_available():
-            options["dtype"] = torch.float32  # CPUs without bf16 units are three times slower in it
+            options["dtype"] = torch.float32  # CPUs without bf16 units take several times as long in it
     if torch.cuda.is_available() and not sharded:
         # One full copy a process: the only layout in which 8-bit weights train under several processes.
         options["device_map"] = {"": int(os.environ.get("LOCAL_RANK", "0"))}

@@ -104,7 +104,7 @@ class Classifier(NamedScorer):
             max_length_tokens=template.max_length_tokens,
             notes=(
                 *notes,
-                *([spec.precision_reason] if spec.precision_reason and subject.adapter is None else []),
+                *(spec.notes if subject.adapter is None else ()),
                 *marks_note(texts, template.has_marks),
             ),
         )
@@ -135,7 +135,7 @@ class Classifier(NamedScorer):
         how = f"Compared in {spec.precision}, {template.form}; {judge.n_cut} of {n} comparisons cut at {template.max_length_tokens} tokens."
         notes += [
             how,
-            *([spec.precision_reason] if spec.precision_reason else []),
+            *spec.notes,
             *marks_note(texts_of(comparisons), template.has_marks),
         ]
         for note in notes:
@@ -290,7 +290,7 @@ class LogRatio(NamedScorer):
             unit=scorer.unit,
             notes=(
                 *scorer.notes(),
-                *([causal.spec.precision_reason] if causal.spec.precision_reason else []),
+                *causal.spec.notes,
                 *marks_note(texts, causal.template.has_marks),
             ),
         )

@@ -33,7 +33,7 @@ from cda.files.hub import commit_of
 from cda.files.paths import user_path
 from cda.inert import clipped, inert
 from cda.launch import say
-from cda.models.config import ModelSpec, automatic
+from cda.models.config import ModelSpec, Precision, automatic, why_not_compiled
 from cda.models.own_files import content_of
 from cda.models.weights import n_weights
 from cda.prompts import Prompts
@@ -58,14 +58,23 @@ def model_spec(section: ModelSection) -> ModelSpec:
         each.name: getattr(section, each.name) for each in fields(ModelSpec) if each.name in ModelSection.model_fields
     }
     spec = ModelSpec(**same | {"name_or_path": _model_name(section), "precision": "bf16"}).pinned()
-    if section.precision != "auto" and section.precision != "8bit_on_gpu":
-        return replace(spec, precision=section.precision)
-    precision, reason = automatic(lambda: n_weights(spec), section.precision == "8bit_on_gpu")
-    return replace(
-        spec,
-        precision=precision,
-        precision_reason=f"precision {precision}: {reason} (model.precision={section.precision})",
-    )
+    precision, notes = _precision(section, spec)
+    if section.compile and (why := why_not_compiled()):
+        spec, notes = replace(spec, compile=False), [*notes, f"model.compile: left out, which takes longer: {why}"]
+    return replace(spec, precision=precision, notes=tuple(notes))
+
+
+def _precision(section: ModelSection, spec: ModelSpec) -> tuple[Precision, list[str]]:
+    """The precision of a recipe's model, and what is to be said of it."""
+    asked = section.precision
+    if asked == "auto" or asked == "8bit_on_gpu":
+        precision, reason = automatic(lambda: n_weights(spec), asked == "8bit_on_gpu")
+        return precision, [f"precision {precision}: {reason} (model.precision={asked})"]
+    if asked == "bf16" and automatic(lambda: n_weights(spec))[0] == "fp32":
+        return asked, [
+            "precision bf16: this CPU has no units that multiply in it; model.precision=fp32 takes less time and rounds less"
+        ]
+    return asked, []
 
 
 def _model_name(section: ModelSection) -> str:

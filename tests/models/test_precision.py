@@ -78,20 +78,46 @@ def test_the_presets_of_large_models_are_8bit_on_a_gpu_and_bf16_is_a_word_away(
         spec = model_spec(load_recipe("jargon", words).recipe.model)
         assert spec.precision == expected or (expected is None and spec.precision in ("bf16", "fp32"))
         if gpu and not asked:
-            assert "take 8.0 of its 80 GB. With model.precision=bf16 16.0" in str(spec.precision_reason)
+            assert "take 8.0 of its 80 GB. With model.precision=bf16 16.0" in str(spec.notes)
 
 
 def test_a_recipe_names_what_was_taken_and_why() -> None:
     spec = model_spec(ModelSection(name_or_path="embedded"))
     assert spec.precision in ("bf16", "fp32", "8bit")
-    assert spec.precision_reason is not None
-    assert (
-        spec.precision_reason.startswith(f"precision {spec.precision}: ")
-        and "model.precision=auto" in spec.precision_reason
-    )
+    [note] = spec.notes
+    assert note.startswith(f"precision {spec.precision}: ") and "model.precision=auto" in note
     fixed = model_spec(ModelSection(name_or_path="embedded", precision="8bit"))
-    assert (fixed.precision, fixed.precision_reason) == ("8bit", None)
+    assert (fixed.precision, fixed.notes) == ("8bit", ())
     assert 22e6 < n_weights(spec) < 23e6
+
+
+@pytest.mark.parametrize(("units", "notes"), [
+    (("avx512_bf16",), ()),
+    ((), ("precision bf16: this CPU has no units that multiply in it; model.precision=fp32 takes less time and rounds less",)),
+])  # fmt: skip
+def test_bf16_on_a_cpu_without_units_is_taken_and_said(
+    monkeypatch: pytest.MonkeyPatch, units: tuple[str, ...], notes: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("cda.models.config.bf16_units", lambda: units)
+    spec = model_spec(ModelSection(name_or_path="embedded", precision="bf16"))
+    assert (spec.precision, spec.notes) == ("bf16", notes)
+
+
+def test_a_machine_that_compiles_nothing_goes_on_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    from torch import _dynamo, _inductor
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    asked = ModelSection(name_or_path="embedded", precision="fp32", compile=True)
+    with _inductor.config.patch({"cpp.cxx": ("no-compiler-of-this-name",)}):
+        without = model_spec(asked)
+    assert (without.compile, without.notes) == (
+        False,
+        ("model.compile: left out, which takes longer: no C++ compiler was found; install g++, or name one in CXX",),
+    )
+    monkeypatch.setattr(_dynamo, "is_dynamo_supported", lambda: False)
+    [note] = model_spec(asked).notes
+    assert "compiles nothing under this Python" in note
 
 
 @on_a_cpu
