@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -19,10 +20,13 @@ def versions() -> dict[str, str]:
     installed = {"cda": own_version()}
     for name in _PACKAGES:
         try:
-            installed[name] = metadata.version(name)
+            installed[name] = _version(name)
         except metadata.PackageNotFoundError:
             installed[name] = "not installed"
     return installed
+
+
+_version = cache(metadata.version)  # each is looked for in every folder of packages
 
 
 def git_commit() -> str | None:

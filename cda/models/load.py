@@ -184,8 +184,8 @@ def free_memory() -> None:
     """Free the memory of dropped models before the next is loaded: trainers keep themselves alive in cycles."""
     import gc
 
-    import torch
-
+    if (torch := sys.modules.get("torch")) is None:  # no model was loaded
+        return
     gc.collect()
     if "deepspeed" in sys.modules:
         # Accelerate keeps ZeRO-3's settings alive, and with them no model can be put on one device.

@@ -294,10 +294,16 @@ def _style() -> Iterator[None]:
 @contextmanager
 def _drawn(plot: Plot, column: Column) -> Iterator[Figure]:
     """The drawn figure; save it inside this context, while the style is in force."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    def opened(**size: Any) -> Figure:
+        return FigureCanvasAgg(Figure(**size)).figure
+
     with _style():
-        yield _laid_out(plot, column, Figure)[0]
+        figure, _ = _laid_out(plot, column, opened)
+        figure.set_layout_engine("none")  # all is in its place, which a file's canvas would look for again
+        yield figure
 
 
 def _laid_out(plot: Plot, column: Column, opened: Any, **more: Any) -> tuple[Figure, list[Axes]]:
@@ -325,20 +331,28 @@ def _fit(figure: Figure, panels: Sequence[Axes], columns: int) -> None:
         if axes is not first and _row_names(axes) and _row_names(axes) == _row_names(first):
             axes.tick_params(labelleft=False)
             axes.set_ylabel("")
-    figure.draw_without_rendering()
+    _place(figure)
     broken = [_break_row_names(axes, _ROW_SHARE * width) for axes in panels]
     if any(broken):
-        figure.draw_without_rendering()
+        _place(figure)
     _break_legend(figure, panels[0])
+    changed = [_thin_ticks(axes) for axes in panels]
     for at, axes in enumerate(panels):
-        _thin_ticks(axes)
         row = panels[at - at % columns : at - at % columns + columns]
         left = row[at % columns - 1].bbox.x1 if at % columns else 0.0
         right = row[at % columns + 1].bbox.x0 if axes is not row[-1] else figure.bbox.width
-        _break_titles(axes, left, right, figure.bbox.height)
-    figure.draw_without_rendering()
+        changed.append(_break_titles(axes, left, right, figure.bbox.height))
+    if any(changed):
+        _place(figure)
     if (lacking := max(map(_lacking_height, panels))) > 0:
         figure.set_figheight(figure.get_figheight() + lacking / figure.dpi * -(-len(panels) // columns))
+        _place(figure)
+
+
+def _place(figure: Figure) -> None:
+    """Find the place of every panel, as drawing the figure does in twice the time."""
+    if engine := figure.get_layout_engine():
+        engine.execute(figure)
 
 
 def _row_names(axes: Axes) -> list[str]:
@@ -377,23 +391,28 @@ def _break_legend(figure: Figure, axes: Axes) -> None:
             key.remove()
             legend(axes, -(-n // lines))
             figure.set_figheight(figure.get_figheight() + _LEGEND_LINE)
-            figure.draw_without_rendering()
+            _place(figure)
 
 
-def _thin_ticks(axes: Axes) -> None:
+def _thin_ticks(axes: Axes) -> bool:
+    """Fewer ticks where their numbers would touch; True if there are any."""
     from matplotlib.ticker import MaxNLocator
 
+    thinned = False
     for n_ticks in range(5, 1, -1):
         boxes = [text.get_window_extent() for text in axes.get_xticklabels() if text.get_text()]
         is_free = isinstance(axes.xaxis.get_major_locator(), MaxNLocator)
         if is_free and any(left.x1 + _TICK_GAP > right.x0 for left, right in pairwise(boxes)):
             axes.locator_params(axis="x", nbins=n_ticks)
+            thinned = True
+    return thinned
 
 
-def _break_titles(axes: Axes, left: float, right: float, height: float) -> None:
-    """Names of axes and titles that reach into the panels at their sides, or beyond the figure; pixels."""
+def _break_titles(axes: Axes, left: float, right: float, height: float) -> bool:
+    """Names of axes and titles that reach into the panels at their sides, or beyond the figure, in pixels; True if there are any."""
     from matplotlib.text import Text
 
+    broken = False
     titles = [each for each in axes.get_children() if isinstance(each, Text) and each not in axes.texts]
     for text in (*titles, axes.xaxis.label, axes.yaxis.label):
         box, words = text.get_window_extent(), text.get_text()
@@ -404,6 +423,8 @@ def _break_titles(axes: Axes, left: float, right: float, height: float) -> None:
         if words and beyond > 0:
             ends = 1 if text.get_horizontalalignment() == "left" else 2
             text.set_text(_broken(words, int(len(words) * (1 - ends * beyond / length)) - 3))
+            broken = True
+    return broken
 
 
 def _broken(words: str, most: int) -> str:

@@ -120,12 +120,13 @@ def forward(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:
 def packs(model: Any) -> bool:
     """True of a causal classifier with a flash attention, which computes no product between two texts. Other kinds of attention
     would compute all of them, and mask them."""
-    from transformers.modeling_layers import GenericForSequenceClassification
-
     plain = without_adapter(model)
     attention, reading = str(getattr(plain.config, "_attn_implementation", None)), getattr(plain, "reading", None)
-    causal = isinstance(plain, GenericForSequenceClassification)
-    return causal and "flash" in attention and reading is not None and reading.points is None
+    if "flash" not in attention or reading is None or reading.points is not None:
+        return False
+    from transformers.modeling_layers import GenericForSequenceClassification
+
+    return isinstance(plain, GenericForSequenceClassification)
 
 
 def packed(reward_model: RewardModel, ids: list[list[int]]) -> FloatArray:

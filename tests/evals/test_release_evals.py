@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -94,17 +95,24 @@ def test_correlations_in_the_order_shown_are_scipy_s() -> None:
 
 
 @pytest.mark.parametrize("name", ["panel_release", "data_release", "paper_tables", "paper_outcome", "paper_means"])
-def test_an_eval_without_its_data_has_not_passed_and_leaves_its_result(name: str, tmp_path: Path) -> None:
+def test_an_eval_without_its_data_has_not_passed_and_leaves_its_result(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `python -m` runs it, without loading cda anew."""
     result = ROOT / "evals" / "results" / f"{name}.json"
     kept = result.read_bytes()
-    command = [sys.executable, "-m", f"evals.real_data.{name}"]
-    env = {**os.environ, "CDA_DATA": str(tmp_path), "PYTHONPATH": str(ROOT)}
-    run = subprocess.run(command, capture_output=True, text=True, env=env, cwd=ROOT)
-    assert run.returncode == 77 and run.stdout.startswith("skipped: "), run.stdout + run.stderr
-    given = subprocess.run(
-        [*command, "--release", str(tmp_path / "no")], capture_output=True, text=True, env=env, cwd=ROOT
-    )
-    assert given.returncode == 2 and given.stdout.startswith("FAILED: "), given.stdout + given.stderr
+    monkeypatch.setenv("CDA_DATA", str(tmp_path))
+    for module in [each for each in sys.modules if each.partition(".")[0] == "evals"]:  # it is read as they load
+        monkeypatch.delitem(sys.modules, module)
+
+    def ended(*words: str) -> tuple[object, str]:
+        monkeypatch.setattr(sys, "argv", [name, *words])
+        with pytest.raises(SystemExit) as end:
+            runpy.run_module(f"evals.real_data.{name}", run_name="__main__", alter_sys=True)
+        return end.value.code, capsys.readouterr().out.partition(": ")[0]
+
+    assert ended() == (77, "skipped")
+    assert ended("--release", str(tmp_path / "no")) == (2, "FAILED")
     assert result.read_bytes() == kept
 
 
