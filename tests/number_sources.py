@@ -85,6 +85,12 @@ SOURCES: dict[str, dict[str, str]] = {
     "docs/explanation/limits.md": {
         "length went from 78% to 54%, jargon from 81% to 55%,\n  vagueness from 81% to 62%, and structure, which was not taught, from 81% to 85%": "made joint_mix",
         "changed by −0.4 points": "result joint_embedded:checks",
+        "from 81% to 47%": "result recipes_embedded:numbers.jargon.jargon.before.value + result recipes_embedded:numbers.jargon.jargon.after.value",
+        "from 81% to 69% and sycophancy from\n  78% to 72%": "result recipes_embedded:numbers.vagueness.vagueness.before.value + result recipes_embedded:numbers.vagueness.vagueness.after.value + result recipes_embedded:numbers.sycophancy.sycophancy.before.value + result recipes_embedded:numbers.sycophancy.sycophancy.after.value",
+        "(77% to 62%)": "result recipes_embedded:numbers.length.length.before.value + result recipes_embedded:numbers.length.length.after.value", "(81% to 76%)": "result recipes_embedded:numbers.structure.structure.before.value + result recipes_embedded:numbers.structure.structure.after.value",
+        "more than 5 points further from a\n  tie": "code evals.method.joint_embedded:FURTHER",
+        "lost 2.0 points with vagueness and 1.4": "result recipes_embedded:numbers.vagueness.accuracy.change.value + result recipes_embedded:numbers.sycophancy.accuracy.change.value",
+        "164 pairs cannot": "made texts",
         "up to 20 points on length": "stated: the largest minus the least of joint_embedded's trainings, 66 and 45%",
         "lists +2.0 points more often": "result policy_samples:checks",
         "by 56.7 points in all under the reward before and by 6.3": "result policy_training:checks",
