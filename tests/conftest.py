@@ -51,7 +51,7 @@ SMALL = (
     "model.precision=8bit", "train.num_train_epochs=1", "train.per_device_train_batch_size=4", "train.eval_steps=2", "train.save_steps=2",
 )  # fmt: skip
 # A page's figures are laid out and written where its looks are tested; elsewhere their marks are drawn, in a fifth of the time.
-WITH_FIGURES = ("browser", "report", "auditing/report", "properties", "results", "api")
+WITH_FIGURES = ("browser", "report", "auditing/report", "properties", "results", "api", "pipeline")
 ModelMaker = Callable[..., Path]
 
 
