@@ -236,8 +236,10 @@ def chosen(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> f
 def is_wanted(loaded: LoadedRecipe) -> bool:
     """True if the recipe asks for a dose, teaches ties, or people voted on enough contrasts of its biases."""
     recipe = loaded.recipe
-    if recipe.dose.on != "auto" or not may_be_wanted(recipe):
-        return may_be_wanted(recipe)
+    if not may_be_wanted(recipe):
+        return False
+    if recipe.dose.on == "yes":
+        return True
     try:
         check_counts(loaded)
     except DataError as error:

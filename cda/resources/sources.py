@@ -70,7 +70,7 @@ def _precision(section: ModelSection, spec: ModelSpec) -> tuple[Precision, list[
     if asked == "auto" or asked == "8bit_on_gpu":
         precision, reason = automatic(lambda: n_weights(spec), asked == "8bit_on_gpu")
         return precision, [f"precision {precision}: {reason} (model.precision={asked})"]
-    if asked == "bf16" and automatic(lambda: n_weights(spec))[0] == "fp32":
+    if asked == "bf16" and automatic(lambda: 0)[0] == "fp32":
         return asked, [
             "precision bf16: this CPU has no units that multiply in it; model.precision=fp32 takes less time and rounds less"
         ]
