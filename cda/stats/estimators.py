@@ -350,9 +350,9 @@ def cluster_sums(rows: FloatArray, clusters: Ids) -> FloatArray:
     """Sums of the rows of each cluster, in the order of the clusters' names: shape (n_clusters, k). Rows are sorted
     before they are added, so that not even rounding depends on the order in which they came.
     """
-    names = np.unique(np.asarray(clusters), return_inverse=True)[1]
+    names = np.asarray(clusters)
     order = np.lexsort((*rows.T[::-1], names))
-    starts = np.flatnonzero(np.diff(names[order], prepend=-1))
+    starts = np.flatnonzero(np.append(True, names[order][1:] != names[order][:-1]))
     return np.asarray(np.add.reduceat(rows[order], starts, axis=0), dtype=np.float64)
 
 

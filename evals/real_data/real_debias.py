@@ -72,8 +72,7 @@ from evals.real_data.real_inputs import (
     taught_contrasts,
     voted_contrasts,
 )
-from evals.real_data.real_model import MAX_LENGTH_TOKENS, Scored, Scores, as_pairs, base_model, margins_of
-from evals.real_data.real_model import TRAINING as BASE_TRAINING
+from evals.real_data.real_model import MAX_LENGTH_TOKENS, Scored, Scores, as_pairs, base_model, margins_of, training_of
 from evals.real_data.real_ways import MIXING, PAPER, Way, ours, settings, trained, trained_on
 from evals.shared import DATA, SKIPPED, Check, finish
 
@@ -457,7 +456,7 @@ def main() -> int:
         + " ".join(map(str, compared)),
         "n_seeds": len(models),
         "base": {
-            "training": BASE_TRAINING,
+            "training": training_of(asked.encoder),
             "max_length_tokens": MAX_LENGTH_TOKENS,
             "pairs": len(alpaca_pairs("train")),
         },

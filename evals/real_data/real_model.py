@@ -35,9 +35,9 @@ PARTS = {
     "bert": ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense", "intermediate.dense", "output.dense"),
     "mpnet": ("attention.attn.q", "attention.attn.k", "attention.attn.v", "attention.attn.o", "intermediate.dense", "output.dense"),
 }  # fmt: skip
+LEARNING_RATES = {"bert": 1e-4, "mpnet": 3e-5}  # of 22M and of 110M parameters
 TRAINING: dict[str, Any] = {
     "num_train_epochs": 1,
-    "learning_rate": 1e-4,
     "lr_scheduler_type": "linear",
     "warmup_steps": 10,
     "weight_decay": 0.01,
@@ -55,6 +55,13 @@ def trained_parts(folder: Path) -> list[str]:
     """Names of the linear layers of the upper half of an encoder's blocks."""
     parts = PARTS[read_json(folder / "config.json")["model_type"]]
     return [f"layer.{layer}.{part}" for layer in trained_layers(folder) for part in parts]
+
+
+def training_of(encoder: Path | None = None) -> dict[str, Any]:
+    """How a base model is trained from an encoder (MiniLM without one)."""
+    return TRAINING | {
+        "learning_rate": LEARNING_RATES[read_json((encoder or encoder_folder()) / "config.json")["model_type"]]
+    }
 
 
 def base_model(folder: Path, seed: int, encoder: Path | None = None) -> ModelSpec:
@@ -89,7 +96,7 @@ def train_classifier(
     tokenizer.eos_token = tokenizer.sep_token  # TRL asks for one
     with tempfile.TemporaryDirectory() as temporary:
         config = RewardConfig(
-            **TRAINING,
+            **training_of(encoder),
             output_dir=temporary,
             seed=seed,
             use_cpu=not on_gpu,

@@ -45,7 +45,7 @@ from cda.results.data import DataWeights
 from cda.stats.choice_weights import effective_n
 from cda.stats.estimators import mean_of, share_of
 from evals.real_data.real_inputs import alpaca_pairs, voted_contrasts
-from evals.real_data.real_model import TRAINING, Scored, as_pairs, train_classifier, trained_layers
+from evals.real_data.real_model import Scored, as_pairs, train_classifier, trained_layers, training_of
 from evals.shared import DATA, SKIPPED, Check, finish
 
 MAX_LENGTH_TOKENS = 256
@@ -177,7 +177,7 @@ def main() -> int:
     numbers = {
         "command": f"python -m evals.real_data.weights --work FOLDER --seeds {' '.join(map(str, asked.seeds))}",
         "models_of_earlier_calls": there,
-        "settings": {"training": TRAINING, "max_length_tokens": MAX_LENGTH_TOKENS, "frozen_layers": trained_layers(encoder_folder()).start},
+        "settings": {"training": training_of(), "max_length_tokens": MAX_LENGTH_TOKENS, "frozen_layers": trained_layers(encoder_folder()).start},
         "pairs": {"train": len(used), "effective_n": effective_n(np.array([w for _, w in used])), "test": len(test),
                   "contrasts": len(ids["contrasts"]), "longer_chosen": float((longer > 0).mean())},
         "data": of_data,
