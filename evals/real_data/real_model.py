@@ -198,16 +198,20 @@ class Scored:
         texts = [(pair.prompt, text) for pair in pairs for text in (pair.chosen, pair.rejected)]
         return margins_of(self.rewards(adapter, dose, texts), pairs)
 
-    def rewards(self, adapter: Path | None, dose: float, texts: Sequence[Text]) -> Scores:
-        """Rewards by `text_id`, of these texts and of those that were scored before."""
+    def rewards(self, adapter: Path | None, dose: float, texts: Sequence[Text], lower: float | None = None) -> Scores:
+        """Rewards by `text_id`, of these texts and of those that were scored before; `lower`: another dose for the lower half of
+        the adapter's blocks."""
         base = adapter is None or dose == 0
-        path = self.folder / f"{'base' if base or adapter is None else adapter.parent.name}-{dose:g}.json"
+        name = f"{'base' if base or adapter is None else adapter.parent.name}-{dose:g}"
+        path = self.folder / f"{name}{'' if lower is None else f'-lower-{lower:g}'}.json"
         found: dict[str, float] = read_json(path) if path.is_file() else {}
         missing = [one for one in texts if text_id(*one) not in found]
         if missing:
             reward_model = load_reward_model(self.spec, None if base else adapter)
             if not base:
                 DosedModel(reward_model).set(dose)
+            if lower is not None:
+                _dose_below(reward_model.model, trained_layers(Path(self.spec.name_or_path)), lower / dose)
             self._frozen.share(without_adapter(reward_model.model), trained_layers(Path(self.spec.name_or_path)).start)
             found |= dict(score_texts(ClassifierScorer(reward_model, None, f"  {path.stem}"), missing).by_text)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -215,6 +219,16 @@ class Scored:
             del reward_model
             free_memory()
         return found
+
+
+def _dose_below(model: Any, layers: range, times: float) -> None:
+    """Multiply the dose of the lower half of a dosed adapter's blocks."""
+    from peft.tuners.lora import LoraLayer
+
+    below = tuple(f".layer.{layer}." for layer in layers[: len(layers) // 2])
+    for name, part in model.named_modules():
+        if isinstance(part, LoraLayer) and any(each in name for each in below):
+            part.scaling[model.active_adapter] *= times
 
 
 def margins_of(rewards: Scores, pairs: Sequence[Pair]) -> np.ndarray[Any, np.dtype[np.float64]]:
