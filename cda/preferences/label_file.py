@@ -82,11 +82,8 @@ def _check_free(data: PairData, biases: Sequence[Bias]) -> None:
 
 def _rows(data: PairData, labels: Mapping[str, MadeLabels], biases: Sequence[Bias]) -> Iterator[dict[str, Any]]:
     """Every row of the data, read anew, with its labels."""
-    at, is_pair, why = (
-        0,
-        data.wanted(),
-        {bias.name: unheld(bias) for bias in biases if labels[bias.name].answers is None},
-    )
+    at, is_pair = 0, data.wanted()
+    why = {bias.name: unheld(bias) for bias in biases if labels[bias.name].answers is None}
     for number, row in enumerate(data.rows, 1):
         new: dict[str, dict[str, Any]] = {_LABELS: {}, _WHY: {}, _DETAILS: {}}
         for bias, own in labels.items():
