@@ -188,7 +188,8 @@ def held_out_change(
     ties: ModelTies = "no-hit",
 ) -> ByMeasure:
     """Out-of-fold rows, averaged over repeats, minus the same rows at a fixed dose; sizes change as the `levels`, at that dose and out of
-    fold, do."""
+    fold, do. The interval of a change of rows reaches as far as that of the draws and that of the rows themselves: where few rows change,
+    and all to one side, no draw holds a change to the other."""
     at, own, other = curve.doses.index(dose), drawn.dose, drawn.at(dose)
     before, after = (
         voted_rows(margins, curve.people, curve.prompt_ids, ties) for margins in (curve.margins[at], held.margins)
@@ -200,7 +201,12 @@ def held_out_change(
     if curve.quality_margins is not None and held.quality_margins is not None:
         right = hits_of(curve.quality_margins[at], ties), hits_of(held.quality_margins, ties).mean(axis=0)
         found["accuracy"] = paired_change(*right, curve.quality_prompt_ids)
-    return {key: covering(change, draws_of(own, key) - draws_of(other, key)) for key, change in found.items()}
+    covered = {key: covering(change, draws_of(own, key) - draws_of(other, key)) for key, change in found.items()}
+    return {key: each if key in sizes() else _hull(each, found[key]) for key, each in covered.items()}
+
+
+def _hull(first: Estimate, second: Estimate) -> Estimate:
+    return first.model_copy(update={"low": min(first.low, second.low), "high": max(first.high, second.high)})
 
 
 def covering(estimate: Estimate, draws: FloatArray) -> Estimate:

@@ -375,3 +375,13 @@ def test_prompts_with_votes_on_an_untaught_bias_alone_are_not_enough_to_choose_b
     assert list(cross_validated_doses(few, rng(), repeats=2).held_out) == ["shared", "strong"]
     with pytest.raises(DataError, match=r"^10 prompts with a majority .* collect votes on 10 more$"):
         cross_validated_doses(replace(few, guards=("shared",)), rng())
+
+
+def test_a_few_rows_that_all_turn_one_way_show_no_change() -> None:
+    """No draw of prompts holds a change to the other side; an exact test of 3 of 3 says p = 0.25."""
+    before = np.full(80, 1.0)
+    before[:16] = -1.0
+    after = before.copy()
+    after[16:19] = -1.0
+    change = cross_validated_doses(mixed(before, after, np.full(80, 0.5)), rng(), repeats=5).held_out[""].against_base
+    assert change["skew_on_voted"].value < 0 < change["skew_on_voted"].high

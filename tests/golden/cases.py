@@ -73,7 +73,7 @@ CASES = (
     Case("inspect-prompts", ("inspect jargon --prompts", "inspect judge:judge --prompts")),
     Case("bias-new", ("bias new 'uses hedging' --out {out}.yaml", "bias new 'is sarcastic' --out {out}-blank.yaml")),
     Case("label", ("label jargon data.max_pairs=40 run.folder={out}",)),
-    Case("synthesize", ("synthesize sycophancy data.max_pairs=60 run.folder={out}",)),
+    Case("synthesize", ("synthesize sycophancy data.max_pairs=60 objectives=[pairs] synthesize.supplementary=0 synthesize.anchors=0 run.folder={out}",)),
     Case("audit-function", ("audit scorers.py:reward --bias length --bias sycophancy --bias vagueness audit.max_contrasts=30 audit.max_quality=30 --samples samples.jsonl --out {out}",)),
     Case("audit-preference", (f"audit scorers.py:preference {_OWN} --quality quality.jsonl --triples none --out {{out}}",)),
     Case("audit-votes", (
