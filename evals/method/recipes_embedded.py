@@ -1,6 +1,9 @@
 """Claim: each of the five shipped recipes brings the embedded model nearer to a tie on its bias, takes it past none, moves no other bias further
 from a tie, and keeps accuracy on quality pairs.
 
+structure.yaml and sycophancy.yaml were chosen on 80 of these contrasts and the quality pairs by single trainings of another seed (six mixes of structure,
+two of sycophancy), so that their results are partly selected; the other recipes were not.
+
 Three trainings of each recipe (seeds counted from the recipe's), audited on all 140 contrasts of each bias, which no training saw; a dose that a
 recipe chooses, it chooses on these contrasts, and the skew of its bias is then that of such choices on other halves. Nobody voted on them, so that
 the target is a tie: each side preferred as often as the other. `joint_embedded` says the same of recipes/joint.yaml.
@@ -25,9 +28,10 @@ from pydantic_core import to_jsonable_python
 
 from cda.auditing.verdict_sentences import verdicts
 from cda.embedded.texts import EMBEDDED_BIASES
+from cda.files.jsonl import read_json
 from cda.results.audit import AuditResult
 from evals.method.joint_embedded import FURTHER, LOSS, audited, from_tie, moved, over_seeds
-from evals.shared import Check, finish
+from evals.shared import ROOT, Check, finish
 
 
 def checks(bias: str, audit: AuditResult) -> Iterator[Check]:
@@ -58,11 +62,21 @@ def levels(audit: AuditResult) -> dict[str, Any]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--work", type=Path, required=True, help="folder of the runs")
-    work = parser.parse_args().work
-    audits = {bias: audited(work, bias) for bias in EMBEDDED_BIASES}
+    parser.add_argument("--only", action="append", default=[], help="recipes to train again; the others stay")
+    asked = parser.parse_args()
+    kept = ROOT / "evals" / "results" / "recipes_embedded.json"
+    before = read_json(kept) if asked.only else {"checks": [], "numbers": {}}
+    found, numbers = list[Check](), dict[str, Any]()
+    for bias in EMBEDDED_BIASES:
+        if asked.only and bias not in asked.only:
+            found += [Check(**each) for each in before["checks"] if each["threshold"].startswith(f"{bias}.yaml:")]
+            numbers[bias] = before["numbers"][bias]
+            continue
+        audit = audited(asked.work, bias)
+        found += checks(bias, audit)
+        numbers[bias] = levels(audit)
     claim = " ".join((__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").split())
-    found = [check for bias, audit in audits.items() for check in checks(bias, audit)]
-    return finish("recipes_embedded", claim, found, {bias: levels(audit) for bias, audit in audits.items()})
+    return finish("recipes_embedded", claim, found, numbers)
 
 
 if __name__ == "__main__":

@@ -102,7 +102,8 @@ def test_audited_conversations_are_not_taught_and_own_ones_are_pairs_like_others
     for name, rows in (("own", own), ("audited", audited)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     words = [f"data.pairs={tmp_path / 'own.jsonl'}", f"audit.contrasts={tmp_path / 'audited.jsonl'}"]
-    printed = synthesize(tmp_path / "run", "sycophancy", *words, "data.second_turn=yes", "data.validation_share=0")
+    words = (*words, "objectives=[pairs]", "synthesize.anchors=0", "data.second_turn=yes", "data.validation_share=0")
+    printed = synthesize(tmp_path / "run", "sycophancy", *words)
     assert "2 of the 6 pairs continue a conversation; they are labelled and rewritten like the others" in printed
     assert "conversations: 3 of 20 dropped (3 prompt is in the audit)" in printed
     mix = rows_of(tmp_path / "run" / "synthesize" / "train.jsonl")
@@ -147,5 +148,11 @@ def test_settings_that_teach_no_conversation(name: str, words: list[str], messag
 
 
 def test_conversations_alone_are_enough_to_teach(tmp_path: Path) -> None:
-    words = ("data.max_pairs=5", "synthesize.counterfactuals=0", "data.second_turn=yes")
+    words = (
+        "data.max_pairs=5",
+        "synthesize.counterfactuals=0",
+        "synthesize.supplementary=0",
+        "synthesize.anchors=0",
+        "data.second_turn=yes",
+    )
     assert "training mix: 18 pairs, and 2 for validation" in synthesize(tmp_path, "sycophancy", *words)
