@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from cda.auditing import position
 from cda.auditing.report_cells import compares, of_mean
 from cda.auditing.verdict_sentences import (
+    is_of_mean,
     loss_of_quality,
     model_evidence,
     model_word,
@@ -364,7 +365,8 @@ def _after_training(audit: AuditResult) -> NextStep:
     run = None if audit.run is None else audit.run.folder
     harmed = list(dict.fromkeys(other for name in targets for other in worse_with(name, audit) if other not in targets))
     if harmed:
-        why = f"{listed(harmed[:2])} got worse with it: train against all of them"
+        alone = " in the first training, whose adapter this is" if audit.seeds and not is_of_mean(harmed, audit) else ""
+        why = f"{listed(harmed[:2])} got worse with it{alone}: train against all of them"
         return NextStep(why, _again(run, f"biases=[{','.join(_references([*targets, *harmed], audit))}]", "joint"))
     if any(word in ("overcorrected", "quality lost", "worse") for word in words.values()):
         return _less(run, audit)

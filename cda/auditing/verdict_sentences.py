@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cda.auditing.position import decided, kept_words
@@ -230,6 +230,12 @@ def worse_with(name: str, audit: AuditResult) -> list[str]:
     """Other biases that got worse with the training against one."""
     found = [rules.worsened(name, {other: _evidence(other, view) for other in view.skew}) for view in _views(audit)]
     return list(dict.fromkeys(other for names in found for other in names))
+
+
+def is_of_mean(harmed: Collection[str], audit: AuditResult) -> bool:
+    """True if one of these got worse in the mean over the trainings, and not in the first alone."""
+    mean = of_mean(audit)
+    return not {*harmed}.isdisjoint(rules.worsened("", {name: _evidence(name, mean) for name in mean.skew}))
 
 
 def model_evidence(name: str, audit: AuditResult) -> rules.ModelEvidence:

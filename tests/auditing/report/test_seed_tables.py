@@ -10,12 +10,14 @@ from planted_dose import ALWAYS, planted_dose
 
 from cda.auditing.first_screen import audit_summary, bias_verdicts, headline
 from cda.auditing.model_card import ExportedTraining, model_card
+from cda.auditing.next_step import after_audit
 from cda.auditing.report import audit_document
 from cda.auditing.report_cells import of_mean
 from cda.auditing.report_scoring import caveats
 from cda.auditing.report_trainings import seed_table
 from cda.auditing.shares import held_out
 from cda.auditing.verdict_sentences import quality_sentence, verdicts
+from cda.results.audit import InSample
 from cda.results.base import Estimate, Missing, Test
 from cda.results.skew import OverSeeds, Seeds
 from cda.stats.means import CROSSED
@@ -132,3 +134,18 @@ def test_after_a_chosen_dose_a_good_word_needs_the_held_out_results_too(make_aud
     assert held.chosen == 1
     held_audit = held_out(changed(audit, "dose_applied", 1.0), held)
     assert [each.word for each in verdicts(held_audit)] == ["no change shown"]
+
+
+def test_a_bias_that_got_worse_in_the_first_training_alone_is_said_to_be_of_it(make_audit: Any) -> None:
+    first = make_audit({"jargon": (0.88, 0.40)}, others=("structure",))
+    rose = with_test(measure(0.9, 0.85, 0.95, change=(0.1, 0.05, 0.15)), 0.001)
+    same = with_test(measure(0.8, 0.7, 0.9, change=(0.0, -0.1, 0.1)), 0.9)
+    fell = with_test(measure(0.46, 0.31, 0.49), 0.001)
+    own = first.skew["structure"].model_copy(update={"change": rose.change, "test": rose.test})
+    worse = changed(first, "skew", {**first.skew, "structure": own})
+    worse = changed(worse, "in_sample", InSample(aim="tie", biases=("jargon",), numbers=(), also=()))
+    for mean, said in ((same, True), (rose, False)):
+        over = {"skew": {"jargon": fell, "structure": mean}}
+        audit = changed(worse, "seeds", Seeds(seeds=(42, 1, 2), doses=(1.0,) * 3, measures=over))
+        why = after_audit(audit).why
+        assert "structure got worse" in why and ("in the first training, whose adapter this is" in why) == said
