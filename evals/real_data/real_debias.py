@@ -373,6 +373,18 @@ def response(models: Sequence[Rewarded]) -> Json:
     return found
 
 
+def margins(models: Sequence[Rewarded]) -> Json:
+    """Reward units, means over halves and seeds: how far margins of all contrasts spread before, and each bias's mean margin before and at
+    dose 1. A target is a probability of the reward's own scale, so that it asks a margin of small spread to go many times as far."""
+    found = {}
+    for dose in (0.0, 1.0):
+        own = [margins_of(by_dose[dose], as_pairs(voted())) for model in models for by_dose in model.by_dose]
+        of_bias = {bias: np.array([one.bias == bias for one in voted()]) for bias in BIASES}
+        found[f"{dose:g}"] = {bias: float(np.mean([one[rows].mean() for one in own])) for bias, rows in of_bias.items()}
+        found[f"{dose:g}"]["sd"] = float(np.mean([one.std() for one in own]))
+    return found
+
+
 @cache
 def sets() -> dict[str, FloatArray]:
     """Which of the quality pairs are of each set."""
@@ -477,6 +489,7 @@ def main() -> int:
         "people": to_jsonable_python(asked_of_people()),
         "ways": ways,
         "curve": response([model["ours"] for model in models.values()]),
+        "margins": margins([model["ours"] for model in models.values()]),
     }
     claim = " ".join((__doc__ or "").split("\n\n")[0].removeprefix("Claim: ").split())
     return finish(asked.name, claim, checks(ways["ours"]), numbers)
