@@ -5,7 +5,7 @@ folder of its training. Wall time and peak memory are those of the process. What
 is kept: README, tutorial and the times in recipes/README.md are made from it by `python tests/documents.py`.
 
     python -m evals.speed.shipped_runs                       (20 minutes on 2 cores that do nothing else)
-    python -m evals.speed.shipped_runs --only CARD           (one command again, of TUTORIAL, FIRST, RECIPES or CARD; the others stay)
+    python -m evals.speed.shipped_runs --only CARD           (again: TUTORIAL, FIRST, RECIPES, CARD, or one recipe; the others stay)
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def precision(folder: Path) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
-    parser.add_argument("--only", choices=("TUTORIAL", "FIRST", "RECIPES", "CARD"))
+    parser.add_argument("--only", choices=("TUTORIAL", "FIRST", "RECIPES", "CARD", *RECIPES))
     only = parser.parse_args().only
     kept = read_json(ROOT / "evals" / "results" / "shipped_runs.json")["numbers"] if only else {}
     runs: dict[str, dict[str, Any]] = dict(kept.get("runs", {}))
@@ -88,6 +88,7 @@ def main() -> int:
                 runs[command] = ended(command, Path(place))
             auto = precision(Path(place) / "runs" / "jargon")
     alone = {"FIRST": (FIRST,), "RECIPES": tuple(f"train {name}" for name in RECIPES), "CARD": CARD}
+    alone |= {only: (f"train {only}",)} if only in RECIPES else {}
     for command in (each for name, own in alone.items() if only in (None, name) for each in own):
         with tempfile.TemporaryDirectory() as place:
             runs[command] = ended(command, Path(place))
