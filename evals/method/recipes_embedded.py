@@ -2,7 +2,7 @@
 from a tie, and keeps accuracy on quality pairs.
 
 structure.yaml and sycophancy.yaml were chosen on 80 of these contrasts and the quality pairs by single trainings of another seed (six mixes of structure,
-two of sycophancy), so that their results are partly selected; the other recipes were not.
+one of sycophancy), so that their results are partly selected; the other recipes were not.
 
 Three trainings of each recipe (seeds counted from the recipe's), audited on all 140 contrasts of each bias, which no training saw; a dose that a
 recipe chooses, it chooses on these contrasts, and the skew of its bias is then that of such choices on other halves. Nobody voted on them, so that
