@@ -1,7 +1,7 @@
 """Claim: each of the five shipped recipes brings the embedded model nearer to a tie on its bias, takes it past none, moves no other bias further
 from a tie, and keeps accuracy on quality pairs.
 
-structure.yaml and sycophancy.yaml were chosen on 80 of these contrasts and the quality pairs by single trainings of another seed (six mixes of structure,
+structure.yaml and sycophancy.yaml were chosen on 80 of these contrasts and the quality pairs by single trainings of another seed (five mixes of structure,
 one of sycophancy), so that their results are partly selected; the other recipes were not.
 
 Three trainings of each recipe (seeds counted from the recipe's), audited on all 140 contrasts of each bias, which no training saw; a dose that a
