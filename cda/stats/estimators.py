@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
 from cda.arrays import FloatArray, Ids, finite, n_distinct
@@ -245,10 +245,10 @@ def resampled(
     value = float(statistic(sums.sum(axis=0)[None])[0])
     if not np.isfinite(value):
         raise DataError(f"the statistic is undefined on these {len(rows)} rows")
-    kinds, n_each = (sums, None) if len(sums) <= MOST_DRAWN else np.unique(sums, axis=0, return_counts=True)
-    if n_each is None:
+    if len(sums) <= MOST_DRAWN:
         drawn = statistic(drawn_sums(sums))
-    elif len(kinds) <= _MOST_KINDS:
+    elif found := _kinds(sums):
+        kinds, n_each = found
         drawn = statistic(np.random.default_rng(_SEED).multinomial(len(sums), n_each / len(sums), N_DRAWS) @ kinds)
     else:
         without = statistic(sums.sum(axis=0) - sums)
@@ -260,6 +260,14 @@ def resampled(
             f"{len(sums)} prompts carry it for an interval"
         )
     return of_draws(value, drawn, len(rows), len(sums), unit, within)
+
+
+def _kinds(sums: FloatArray) -> tuple[FloatArray, NDArray[np.int64]] | None:
+    """The different rows, and how often each is there; None for more than `_MOST_KINDS`, which the first ones mostly tell."""
+    if len(np.unique(sums[:MOST_DRAWN], axis=0)) > _MOST_KINDS:
+        return None
+    kinds, n_each = np.unique(sums, axis=0, return_counts=True)
+    return (kinds, n_each) if len(kinds) <= _MOST_KINDS else None
 
 
 def correlation_of(x: FloatArray, y: FloatArray, prompt_ids: Ids) -> Estimate:
