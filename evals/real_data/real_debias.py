@@ -465,7 +465,8 @@ def main() -> int:
     spec = base_model(asked.work / f"seed-{min(models)}", min(models), asked.encoder)
     numbers = {
         "command": f"python -m evals.real_data.real_debias --work FOLDER --seeds {' '.join(map(str, models))} --compared "
-        + " ".join(map(str, compared)),
+        + " ".join(map(str, compared))
+        + (f" --name {asked.name} --encoder {asked.encoder.name}" if asked.encoder else ""),
         "n_seeds": len(models),
         "base": {
             "training": training_of(asked.encoder),
