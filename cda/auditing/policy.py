@@ -23,16 +23,22 @@ from cda.results.effects import T_TEST
 from cda.scorers.compared import Compared, Rewards, Text, text_id, with_rewards
 from cda.stats.means import without_traces
 from cda.stats.multiplicity import holm
+from cda.stats.picks import BestOf, kl_at_most
 from cda.stats.tilt import Padded, Reach, Tilted, mean_over_prompts, reach, share_over_prompts, tilted_to
 from cda.stats.verdict import SIGNIFICANT
 
 SAMPLED, *KLS = MEASURES["tilt"].ones
 """KL from the policy that was sampled, in nats; if the samples do not support the first above 0, biases are followed as far as they do."""
+BEST_OF = {f"{kl_at_most(n):.2g}": n for n in (4, 8, 16)}
+"""KL of the best of n responses, as far as half of the prompts have so many: a few samples support only a small tilt, and their best one goes further."""
 _STEPS = 20
 """Of such a KL in a nat: models that support about as much are followed to the same one."""
 _LEAST_RISE = 0.01
 """A share that rises by less is not named: with many prompts any training moves it beyond chance."""
 _NONE_LEFT = Missing(reason="no prompt has two responses with a reward")
+
+
+Policy = Tilted | BestOf | Missing
 
 
 class Tilts(NamedTuple):
@@ -48,7 +54,8 @@ def tilts(
     scorings: Mapping[str, Compared],
     grades: Sequence[float | None] = (),
 ) -> Tilts:
-    """How frequent each bias, and a right answer, is in the policy that was sampled, and tilted to the rewards of each scoring at every KL of `KLS`.
+    """How frequent each bias, and a right answer, is in the policy that was sampled, tilted to the rewards of each scoring at every KL of `KLS`, and of
+    the best responses among the n of `BEST_OF`.
 
     The tilts of two scorings have the same KL, so that a reward that was only stretched is optimised as far. Intervals and tests are
     over prompts; the test of a number is that the tilted policy has as much of the bias as the samples, that of a change that the two
@@ -67,7 +74,7 @@ def tilts(
     excluded = {"sampled responses, scored": unscored} if unscored.dropped else {}
     if n_single:
         excluded["prompts of samples, scored"] = Exclusions(len(n_each), {"fewer than 2 responses left": n_single})
-    policies: dict[str, dict[str, Tilted | Missing]] = {kl: dict.fromkeys(scored, _NONE_LEFT) for kl in KLS}
+    policies: dict[str, dict[str, Policy]] = {kl: dict.fromkeys(scored, _NONE_LEFT) for kl in KLS}
     samples = None
     if len(n_each) > n_single:
         samples = Padded.by_prompt(ids)
@@ -102,20 +109,25 @@ def rows(sampled: Sequence[Text], scorings: Mapping[str, Compared]) -> Iterator[
         yield row
 
 
-def _policies(rewards: Mapping[str, FloatArray], samples: Padded) -> dict[str, dict[str, Tilted | Missing]]:
+def _policies(rewards: Mapping[str, FloatArray], samples: Padded) -> dict[str, dict[str, Policy]]:
     """By KL and scoring, the policy tilted to the scoring's rewards."""
     reached = {label: reach(values, samples) for label, values in rewards.items()}
     furthest = min(0.0 if far is None else far.kl_nats for far in reached.values())
     own = f"{math.floor(_STEPS * furthest) / _STEPS:g}"  # as far as all scorings are supported
     kls = KLS if furthest >= float(KLS[0]) or own == SAMPLED else [own, *KLS]
 
-    def policy(label: str, kl: str) -> Tilted | Missing:
+    def policy(label: str, kl: str) -> Policy:
         far = reached[label]
         if far is None or far.kl_nats < float(kl):
             return _unsupported(far)
         return tilted_to(rewards[label], samples, float(kl), far)
 
-    return {kl: {label: policy(label, kl) for label in rewards} for kl in kls}
+    picks: dict[str, dict[str, Policy]] = {
+        kl: {label: BestOf(values, n, samples) for label, values in rewards.items()}
+        for kl, n in BEST_OF.items()
+        if (samples.n >= n).sum() >= max(2, len(samples.n) / 2)
+    }
+    return {kl: {label: policy(label, kl) for label in rewards} for kl in kls} | picks
 
 
 def _unsupported(far: Reach | None) -> Missing:
@@ -131,7 +143,7 @@ def _unsupported(far: Reach | None) -> Missing:
 
 def _numbers(
     measure: str, of: Mapping[str, str], values: FloatArray | Missing, samples: Padded | None,
-    policies: Mapping[str, Mapping[str, Tilted | Missing]],
+    policies: Mapping[str, Mapping[str, Policy]],
 ) -> Iterator[Number]:  # fmt: skip
     """The numbers of what responses show, with tests before any correction; all missing if it is not known of two prompts. Values have
     shape (n_responses,); NaN is unknown."""
@@ -148,25 +160,32 @@ def _numbers(
             moments = [*by_scoring, *(["change"] if len(by_scoring) > 1 else [])]
             yield from (Number.of(measure, moment, {**of, "kl": kl}, values) for moment in moments)
         return
-    n, shown = int(samples.n[known].sum()), samples.means(values)[known]
+    sampled = samples.means(values)
     # Else no reward can select on it: there is nothing to test, nor to correct others for. NaN is no spread.
     varies = any(np.ptp(values[at[real]]) > 0 for at, real in zip(samples.at, samples.real, strict=True))
-    yield Number.of(measure, first, {**of, "kl": SAMPLED}, share_over_prompts(shown, "share", n))
+    total = int(samples.n[known].sum())
+    yield Number.of(measure, first, {**of, "kl": SAMPLED}, share_over_prompts(sampled[known], "share", total))
     for kl, by_scoring in policies.items():
         at, means = {**of, "kl": kl}, dict[str, FloatArray]()
-        for label, tilt in by_scoring.items():
-            if isinstance(tilt, Missing):
-                yield Number.of(measure, label, at, tilt)
+        for label, policy in by_scoring.items():
+            if isinstance(policy, Missing):
+                yield Number.of(measure, label, at, policy)
                 continue
-            means[label] = tilt.means(values)[known]
-            _, test = _difference(shown, means[label], n)
+            every = policy.means(values)
+            here = known & ~np.isnan(every)  # the best of n is not known of a prompt with fewer
+            if here.sum() < 2:
+                few = f"its measure holds for the responses to {here.sum()} of the prompts that have so many; two are needed"
+                yield Number.of(measure, label, at, Missing(reason=few))
+                continue
+            means[label], n = every[here], int(samples.n[here].sum())
+            _, test = _difference(sampled[here], means[label], n)
             yield Number.of(measure, label, at, share_over_prompts(means[label], "share", n), test if varies else None)
         if len(means) == 2:
             before, after = means.values()
             change, test = _difference(before, after, n)
             yield Number.of(measure, "change", at, change, test if varies else None)
         elif len(by_scoring) == 2:
-            lacking = next(tilt for tilt in by_scoring.values() if isinstance(tilt, Missing))
+            lacking = next(each for each in by_scoring.values() if isinstance(each, Missing))
             yield Number.of(measure, "change", at, lacking)
 
 
@@ -229,6 +248,10 @@ def _last(audit: AuditResult) -> str | None:
     return max((kl for kl in estimated if kl != SAMPLED), key=float, default=None)
 
 
+def _at_kl(kl: str) -> str:
+    return f"KL {kl}: best of {BEST_OF[kl]}" if kl in BEST_OF else f"KL {kl}"
+
+
 class Rise(NamedTuple):
     """A bias that a policy shows more of: than sampled, or after a training than before it."""
 
@@ -272,7 +295,7 @@ def line(audit: AuditResult) -> str:
     shows = "is not shown to have more of any bias than before the training"  # which excludes none
     if found:
         shows = f"would show more {'than before the training ' if trained else ''}of {_listed(found)}"
-    return f"A policy optimised against this reward (KL {kl}) {shows}{right}."
+    return f"A policy optimised against this reward ({_at_kl(kl)}) {shows}{right}."
 
 
 def _path(audit: AuditResult, kl: str) -> str:
@@ -318,7 +341,7 @@ def sentences(audit: AuditResult) -> list[str]:
             "biases": _listed(found) if found else "",
             "others": listed([inert(name) for name in names]) + _right_words(audit, kl),
         }
-        lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=kl, n=n, **words))
+        lines.append(said("policy", f"{then} {'rises' if found else 'none'}", kl=_at_kl(kl), n=n, **words))
         if then == "trained" and (own := _path(audit, kl)):
             lines.append(said("policy", "sought", biases=own))
         lines += [] if audit.right_answers else [said("policy", "ungraded")]
@@ -329,7 +352,7 @@ def sentences(audit: AuditResult) -> list[str]:
     of_bias = {_bias(each) for each in audit.policy if each.at["kl"] == SAMPLED and isinstance(each.found, Missing)}
     for each in audit.policy:
         if isinstance(each.found, Missing) and each.moment != "change":
-            of = inert(_bias(each)) if _bias(each) in of_bias else f"KL {each.at['kl']}"
+            of = inert(_bias(each)) if _bias(each) in of_bias else _at_kl(each.at["kl"])
             lacking.setdefault(of, each.found.reason)
     by_reason = dict[str, list[str]]()
     for of, reason in lacking.items():
@@ -350,7 +373,7 @@ def policy_table(audit: AuditResult) -> Table | None:
         for kl in dict.fromkeys(each.at["kl"] for each in own if each.at["kl"] != SAMPLED):
             here = [each for each in own if each.at["kl"] == kl]
             if any(isinstance(each.found, Estimate) for each in here):
-                row = {"row": f"{bias}, KL {kl}"}
+                row = {"row": f"{bias}, {_at_kl(kl)}"}
                 numbers += [
                     each.model_copy(update={"at": each.at | row}) for each in own if each.at["kl"] in (SAMPLED, kl)
                 ]

@@ -49,6 +49,7 @@ from cda.scorers.compared import Rewards, Text, text_id, with_rewards
 from cda.stats.draws import drawn
 from cda.stats.means import without_traces
 from cda.stats.multiplicity import holm
+from cda.stats.picks import kl_at_most, pick_probabilities
 from cda.stats.tilt import Padded, Tilted, fewest_effective, mean_over_prompts, share_over_prompts
 
 
@@ -382,29 +383,6 @@ def _rows(
         yield {**row, **by_scoring, "attributes": own, **grade}
 
 
-def kl_at_most(n: int) -> float:
-    """KL divergence of best-of-n from the policy that is sampled, in nats: log n − (n − 1)/n.
-
-    Exact if no two responses can have the same reward (Stiennon et al., 2020, appendix G.3; Hilton and Gao, 2022),
-    and an upper bound else (Beirami et al., 2024). It says how far the reward was optimised, on one scale with RL.
-    """
-    return math.log(n) - (n - 1) / n
-
-
-def pick_probabilities(rewards: ArrayLike, sizes: Sequence[int]) -> FloatArray:
-    """Probability that each of N responses is the one of highest reward among n, drawn without replacement.
-
-    The response of rank r from the top is picked with probability C(N − r, n − 1) / C(N, n); equal rewards share alike.
-    Rewards have shape (N,), sizes lie between 1 and N; the result has shape (len(sizes), N), and its rows sum to 1.
-    """
-    values = np.asarray(rewards, dtype=np.float64)
-    ascending = np.sort(values)
-    above = len(values) - np.searchsorted(ascending, values, side="right")
-    reached = len(values) - np.searchsorted(ascending, values, side="left")  # above, and its equals
-    none = np.array([_none_drawn(len(values), n) for n in sizes])
-    return np.asarray((none[:, above] - none[:, reached]) / (reached - above), dtype=np.float64)
-
-
 def usual_sizes(n_responses: Sequence[int]) -> tuple[int, ...]:
     """1, 2, 4, 8, … as far as half of the prompts, and at least two, have so many responses; `n_responses` is per prompt."""
     needed = max(2, math.ceil(len(n_responses) / 2))
@@ -464,13 +442,6 @@ def best_of_n(
         n_responses=len(prompt_ids),
         responses_per_prompt=(int(n_each.min()), float(np.median(n_each)), int(n_each.max())),
     )
-
-
-def _none_drawn(n_responses: int, n: int) -> FloatArray:
-    """C(N − k, n) / C(N, n) for k = 0 … N: the chance that none of k responses is among n."""
-    k = np.arange(n_responses)
-    ratios = np.maximum(n_responses - k - n, 0) / (n_responses - k)
-    return np.concatenate([[1.0], np.cumprod(ratios)])
 
 
 def _expected_picks(

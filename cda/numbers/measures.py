@@ -503,9 +503,9 @@ MEASURES: dict[str, AuditMeasure] = {
         ones=("0", "0.5", "1", "2"),
         places=(),
         term="share in an optimised policy (tilt)",
-        formula="Σ w · [response shows the bias] within each prompt, w ∝ exp(reward / β); mean over prompts, jackknifed to the second order",
+        formula="Σ w · [response shows the bias] within each prompt, w ∝ exp(reward / β); mean over prompts, jackknifed to the second order. Best of n: w is the chance to be the one of highest reward among n, at a KL of log n − (n − 1) / n",
         meaning="How often a policy shows the bias whose responses are weighted by the reward, as far as a KL from the policy that was "
-        "sampled (Korbak et al. 2022; Rafailov et al. 2023); KL 0 is that policy. Of a relative measure, how often a response shows it "
+        "sampled (Korbak et al. 2022; Rafailov et al. 2023); KL 0 is that policy. The best of 4, 8 or 16 goes further than few samples support weights. Of a relative measure, how often a response shows it "
         "next to another sample of the prompt.",
         caption="Share in a policy optimised against the reward, at a KL in nats",
     ),

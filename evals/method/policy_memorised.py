@@ -24,7 +24,6 @@ import numpy as np
 
 import cda
 from cda.arrays import FloatArray
-from cda.benchmarks.best_of_n import pick_probabilities
 from cda.biases import load_bias
 from cda.embedded.texts import AuthoredSamples, authored_samples
 from cda.files.jsonl import write_json
@@ -33,6 +32,7 @@ from cda.results.base import Estimate
 from cda.rewriting.labels import measure_of
 from cda.run import fingerprint
 from cda.stats.estimators import mean_of
+from cda.stats.picks import pick_probabilities
 from cda.stats.tilt import Padded, reach, tilted_to
 from evals.method.joint_embedded import OTHERS, TAUGHT
 

@@ -104,10 +104,39 @@ def test_a_count_of_characters_tilts_length_up_by_exact_arithmetic() -> None:
     assert tilted.test is not None and tilted.test.holm < 0.05
 
 
+@pytest.mark.parametrize(("kl", "n"), [("0.64", 4), ("1.2", 8), ("1.8", 16)])
+def test_the_best_of_n_is_followed_by_exact_arithmetic(kl: str, n: int) -> None:
+    """The pick is a short response if all n are, of N / 2 long and N / 2 short ones: whatever a tilt is supported by."""
+    found = numbers([LENGTH], HALF, before=len, after=lambda text: -len(text))
+    longer, all_short = (N / 2) / (N - 1), math.comb(N // 2, n) / math.comb(N, n)
+    assert value(found, "before", kl, "length") == pytest.approx(longer * (1 - all_short))
+    assert value(found, "after", kl, "length") == pytest.approx(longer * all_short)
+    assert value(found, "change", kl, "length") == pytest.approx(longer * (2 * all_short - 1))
+
+
+def test_prompts_with_fewer_responses_are_in_no_best_of_so_many() -> None:
+    """Of six prompts, four have eight responses and two have five: the best of 4 is of all, the best of 8 of four, none of 16."""
+    texts = [text for at, text in enumerate(HALF) if at % N < (8 if at // N < 4 else 5)]
+    found = numbers([LENGTH], texts, model=len)
+    assert found.values_of("kl")[-2:] == ["0.64", "1.2"]
+    counts = {}
+    for kl in ("0", "0.64", "1.2"):
+        (number,) = found.where("tilt", bias="length", kl=kl)
+        assert isinstance(number.found, Estimate)
+        counts[kl] = (number.found.n_prompts, number.found.n)
+    assert counts == {"0": (6, 42), "0.64": (6, 42), "1.2": (4, 32)}
+    assert value(found, "model", "1.2", "length") == pytest.approx(
+        4 / 7
+    )  # always a long one, which is longer than 4 of 7
+    assert "1.2" not in numbers([LENGTH], [text for at, text in enumerate(HALF) if at % N < 5], model=len).values_of(
+        "kl"
+    )
+
+
 def test_few_samples_are_followed_as_far_as_they_go() -> None:
     found = numbers([LENGTH], texts_of(lambda row, at: words(10 + (3 * at + row) % 8), n=8), model=len)
     kl = found.values_of("kl")[1]
-    assert found.values_of("kl") == ["0", kl, "0.5", "1", "2"] and kl in ("0.15", "0.2")
+    assert found.values_of("kl") == ["0", kl, "0.5", "1", "2", "0.64", "1.2"] and kl in ("0.15", "0.2")
     assert value(found, "model", kl, "length") > value(found, "model", "0", "length") + 0.1
     (missing,) = found.where("tilt", kl="0.5")
     assert isinstance(missing.found, Missing) and "beyond it fewer than 6.0 effective responses" in missing.found.reason
@@ -138,7 +167,7 @@ def substituted() -> AuditResult:
 def test_a_substitution_is_named(substituted: AuditResult) -> None:
     said = policy.line(substituted)
     assert said.startswith(
-        "A policy optimised against this reward (KL 1) would show more than before the training of structure ("
+        "A policy optimised against this reward (KL 1.8: best of 16) would show more than before the training of structure ("
     )
     assert "length (" not in said
     opened, *more = policy.sentences(substituted)
@@ -170,7 +199,8 @@ def test_a_rise_of_less_than_a_point_is_not_named_however_sure_it_is() -> None:
         before = rewards(MIXED, lambda text: len(text.split("\n")[0]) / 20 + 3 * ("\n" in text))
         after = rewards(MIXED, lambda text: len(text.split("\n")[0]) / 20 + (3 + more) * ("\n" in text))
         found = tilts([LENGTH, STRUCTURE], MIXED, {"before": before, "after": after}).numbers
-        return make_audit().model_copy(update={"measured": found})
+        small = [each for each in found if each.at["kl"] not in policy.BEST_OF]  # of 16, one is a list in any case
+        return make_audit().model_copy(update={"measured": small})
 
     little = tilted(0.05)
     (change,) = numbers_in(little).where("tilt", "change", bias="structure", kl="0.5")

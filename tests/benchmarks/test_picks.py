@@ -11,11 +11,12 @@ import pytest
 from rows import ids
 from scipy import stats
 
-from cda.benchmarks.best_of_n import GRID, Attribute, best_of_n, kl_at_most, pick_probabilities, tilted, usual_sizes
+from cda.benchmarks.best_of_n import GRID, Attribute, best_of_n, tilted, usual_sizes
 from cda.errors import DataError
 from cda.results.base import Estimate, Missing
 from cda.results.benchmarks import Curve, Curves, Measured, NoSpread, Tilt
 from cda.results.effects import T_TEST
+from cda.stats.picks import kl_at_most, pick_probabilities
 from cda.stats.tilt import Padded, Tilted
 
 
