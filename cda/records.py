@@ -146,7 +146,7 @@ class TrainingExample:
 
     `target` is the taught probability that `pair.chosen` is better: 1 for a preference, 0.5 for a tie, between them for a soft
     target, None for the base model's own. The preferred side should lead by `margin`, in reward units. `kept` is the base model's own
-    margin if that is to stay, in reward units; NaN otherwise.
+    margin if that is to stay, but for `shift`, in reward units; NaN otherwise.
     """
 
     pair: Pair
@@ -154,17 +154,20 @@ class TrainingExample:
     margin: float = 0.0
     weight: float = 1.0
     kept: float = math.nan
+    shift: float = 0.0
 
 
-TrainingKind = Literal["counterfactual", "balanced", "paired", "neutral", "supplementary", "contrast", "second_turn"]
+TrainingKind = Literal[
+    "counterfactual", "balanced", "paired", "neutral", "shift", "supplementary", "contrast", "second_turn"
+]
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPair:
     """A row of the training mix, with its example and its source.
 
-    Kinds: `counterfactual` is chosen over the biased rewrite of rejected, `balanced` the biased rewrite of chosen over rejected; `paired` and `neutral` are a response and its
-    own biased version; `supplementary` is a pair as the data hold it; `contrast` is one of a bias that is not debiased;
+    Kinds: `counterfactual` is chosen over the biased rewrite of rejected, `balanced` the biased rewrite of chosen over rejected; `paired`, `neutral` and `shift` are a
+    response and its own biased version; `supplementary` is a pair as the data hold it; `contrast` is one of a bias that is not debiased;
     `second_turn` is an embedded conversation, the answer without the bias chosen.
     """
 

@@ -435,7 +435,7 @@ def _held_on(why: str, run: str | None, audit: AuditResult) -> NextStep | None:
     targets = [name for name, skew in audit.skew.items() if skew.target]
     voted = [audit.votes[name].human_skew.n_prompts for name in targets if name in audit.votes]
     if len(voted) == len(targets) and min(voted) >= 3 * PROMPTS_TO_CHOOSE:  # of which about half set the target
-        objectives, name = "objectives=[{kind: paired, target: people}, keep]", "people"
+        objectives, name = "objectives=[{kind: shift, target: people}, keep]", "people"
         teach = "teach the share that people give the bias by half of the votes, and keep the rest"
     else:
         objectives, name = "objectives=[neutral, keep]", "tie"

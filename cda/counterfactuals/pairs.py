@@ -291,7 +291,7 @@ def contrast_examples(
         pair, split = Pair(contrast.prompt, contrast.base, contrast.perturbed), splits[prompt_id(contrast.prompt)]
         for objective in objectives:
             example = objective.example(pair, contrast.bias)
-            if contrast.bias in biases and objective.kind in ("paired", "neutral"):
+            if contrast.bias in biases and objective.kind in ("paired", "neutral", "shift"):
                 yield TrainingPair(example, split, objective.kind, contrast.bias, contrast.id)
             elif contrast.bias not in biases and objective.kind == "keep":
                 yield TrainingPair(example, split, "contrast", contrast.bias, contrast.id)

@@ -242,7 +242,7 @@ def _contrasts(
     if not examples:
         raise DataError(
             f"{data.contrasts}: no contrast teaches anything under the objectives {_kinds(recipe.objectives)}; those of a debiased "
-            "bias need paired or neutral, others keep. Or teach none (data.contrasts=null)"
+            "bias need paired, neutral or shift, others keep. Or teach none (data.contrasts=null)"
         )
     taught_ids = {example.source_id for example in examples}
     counts = TaughtContrasts(

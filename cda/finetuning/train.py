@@ -19,7 +19,7 @@ from cda.models.load import RewardModel, free_memory, load_reward_model
 from cda.recipe.checks import sharded_by
 from cda.recipe.load import LoadedRecipe
 from cda.recipe.schema import Recipe
-from cda.records import TrainingExample, TrainingPair
+from cda.records import Pair, TrainingExample, TrainingPair
 from cda.resources.artifacts import read_training
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import ScorerSettings, scorer_settings
@@ -77,7 +77,7 @@ def stage(loaded: LoadedRecipe, run_folder: RunFolder, training: Training) -> St
         "seed": training.seed,
         "processes": world_size(),
     }
-    if any(objective.kind == "keep" for objective in recipe.objectives):
+    if any(objective.kind in ("keep", "shift") for objective in recipe.objectives):
         # Stored scores are the base's own, and 8-bit scores depend on their batches.
         settings["score"] = {"batch_tokens": recipe.score.batch_tokens}
     inputs = {"synthesize": run_folder.output_of("synthesize"), "model": model_source(recipe.model)}
@@ -108,10 +108,10 @@ def _train(
     recipe: Recipe, rows: Sequence[TrainingPair], seed: int, folder: Path, base_scores: BaseScores
 ) -> TrainCounts:
     sharding = sharded_by(recipe.train)
-    if sharding is not None and any(row.example.target is None for row in rows):
+    if sharding is not None and any(map(asks_base, rows)):
         raise RunError(
-            f"objectives: keep asks the whole base model beforehand, which {sharding} lays out over the processes only "
-            "in training. Leave keep out, or use recipes/accelerate/ddp.yaml"
+            f"objectives: keep and shift ask the whole base model beforehand, which {sharding} lays out over the processes only "
+            "in training. Leave them out, or use recipes/accelerate/ddp.yaml"
         )
     reward_model = load_reward_model(model_spec(recipe.model), sharded=sharding is not None)
     template, asked = reward_model.template, recipe.model.max_length_tokens
@@ -195,18 +195,52 @@ def _one_adapter_each(
 def with_base_preferences(
     rows: Sequence[TrainingPair], score: Callable[[Sequence[Text]], Mapping[str, float]]
 ) -> list[TrainingExample]:
-    """Examples with every target known: `keep` teaches the margin of the base model, whose rewards `score` gives by `text_id`."""
+    """Examples with every target known. `keep` teaches the margin of the base model, whose rewards `score` gives by `text_id`, and `shift` that
+    margin moved by `shifts`."""
     import numpy as np
 
-    kept = [row.pair for row in rows if row.example.target is None]
-    texts = [(pair.prompt, text) for pair in kept for text in (pair.chosen, pair.rejected)]
+    asked = [row.pair for row in rows if asks_base(row)]
+    texts = [(pair.prompt, text) for pair in asked for text in (pair.chosen, pair.rejected)]
     rewards = score(texts) if texts else {}
 
+    def margin(pair: Pair) -> float:
+        first, second = (rewards[text_id(pair.prompt, text)] for text in (pair.chosen, pair.rejected))
+        return first - second
+
+    moved = shifts(rows, margin)
+
     def known(row: TrainingPair) -> TrainingExample:
-        if row.example.target is not None:
+        if not asks_base(row):
             return row.example
-        first, second = (rewards[text_id(row.pair.prompt, text)] for text in (row.pair.chosen, row.pair.rejected))
-        margin = first - second
-        return replace(row.example, target=float(1 / (1 + np.exp(-np.clip(margin, -50, 50)))), kept=margin)
+        own, by = margin(row.pair), moved.get(row.bias, 0.0) if row.kind == "shift" else 0.0
+        target = float(1 / (1 + np.exp(-np.clip(own + by, -50, 50))))
+        return replace(row.example, target=target, kept=own, shift=by)
 
     return [known(row) for row in rows]
+
+
+def shifts(rows: Sequence[TrainingPair], margin: Callable[[Pair], float]) -> dict[str | None, float]:
+    """By bias, what moves the base model's margins so that the target's share t of the pairs that train is above 0, in reward units: −Q(1 − t), with
+    Q their quantiles. Said in a sentence each.
+
+    A target of each pair alone would have to be in reward units, of which a model's margins may span a tenth or ten, and would draw all pairs to the
+    same margin, so that a little more or less of it turns all of them.
+    """
+    import numpy as np
+
+    found = {}
+    taught = [row for row in rows if row.kind == "shift" and row.split == "train"]
+    for bias in dict.fromkeys(row.bias for row in taught):
+        own = [row for row in taught if row.bias == bias]
+        margins, share = np.array([margin(row.pair) for row in own]), float(own[0].example.target or 0.0)
+        found[bias] = 0.0 - float(np.quantile(margins, 1 - share))
+        say(
+            f"  {bias}: margins of its pairs move by {found[bias]:+.2g}; the unbiased side is then preferred in {share:.0%} of those that "
+            f"train (n = {len(own)}, {np.mean(margins > 0):.0%} before)"
+        )
+    return found
+
+
+def asks_base(row: TrainingPair) -> bool:
+    """True if the row is taught by the base model's margin on it."""
+    return row.example.target is None or row.kind == "shift"

@@ -108,16 +108,17 @@ class ModelSection(Section):
 class ObjectiveSection(Section):
     """One thing that training teaches; a recipe lists as many as it needs, and a kind alone stands for its defaults."""
 
-    kind: Literal["pairs", "balanced", "paired", "neutral", "keep"]
+    kind: Literal["pairs", "balanced", "paired", "neutral", "shift", "keep"]
     """pairs: the chosen response over the rejected one rewritten to carry the bias (the paper's). balanced: the chosen response rewritten to
     carry the bias over the rejected one, so that next to pairs the bias is on the better side as often as on the worse. paired: a response over
-    its own biased version. neutral: a tie between the two. keep: unchanged pairs, and contrasts of biases that are not
+    its own biased version. neutral: a tie between the two. shift: the base model's margin between the two and one number more, the same for all
+    pairs of a bias, with which `target`, a share of those that train, prefer the unbiased side: what tells its pairs apart stays. keep: unchanged pairs, and contrasts of biases that are not
     debiased, keep the margin that the base model gives them; without it, unchanged pairs are taught as they are labelled."""
     target: Share | dict[str, Share] | Literal["people"] | None = None
-    """pairs and paired: taught probability that the unbiased side is better, one number or a number by bias (`joint`: of those without). null: 1.
-    people: people's share, by their votes on about half of the prompts of audit.contrasts, which the audit then leaves out (a tie where too few voted). Every
-    pair is drawn towards a margin of log(t / (1 − t)) reward units: below 1 the model is not taught to be certain, and
-    below 0.5 the biased side is taught to be better. The dose then sets the share of pairs on which it prefers either."""
+    """One number, or a number by bias (`joint`: of those without). shift: share of pairs in which the unbiased side is to be preferred, null: 0.5;
+    people: people's share, by their votes on about half of the prompts of audit.contrasts, which the audit then leaves out (a tie where too few
+    voted). pairs and paired: taught probability that the unbiased side is better, null: 1; every pair is drawn towards a margin of
+    log(t / (1 − t)) reward units, whatever the model's own margins are, so that the dose sets the share of pairs on which it prefers either."""
     margin: Annotated[float, Field(ge=0)] = 0.0
     """Reward units by which the better side should lead."""
     weight: Annotated[float, Field(gt=0)] = 1.0
@@ -127,8 +128,20 @@ class ObjectiveSection(Section):
     def _target_where_it_means_something(self) -> ObjectiveSection:
         if self.kind in ("neutral", "keep") and (self.target is not None or self.margin):
             said = "a tie" if self.kind == "neutral" else "the base model's preference"
-            raise ValueError(f"{self.kind} teaches {said}; target and margin are for pairs and paired")
+            raise ValueError(
+                f"{self.kind} teaches {said}; target and margin are for pairs and paired, target for shift, too"
+            )
+        if self.kind == "shift" and self.margin:
+            raise ValueError(
+                "shift moves the base model's own margins, by as much as its target asks; margin is for pairs and paired"
+            )
+        if self.kind != "shift" and self.target == "people":
+            raise ValueError("people's share of pairs is a target of shift: {kind: shift, target: people}")
         return self
+
+    @property
+    def teaches_ties(self) -> bool:
+        return self.kind == "neutral" or (self.kind == "shift" and self.target in (None, 0.5))
 
     def example(self, pair: Pair, bias: str) -> TrainingExample:
         """The training example of a pair whose first text is the unbiased one."""
@@ -137,8 +150,9 @@ class ObjectiveSection(Section):
         if self.target == "people":
             raise ValueError("shares of people are known to `with_people`")
         target = self.target.get(bias, self.target.get("joint")) if isinstance(self.target, dict) else self.target
-        preferred = 1.0 if target is None else target
-        return TrainingExample(pair, 0.5 if self.kind == "neutral" else preferred, self.margin, self.weight)
+        if target is None:
+            target = 0.5 if self.kind in ("neutral", "shift") else 1.0
+        return TrainingExample(pair, target, self.margin, self.weight)
 
 
 class DataSection(Section):
@@ -174,7 +188,7 @@ class DataSection(Section):
     """yes: also teach on embedded conversations (20 of sycophancy, 5 each of length and vagueness), whatever `pairs` is: in the second
     turn the answer that keeps to what is right, is short or definite is chosen over the one with the bias. None of them is audited."""
     contrasts: str | None = None
-    """File of contrasts (prompt, base, perturbed) to teach the objectives paired and neutral on, next to or in place of
+    """File of contrasts (prompt, base, perturbed) to teach the objectives paired, neutral and shift on, next to or in place of
     rewrites (synthesize.counterfactuals=0). Prompts that the audit measures on are left out, and counted, as of all pairs."""
     contrast_columns: ContrastColumns = {}
     """Our column to yours, for the file of contrasts."""
@@ -391,7 +405,8 @@ class Recipe(Section):
     def aims_at_ties(self) -> bool:
         """True if a tie is the aim without votes: the recipe says so, or teaches that the two sides are worth the same."""
         kinds = {objective.kind for objective in self.objectives}
-        taught = ("neutral" in kinds and not kinds & {"pairs", "paired", "balanced"}) or {"pairs", "balanced"} <= kinds
+        ties = any(objective.teaches_ties for objective in self.objectives)
+        taught = (ties and not kinds & {"pairs", "paired", "balanced"}) or {"pairs", "balanced"} <= kinds
         return self.dose.aim == "tie" or (self.dose.aim == "auto" and taught)
 
     @property

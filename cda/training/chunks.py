@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-TAUGHT = ("target", "margin", "weight", "kept")
+TAUGHT = ("target", "margin", "weight", "kept", "shift")
 """Columns of the training signal of a pair."""
 
 

@@ -167,8 +167,8 @@ def _kept_margins(
     drifts = [entry[name] for entry in history if name in entry and best_step in (None, entry["step"])]
     if not drifts:
         return None
-    kept = np.array(validation.dataset["kept"], dtype=np.float64)
-    kept = kept[np.isfinite(kept)]
+    kept, shift = (np.array(validation.dataset[name], dtype=np.float64) for name in ("kept", "shift"))
+    kept = kept[np.isfinite(kept) & (shift == 0)]
     return KeptMargins(n=len(kept), drift_rewards=drifts[-1], spread_rewards=float(kept.std()))
 
 

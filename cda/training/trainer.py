@@ -62,11 +62,13 @@ def _is_whole(checkpoint: Path) -> bool:
     return bool(listed) and isinstance(listed, dict) and isinstance(state, dict) and not changed(checkpoint, listed)
 
 
-def preference_loss(differences: Tensor, targets: Tensor, margins: Tensor, weights: Tensor, kept: Tensor) -> Tensor:
+def preference_loss(
+    differences: Tensor, targets: Tensor, margins: Tensor, weights: Tensor, kept: Tensor, shift: Tensor
+) -> Tensor:
     """Weighted mean of the cross-entropy between taught and given preferences (Bradley and Terry), and of the squared distance of margins
     that are to stay from the base model's (Margin-MSE, Hofstätter et al. 2020).
 
-        −t·log σ(d − m) − (1 − t)·log σ(−d − m),    or (d − k)² / 8
+        −t·log σ(d − m) − (1 − t)·log σ(−d − m),    or (d − k − s)² / 8
 
     With t = 1 this is the pairwise loss of reward models, with a margin as in Llama 2's; with t = 0.5 and m = 0 it is least
     if both texts are rewarded the same; with t between them if σ(d) = t. The second has the curvature of the first at a tie; the
@@ -88,7 +90,7 @@ def preference_loss(differences: Tensor, targets: Tensor, margins: Tensor, weigh
 
     losses = -targets * logsigmoid(differences - margins) - (1 - targets) * logsigmoid(-differences - margins)
     stays = kept.isfinite()
-    away = differences - torch.where(stays, kept, differences)  # not NaN, whose gradient would be NaN, too
+    away = differences - torch.where(stays, kept + shift, differences)  # not NaN, whose gradient would be NaN, too
     losses = torch.where(stays, away**2 / 8, losses)
     return (weights * losses).mean()
 
@@ -189,7 +191,9 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         rewards = chunked_rewards(model, inputs["input_ids"], mask, self.overhead_tokens)
         first, second = rewards.float().chunk(2)
         differences = first - second
-        loss = preference_loss(differences, inputs["target"], inputs["margin"], inputs["weight"], inputs["kept"])
+        loss = preference_loss(
+            differences, inputs["target"], inputs["margin"], inputs["weight"], inputs["kept"], inputs["shift"]
+        )
         if self.args.center_rewards_coefficient is not None:
             loss = loss + self.args.center_rewards_coefficient * ((first + second) ** 2).mean()
         self._note(loss.detach(), rewards.detach(), differences.detach(), inputs)
@@ -263,8 +267,12 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
             self._total_train_tokens += int(n_tokens)
         # Several processes fill up the last batch of an evaluation with pairs that were there already; these count once.
         gather = self.accelerator.gather if training else self.accelerator.gather_for_metrics
-        pairs = gather(torch.stack([*rewards.float().chunk(2), differences, inputs["target"], inputs["kept"]], dim=1))
-        every, (differences, targets, kept) = pairs[:, :2], pairs[:, 2:].T
+        pairs = gather(
+            torch.stack(
+                [*rewards.float().chunk(2), differences, *(inputs[name] for name in ("target", "kept", "shift"))], dim=1
+            )
+        )
+        every, (differences, targets, kept, shift) = pairs[:, :2], pairs[:, 2:].T
         metrics["num_tokens"] = [self._total_train_tokens]
         metrics["min_reward"].append(every.min().item())
         metrics["mean_reward"].append(every.mean().item())
@@ -275,5 +283,5 @@ class ObjectiveTrainer(RewardTrainer):  # type: ignore[misc]
         if not metrics["accuracy"]:
             del metrics["accuracy"]
         metrics["margin"].append(differences.double().mean().item())
-        if drift := (differences - kept)[kept.isfinite()].abs().tolist():
+        if drift := (differences - kept)[kept.isfinite() & (shift == 0)].abs().tolist():
             metrics[KEPT_DRIFT] += drift

@@ -155,6 +155,8 @@ def test_a_mix_that_would_teach_nothing_is_an_error(
     ("synthesize.anchors=9", "anchors are what the objective keep teaches, and the objectives are pairs; set objectives=[pairs,keep], or"),
     ("objectives=[pairs, pairs]", "the same kind is listed twice"),
     ("objectives=[{kind: neutral, target: 0.7}]", "neutral teaches a tie"),
+    ("objectives=[{kind: shift, margin: 0.7}]", "shift moves the base model's own margins"),
+    ("objectives=[{kind: paired, target: people}]", "a target of shift: {kind: shift, target: people}"),
     ("objectives=[{kind: paired, target: {jargn: 0.3}}]", "objectives.0.target.jargn: not a bias of this recipe. Did you mean 'jargon'?"),
     ("synthesize.counterfactuals=0", "nothing debiases; give one of them"),
 ])  # fmt: skip

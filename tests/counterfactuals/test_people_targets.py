@@ -17,7 +17,7 @@ from cda.recipe.load import LoadedRecipe, load_recipe
 from cda.records import prompt_id
 from cda.resources.sources import audit_inputs, teaching_prompt
 
-PEOPLE = "objectives=[{kind: paired, target: people}, keep]"
+PEOPLE = "objectives=[{kind: shift, target: people}, keep]"
 
 
 def voted_file(folder: Path, n: int, liked: Sequence[str] = ("perturbed", "base", "base", "base")) -> Path:
@@ -83,5 +83,5 @@ def test_the_mix_is_taught_the_share_and_says_so(tmp_path: Path) -> None:
     found = CliRunner().invoke(app, ["synthesize", "jargon", f"run.folder={run}", *words])
     assert found.exit_code == 0, found.output
     rows = [json.loads(line) for line in (run / "synthesize" / "train.jsonl").read_text(encoding="utf-8").splitlines()]
-    [share] = {row["target"] for row in rows if row["kind"] == "paired"}
+    [share] = {row["target"] for row in rows if row["kind"] == "shift"}
     assert 0.6 < share < 0.9 and f"jargon {share:g}; the other half is audited" in " ".join(found.output.split())

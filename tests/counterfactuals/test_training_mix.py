@@ -49,6 +49,7 @@ PAIRS, NEUTRAL = ObjectiveSection(kind="pairs"), ObjectiveSection(kind="neutral"
 BALANCED = ObjectiveSection(kind="balanced", target=0.9, weight=0.5)
 PAIRED = ObjectiveSection(kind="paired", target={"jargon": 0.8}, margin=0.5, weight=2.0)
 KEEP = ObjectiveSection(kind="keep", weight=3.0)
+SHIFT = ObjectiveSection(kind="shift")
 SOURCE = Pair(user_prompt("q"), "good", "plain")
 ROW = LabelledPair(SOURCE, "train", {"jargon": {"chosen": False, "rejected": False}})
 MADE = TrainingPair(
@@ -65,12 +66,13 @@ def contrast(bias: str, number: int = 0) -> Contrast:
 
 
 def test_pairs_is_chosen_over_the_rewrite_and_paired_and_neutral_are_about_one_response() -> None:
-    made = list(counterfactual_examples(counterfactuals(), [ROW], [PAIRS, PAIRED, NEUTRAL, KEEP]))
+    made = list(counterfactual_examples(counterfactuals(), [ROW], [PAIRS, PAIRED, NEUTRAL, SHIFT, KEEP]))
     same = Pair(SOURCE.prompt, "plain", "jargony")
     assert [(one.kind, one.example) for one in made] == [
         ("counterfactual", TrainingExample(MADE.pair, 1.0)),
         ("paired", TrainingExample(same, 0.8, 0.5, 2.0)),
         ("neutral", TrainingExample(same, 0.5)),
+        ("shift", TrainingExample(same, 0.5)),
     ]
     assert {(one.split, one.bias, one.source_id) for one in made} == {("train", "jargon", SOURCE.id)}
     assert PAIRED.example(SOURCE, "length").target == 1.0  # it has no target for this bias

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 
 from cda.dosing.stage import dosed_rewards, read_alike
@@ -17,7 +18,7 @@ from cda.finetuning.train import _base_scores, with_base_preferences
 from cda.models.config import ModelSpec
 from cda.models.load import load_reward_model
 from cda.recipe.load import LoadedRecipe, load_model_audit
-from cda.records import Pair, TrainingExample, TrainingPair, user_prompt
+from cda.records import Pair, Split, TrainingExample, TrainingPair, user_prompt
 from cda.resources.model_scorers import classifier_scores
 from cda.resources.named_scorer import scorer_settings
 from cda.resources.sources import model_spec
@@ -147,3 +148,37 @@ def test_base_preferences_come_from_the_base_model_once(
     with ScoreCache(path) as cache:
         assert len(cache) == 10
     assert with_base_preferences([rows[-1]], score) == [rows[-1].example]
+
+
+def shifted(margins: Sequence[float], target: float, bias: str, split: Split = "train") -> list[TrainingPair]:
+    """Pairs of a bias; the text of a side is the reward that the base model gives it."""
+    pairs = [Pair(user_prompt(f"{bias} {split} {n}"), f"{margin}", "0") for n, margin in enumerate(margins)]
+    return [TrainingPair(TrainingExample(pair, target), split, "shift", bias, pair.id) for pair in pairs]
+
+
+def by_their_text(texts: Sequence[Text]) -> dict[str, float]:
+    return {text_id(*text): float(text[1]) for text in texts}
+
+
+@pytest.mark.parametrize("unit", [0.01, 1.0, 300.0])
+def test_a_shift_moves_all_margins_of_a_bias_by_what_brings_its_share_about_on_any_scale(
+    unit: float, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fifth of the pairs is above 0 before; the order of all margins, and what is between them, stays."""
+    margins = unit * np.random.default_rng(0).normal(-0.8416, 1, 500)
+    rows = shifted(margins.tolist(), 0.7, "jargon") + shifted([unit, -unit], 0.5, "length")
+    held = shifted([unit, 2 * unit], 0.7, "jargon", "validation")
+    found = with_base_preferences([*rows, *held], by_their_text)
+    goals = np.array([example.kept + example.shift for example in found])
+    assert (goals[:500] > 0).mean() == pytest.approx(0.7)
+    assert np.ptp(goals[:500] - margins) < 1e-9 * unit
+    assert goals[500:502] == pytest.approx([unit, -unit])  # half of them already
+    assert goals[502:] == pytest.approx([unit + found[0].shift, 2 * unit + found[0].shift])
+    assert found[0].target == pytest.approx(1 / (1 + math.exp(-np.clip(goals[0], -50, 50))))
+    assert "the unbiased side is then preferred in 70% of those that train (n = 500, 21% before)" in caplog.text
+
+
+def test_a_share_of_all_or_none_of_the_pairs_is_as_far_as_the_last_of_them() -> None:
+    for share in (0.0, 1.0):
+        found = with_base_preferences(shifted([-1.0, 0.5, 2.0], share, "jargon"), by_their_text)
+        assert found[0].shift == (-2.0 if share == 0 else 1.0)

@@ -259,6 +259,8 @@ def test_a_training_gets_a_dose_if_there_are_enough_votes(
     (("objectives=[neutral, keep]",), True, True),
     (("objectives=[neutral, keep]", "dose.aim=votes"), False, False),
     (("objectives=[neutral, keep]", "dose.on=no"), False, True),
+    (("objectives=[shift, keep]",), True, True),
+    (("objectives=[{kind: shift, target: 0.7}, keep]",), False, False),
     (("objectives=[neutral, pairs]",), False, False),  # pairs teach that the biased side is worse
     (("dose.aim=tie",), True, True),
     (("dose.aim=tie", "audit.max_contrasts=19"), False, True),

@@ -566,13 +566,19 @@ def test_in_training_every_pair_that_was_trained_on_counts() -> None:
 
 
 def loss(
-    differences: list[float], targets: list[float], margins: list[float], weights: list[float], kept: float = math.nan
+    differences: list[float],
+    targets: list[float],
+    margins: list[float],
+    weights: list[float],
+    kept: float = math.nan,
+    shift: float = 0.0,
 ) -> float:
     import torch
 
-    of_base = [kept] * len(differences)
+    n = len(differences)
     columns = (
-        torch.tensor(values, dtype=torch.float64) for values in (differences, targets, margins, weights, of_base)
+        torch.tensor(values, dtype=torch.float64)
+        for values in (differences, targets, margins, weights, [kept] * n, [shift] * n)
     )
     return float(preference_loss(*columns))
 
@@ -607,6 +613,7 @@ def test_a_tie_or_soft_target_is_least_where_sigma_of_the_difference_is_the_targ
 def test_a_margin_that_is_to_stay_is_least_where_it_was_and_pulls_as_hard_wherever_that_is(kept: float) -> None:
     assert loss([kept], [0.9], [0], [1], kept) == 0
     assert loss([kept + 2], [0.9], [0], [2], kept) == loss([kept - 2], [0.1], [0], [2], kept) == pytest.approx(1.0)
+    assert loss([kept - 1.5], [0.9], [0], [1], kept, -1.5) == 0
 
 
 def test_a_margin_that_is_to_stay_has_a_tie_s_curvature_and_leaves_other_pairs_their_gradients() -> None:
@@ -614,7 +621,7 @@ def test_a_margin_that_is_to_stay_has_a_tie_s_curvature_and_leaves_other_pairs_t
 
     differences = torch.tensor([0.01, 1.0], dtype=torch.float64, requires_grad=True)
     ones, kept = torch.ones(2, dtype=torch.float64), torch.tensor([0.0, math.nan], dtype=torch.float64)
-    preference_loss(differences, 0.5 * ones, 0 * ones, ones, kept).backward()
+    preference_loss(differences, 0.5 * ones, 0 * ones, ones, kept, 0 * ones).backward()
     assert differences.grad is not None
     own, other = differences.grad.tolist()
     assert own == pytest.approx(0.01 / 4 / 2)  # that of the cross-entropy of a tie

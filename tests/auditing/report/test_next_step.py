@@ -445,7 +445,7 @@ def test_overcorrection_at_the_cost_of_quality_is_taught_anew_as_a_tie(
 def test_with_enough_votes_it_is_taught_anew_towards_the_share_of_people(make_audit: Any) -> None:
     audit = make_audit({"jargon": (0.88, 0.05)}, votes={"jargon": (0.88, 0.05, 0.21)}, quality=(0.75, 0.60), others=())
     step = after_audit(in_run(audit))
-    taught = "objectives=[{kind: paired, target: people}, keep]"
+    taught = "objectives=[{kind: shift, target: people}, keep]"
     assert step.words == ("train", "runs/one", taught, "synthesize.supplementary=100", "run.folder=runs/one-people")
     assert "half of the votes" in step.why
 
