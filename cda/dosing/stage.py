@@ -250,11 +250,11 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
 
 
 def may_be_wanted(recipe: Recipe) -> bool:
-    """False if no dose is asked for, or none is chosen by default whatever the contrasts are. Targets that votes set leave it to a dose how
-    far the reward's own scale carries (evals/results/real_debias_110m.json)."""
+    """False if no dose is asked for, or none is chosen by default whatever the contrasts are. A target that votes set does a dose's
+    work: one chosen by votes on top of it came out no better (evals/results/real_debias.json)."""
     if recipe.dose.on != "auto":
         return recipe.dose.on == "yes"
-    return recipe.aims_at_ties or may_have_votes(recipe.audit)
+    return not recipe.votes_teach and (recipe.aims_at_ties or may_have_votes(recipe.audit))
 
 
 def may_have_votes(audit: AuditSection) -> bool:

@@ -228,8 +228,8 @@ class DoseSection(Section):
     """The dose of the adapter: λ times its update, chosen under a limit on quality loss."""
 
     on: Switch = "auto"
-    """auto: if people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone. `cda
-    dose` always does it."""
+    """auto: if people voted on enough of the recipe's contrasts to choose by, or the recipe teaches ties alone; not if votes set
+    the targets that it teaches (`target: people`). `cda dose` always does it."""
     aim: Literal["auto", "votes", "tie"] = "auto"
     """The target of a dose. votes: people's majorities. tie: each side preferred equally often, which is an
     assumption and nobody's vote. auto: votes if there are enough, otherwise a tie if the recipe teaches that the two

@@ -70,11 +70,11 @@ def test_a_bias_with_few_votes_beside_one_with_many_is_a_tie(tmp_path: Path) -> 
     assert people_targets(recipe)["length"] == 0.5
 
 
-def test_the_votes_that_audit_choose_a_dose_on_top_of_the_target_that_the_others_set(tmp_path: Path) -> None:
+def test_no_dose_is_chosen_on_top_of_the_votes_target_unless_asked_for(tmp_path: Path) -> None:
     own = f"audit.contrasts={voted_file(tmp_path, 120)}"
     assert is_wanted(load_recipe("jargon", [own]))
-    assert is_wanted(load_recipe("jargon", [own, PEOPLE]))
-    assert not is_wanted(load_recipe("jargon", [own, PEOPLE, "dose.on=no"]))
+    assert not is_wanted(load_recipe("jargon", [own, PEOPLE]))
+    assert is_wanted(load_recipe("jargon", [own, PEOPLE, "dose.on=yes"]))
 
 
 def test_the_mix_is_taught_the_share_and_says_so(tmp_path: Path) -> None:
