@@ -216,8 +216,8 @@ def real_debias_table() -> str:
     """Each way on the real model, mean over seeds: gaps, change of accuracy, doses."""
     ways = _result("real_debias")["numbers"]["ways"]
     named = {
-        "ours": "people’s shares taught, the rest kept, dose chosen by votes (`ours`)",
-        "ours at 1": "the same at dose 1",
+        "ours": "moved to people’s shares, the rest kept (`ours`)",
+        "ours, dose": "the same at a dose chosen by votes",
         "paper": "plain CDA: the paper's pairs (`paper`)",
         "half": "mean of the weights of base model and plain CDA (`half`)",
         "mixing": "counterfactuals mixed with ordinary pairs (`mixing`)",
@@ -239,7 +239,7 @@ def real_debias_table() -> str:
     for way, words in named.items():
         found = ways[way]
         doses = (
-            ", ".join("/".join(format(dose, "g") for dose in both) for both in found["chosen"]) if way == "ours" else ""
+            ", ".join("/".join(format(dose, "g") for dose in both) for both in found["chosen"]) if way == "ours, dose" else ""
         )
         rows.append([words, *cells(found, "after"), _points(found["accuracy"]["change"]), doses])
     heading = "way | seeds | mean gap of jargon and length | jargon | length | structure | accuracy | doses chosen by either half"

@@ -261,8 +261,8 @@ def _real_after(*ways: str) -> list[float]:
 
 
 @made
-def real_at_1() -> list[float]:
-    return _real_after("ours at 1")
+def real_dosed() -> list[float]:
+    return _real_after("ours, dose")
 
 
 @made
