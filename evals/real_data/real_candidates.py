@@ -8,7 +8,7 @@ of one of six doses, votes choose among
     layers    0.5, 1 or 1.5 for the lower half of the adapter's blocks, and for the upper half and the head
 
 Threshold, for either, means over seeds, held out: its taught gap is not smaller than that of `ours` by 3 points or more while structure and
-accuracy stay within the bounds of `real_debias`.
+accuracy stay within the bounds of `real_debias`. The result is of one model, with the soft targets (objective `paired`) that `ours` had before.
 
     python -m evals.real_data.real_candidates --work FOLDER --seeds 1 2 3     (the folder of `real_debias`; 20 minutes more a seed on a core)
 """
