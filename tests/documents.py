@@ -239,7 +239,9 @@ def real_debias_table() -> str:
     for way, words in named.items():
         found = ways[way]
         doses = (
-            ", ".join("/".join(format(dose, "g") for dose in both) for both in found["chosen"]) if way == "ours, dose" else ""
+            ", ".join("/".join(format(dose, "g") for dose in both) for both in found["chosen"])
+            if way == "ours, dose"
+            else ""
         )
         rows.append([words, *cells(found, "after"), _points(found["accuracy"]["change"]), doses])
     heading = "way | seeds | mean gap of jargon and length | jargon | length | structure | accuracy | doses chosen by either half"
