@@ -546,7 +546,7 @@ def noted(training: bool) -> dict[str, list[float]]:
     )  # fmt: skip
     first, second = torch.tensor([2.0, 1.0, 1.0, 9.0]), torch.tensor([1.0, 2.0, 0.0, 1.0])
     inputs = {"attention_mask": torch.ones(8, 5), "target": torch.tensor([1.0, 1.0, 0.5, 1.0]),
-              "kept": torch.tensor([math.nan, -3.0, math.nan, 0.0])}  # fmt: skip
+              "kept": torch.tensor([math.nan, -3.0, 4.0, 0.0]), "shift": torch.tensor([0.0, 0.0, -4.0, 0.0])}  # fmt: skip
     ObjectiveTrainer._note(trainer, torch.tensor(0.3), torch.cat([first, second]), first - second, inputs)
     return metrics["train" if training else "eval"]
 
@@ -556,7 +556,7 @@ def test_pairs_that_fill_up_an_evaluation_s_last_batch_count_once() -> None:
     assert found["accuracy"] == [1.0, 0.0]
     assert found["margin"] == [pytest.approx(1 / 3)]
     assert (found["min_reward"], found["max_reward"]) == ([0.0], [2.0])
-    assert found["kept_drift"] == [2.0]
+    assert found["kept_drift"] == [2.0]  # a margin that is moved on purpose is none that was to stay
 
 
 def test_in_training_every_pair_that_was_trained_on_counts() -> None:
