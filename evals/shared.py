@@ -54,13 +54,21 @@ def finish(
             "passed": passed,
             "date": date.today().isoformat(),
             "seconds": round(time.monotonic() - _STARTED),
-            "hardware": hardware or f"{os.cpu_count()} CPU cores",
+            "hardware": hardware or this_cpu(),
             "checks": [to_jsonable_python(check) for check in checks],
             "numbers": dict(numbers),
         },
     )
     print(f"\n{'passed' if passed else 'FAILED'}: evals/results/{name}.json")
     return 0 if passed else 1
+
+
+def this_cpu() -> str:
+    """The cores of this machine, and its units that multiply in bf16, which decide most times, where Linux tells of them."""
+    told = Path("/proc/cpuinfo")
+    flags = set(told.read_text(encoding="utf-8").split()) if told.is_file() else set()
+    units = ", ".join(sorted(flags & {"amx_bf16", "avx512_bf16"}))
+    return f"{os.cpu_count()} CPU cores" + (f" ({units})" if units else "")
 
 
 def on_this_gpu(*packages: str) -> str:
