@@ -251,7 +251,7 @@ def is_wanted(loaded: LoadedRecipe) -> bool:
 
 def may_be_wanted(recipe: Recipe) -> bool:
     """False if no dose is asked for, or none is chosen by default whatever the contrasts are. A target that votes set does a dose's
-    work: one chosen by votes on top of it came out no better (evals/results/real_debias.json)."""
+    work: one chosen by votes on top of it came out worse (evals/results/real_debias.json)."""
     if recipe.dose.on != "auto":
         return recipe.dose.on == "yes"
     return not recipe.votes_teach and (recipe.aims_at_ties or may_have_votes(recipe.audit))
